@@ -1,0 +1,1 @@
+"""The Dagster side: assets, checks, sensors, jobs, resources. The only folder that imports Dagster."""

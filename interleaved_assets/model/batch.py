@@ -1,0 +1,227 @@
+"""A batch of whole samples, one row per item."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.schema import (
+    INTERLEAVED_SCHEMA,
+    METADATA_POSITION,
+    REQUIRED_COLUMNS,
+    reconcile_schema,
+)
+from interleaved_assets.model.source_ref import SourceRef, build_source_ref, parse_source_ref
+
+logger = logging.getLogger(__name__)
+
+KEY_COLUMNS = ("sample_id", "position", "modality")
+
+
+@dataclass(frozen=True)
+class InterleavedBatch:
+    """Rows of whole samples, as an Arrow table or a DataFrame with the columns of the row model.
+
+    Attributes:
+        data: the rows; reserved columns as in ``INTERLEAVED_SCHEMA``, any other column is passthrough.
+        source_files: the files these rows were read from, also after a split by ``max_batch_bytes``.
+    """
+
+    data: pa.Table | pd.DataFrame = field(default_factory=INTERLEAVED_SCHEMA.empty_table)
+    source_files: tuple[str, ...] = ()
+
+    build_source_ref = staticmethod(build_source_ref)
+    parse_source_ref = staticmethod(parse_source_ref)
+
+    def to_pyarrow(self) -> pa.Table:
+        """The rows as an Arrow table; the very table where the batch holds one."""
+        if isinstance(self.data, pa.Table):
+            return self.data
+        table = pa.Table.from_pandas(self.data, preserve_index=False).replace_schema_metadata(None)
+        # pandas has no type of its own for most Arrow types, so reserved columns are put right here
+        return table.cast(pa.schema([field.with_nullable(True) for field in reconcile_schema(table.schema)]))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a DataFrame of Arrow-backed columns, so that integers with nulls stay integers."""
+        if isinstance(self.data, pd.DataFrame):
+            return self.data
+        return self.data.to_pandas(types_mapper=pd.ArrowDtype)
+
+    def with_table(self, table: pa.Table) -> "InterleavedBatch":
+        """The same batch with other rows."""
+        return replace(self, data=table)
+
+    @property
+    def num_items(self) -> int:
+        """Number of samples."""
+        if isinstance(self.data, pa.Table):
+            return pc.count_distinct(self.data["sample_id"]).as_py()
+        return int(self.data["sample_id"].nunique())
+
+    def count(self, *, modality: str | None = None) -> int:
+        """Number of rows, of one modality if given."""
+        if modality is None:
+            return len(self.data)
+        if isinstance(self.data, pa.Table):
+            return pc.sum(pc.equal(self.data["modality"], modality), min_count=0).as_py()
+        return int((self.data["modality"] == modality).sum())
+
+    def get_columns(self) -> list[str]:
+        """Column names, in order."""
+        return list(self.data.column_names if isinstance(self.data, pa.Table) else self.data.columns)
+
+    def problems(self) -> list[str]:
+        """What keeps these rows from being a valid batch, one sentence each; empty where nothing does.
+
+        A valid batch has at least one sample, the required columns without nulls, reserved columns of their types,
+        position -1 on metadata rows and only there, and no (sample_id, position, modality) twice.
+        """
+        missing = [name for name in REQUIRED_COLUMNS if name not in self.get_columns()]
+        if missing:
+            return [f"required columns are missing: {', '.join(missing)}"]
+        try:
+            table = self.to_pyarrow()
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            return [f"the rows are no Arrow table: {error}"]
+        if table.num_rows == 0:
+            return ["the batch has no rows"]
+        found = [
+            f"column {name!r} is null in {table[name].null_count} rows"
+            for name in REQUIRED_COLUMNS
+            if table[name].null_count
+        ]
+        repeated = [name for name in set(table.column_names) if table.column_names.count(name) > 1]
+        found += [f"column {name!r} is there more than once" for name in sorted(repeated)]
+        reconciled = reconcile_schema(table.schema)
+        found += [
+            f"column {name!r} has type {table.schema.field(name).type}, not {reconciled.field(name).type}"
+            for name in INTERLEAVED_SCHEMA.names
+            if name in table.column_names and table.schema.field(name).type != reconciled.field(name).type
+        ]
+        if found:
+            return found
+        is_metadata = pc.equal(table["modality"], "metadata")
+        misplaced = pc.xor(is_metadata, pc.equal(table["position"], METADATA_POSITION))
+        if pc.any(misplaced).as_py():
+            found.append(
+                f"{pc.sum(misplaced).as_py()} rows break the rule that metadata rows, and only they, stand at -1"
+            )
+        if pc.min(table["position"]).as_py() < METADATA_POSITION:
+            found.append("a position is below -1")
+        keys = table.select(list(KEY_COLUMNS))
+        distinct = keys.group_by(list(KEY_COLUMNS)).aggregate([]).num_rows
+        if distinct != keys.num_rows:
+            found.append(f"{keys.num_rows - distinct} rows repeat the key (sample_id, position, modality)")
+        return found
+
+    def validate(self) -> bool:
+        """Whether the batch is valid; what is wrong goes to the log as a warning (see :meth:`problems`)."""
+        found = self.problems()
+        for problem in found:
+            logger.warning("batch of %s: %s", ", ".join(self.source_files) or "no file", problem)
+        return not found
+
+    def add_rows(
+        self,
+        rows: pa.Table | pd.DataFrame | Sequence[Mapping[str, object]],
+        sample_id: str | None = None,
+        auto_position: bool = True,
+    ) -> "InterleavedBatch":
+        """A batch with ``rows`` behind the rows of this one; columns that either side lacks are null there.
+
+        Args:
+            rows: what to add. Needs ``modality``, ``sample_id`` unless given, ``position`` unless ``auto_position``.
+            sample_id: put every new row into this sample.
+            auto_position: number content rows on from their sample's highest position (0 for a new sample), in the
+                order given; metadata rows get -1. Positions that ``rows`` brings are replaced.
+
+        Raises:
+            OptionError: a required column is missing or null in ``rows``, or the result would not be a valid batch.
+        """
+        present = self.to_pyarrow()
+        added = _as_table(rows)
+        if sample_id is not None:
+            added = _with_column(added, "sample_id", pa.repeat(pa.scalar(sample_id), added.num_rows))
+        needed = [name for name in REQUIRED_COLUMNS if not (auto_position and name == "position")]
+        for name in needed:
+            if name not in added.column_names or added[name].null_count:
+                raise OptionError(f"add_rows: column {name!r} is missing or null in the new rows")
+        if auto_position:
+            added = _with_column(added, "position", _next_positions(present, added))
+        added = added.cast(reconcile_schema(added.schema))
+        joined = pa.concat_tables([present, added], promote_options="permissive")
+        result = self.with_table(joined.cast(reconcile_schema(joined.schema)))
+        if found := result.problems():
+            raise OptionError(f"add_rows: {'; '.join(found)}")
+        return result
+
+    def delete_rows(
+        self, mask: pd.Series | pa.Array | pa.ChunkedArray | np.ndarray | Sequence[bool]
+    ) -> "InterleavedBatch":
+        """A batch without the rows whose ``mask`` is True; positions and order stay.
+
+        Raises:
+            OptionError: ``mask`` is not one bool per row.
+        """
+        table = self.to_pyarrow()
+        array = pa.array(mask) if not isinstance(mask, pa.Array | pa.ChunkedArray) else mask
+        if len(array) != table.num_rows or not pa.types.is_boolean(array.type) or array.null_count:
+            raise OptionError(
+                f"delete_rows: mask must be one True or False for each of {table.num_rows} rows, "
+                f"got {len(array)} values of type {array.type} with {array.null_count} nulls"
+            )
+        return self.with_table(table.filter(pc.invert(array)))
+
+    def with_parsed_source_ref_columns(self, prefix: str = "_src_") -> pd.DataFrame:
+        """A DataFrame with the parts of ``source_ref`` as further columns, ``<prefix>path`` to ``<prefix>frame_index``.
+
+        Raises:
+            ValueError: a ``source_ref`` is not a JSON locator.
+        """
+        frame = self.to_pandas().copy()
+        refs = [parse_source_ref(value) for value in self.to_pyarrow()["source_ref"].to_pylist()]
+        for number, name in enumerate(SourceRef._fields):
+            dtype = pa.string() if name in ("path", "member") else pa.int64()
+            values = pa.array([ref[number] for ref in refs], dtype)
+            frame[prefix + name] = pd.Series(values.to_pandas(types_mapper=pd.ArrowDtype).array, index=frame.index)
+        return frame
+
+
+def _as_table(rows: pa.Table | pd.DataFrame | Sequence[Mapping[str, object]]) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pd.DataFrame):
+        return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+    # from_pylist takes its columns from the first row alone
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+
+
+def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    if name in table.column_names:
+        return table.set_column(table.column_names.index(name), name, values)
+    return table.append_column(name, values)
+
+
+def _next_positions(present: pa.Table, added: pa.Table) -> pa.Array:
+    highest = present.group_by("sample_id").aggregate([("position", "max")])
+    following = {
+        sample_id: position + 1
+        for sample_id, position in zip(
+            highest["sample_id"].to_pylist(), highest["position_max"].to_pylist(), strict=True
+        )
+    }
+    positions = []
+    for sample_id, modality in zip(added["sample_id"].to_pylist(), added["modality"].to_pylist(), strict=True):
+        if modality == "metadata":
+            positions.append(METADATA_POSITION)
+        else:
+            position = following.get(sample_id, 0)
+            positions.append(position)
+            following[sample_id] = position + 1
+    return pa.array(positions, pa.int32())

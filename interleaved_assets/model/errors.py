@@ -1,0 +1,110 @@
+"""What can go wrong, as exceptions and as codes on rows.
+
+    InterleavedError
+    ├── SettingsError            interleaved.toml: unknown key, wrong type, value out of range
+    ├── OptionError              an argument of a reader, writer, scorer or filter (also a ValueError)
+    │   └── UnsupportedModality  a modality the tar form has no place for
+    ├── StorageError             a path is missing, empty, unreadable or not writable
+    ├── ShardError               a shard as a whole is not what it claims to be (not a tar, not interleaved Parquet)
+    ├── MaterializeError         policy ``error`` met a bad row; carries shard, sample, member and code
+    ├── LedgerError              rows in are not rows kept plus rows in the ledger
+    └── MissingDependency        an optional package or system library is absent; names what to install
+
+An exception stops the shard at hand. What is wrong with one row stands on that row instead, in ``materialize_error``,
+as ``"<code>: <detail>"`` with a code from :data:`ROW_ERROR_CODES`; the policy decides what becomes of it.
+"""
+
+from typing import Final, Literal
+
+ErrorPolicy = Literal["error", "warn", "drop_row", "drop_sample"]
+"""What becomes of a row with an error: raise, keep it, drop the row, or drop its whole sample."""
+
+ROW_ERROR_CODES: Final[dict[str, str]] = {
+    "missing_member": "the JSON names a tar member, or a frame source, that is not in the shard",
+    "missing_source": "the row has neither bytes nor a source_ref to fetch them from",
+    "invalid_source_ref": "source_ref is not a JSON locator",
+    "forbidden_path": "source_ref points outside the allowed roots",
+    "unreadable_source": "the file that source_ref names could not be read",
+    "short_read": "fewer bytes came back than source_ref promises",
+    "member_too_large": "the member is larger than the limit",
+    "frame_out_of_range": "the TIFF has fewer frames than the document refers to",
+    "frame_mismatch": "the size of the TIFF frame is not the one that image_metadata gives",
+    "invalid_tiff": "the TIFF's directory is damaged",
+    "undecodable_image": "the bytes are no image that a decoder accepts",
+    "too_many_pixels": "the image has more pixels than the limit",
+    "invalid_json": "the sample's JSON does not parse, or is not an object",
+    "invalid_text": "an entry of the texts list is neither a string nor null",
+    "invalid_token": "an entry of the images list is neither a string nor null",
+    "truncated_shard": "the shard ends in the middle of this sample",
+}
+"""Every code a row error may carry, with its meaning (the README and the checks list them from here)."""
+
+
+class InterleavedError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class SettingsError(InterleavedError):
+    """A setting is unknown, has the wrong type or is out of range."""
+
+
+class OptionError(InterleavedError, ValueError):
+    """An argument makes no sense; the message names the argument and what it accepts."""
+
+
+class UnsupportedModality(OptionError):
+    """A row's modality has no place in the form it is to be written in."""
+
+
+class StorageError(InterleavedError, OSError):
+    """A path is missing, empty, unreadable or not writable."""
+
+
+class ShardError(InterleavedError):
+    """A shard as a whole cannot be read."""
+
+
+class LedgerError(InterleavedError):
+    """Rows were neither kept nor entered in the ledger."""
+
+
+class MissingDependency(InterleavedError, ImportError):
+    """An optional package or a system library is absent."""
+
+
+class MaterializeError(InterleavedError):
+    """Policy ``error`` met a row with an error."""
+
+    def __init__(self, *, shard: str, sample_id: str, position: int, member: str | None, error: str) -> None:
+        self.shard, self.sample_id, self.position, self.member, self.error = shard, sample_id, position, member, error
+        self.code = error_code(error)
+        super().__init__(
+            f"{shard}: sample {sample_id!r}, position {position}, member {member!r}: {error}. "
+            "Mend the shard, or choose on_materialize_error='warn', 'drop_row' or 'drop_sample'."
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # keyword-only arguments do not survive the default pickling, which executors rely on
+        return _rebuild_materialize_error, (self.shard, self.sample_id, self.position, self.member, self.error)
+
+
+def _rebuild_materialize_error(
+    shard: str, sample_id: str, position: int, member: str | None, error: str
+) -> MaterializeError:
+    return MaterializeError(shard=shard, sample_id=sample_id, position=position, member=member, error=error)
+
+
+def row_error(code: str, detail: str) -> str:
+    """The text of ``materialize_error`` for one row: ``"<code>: <detail>"``.
+
+    Raises:
+        KeyError: ``code`` is none of :data:`ROW_ERROR_CODES`.
+    """
+    ROW_ERROR_CODES[code]
+    return f"{code}: {detail}"
+
+
+def error_code(error: str) -> str:
+    """The code at the head of an error text; ``"unknown"`` where it is none of ours."""
+    code = error.partition(":")[0]
+    return code if code in ROW_ERROR_CODES else "unknown"

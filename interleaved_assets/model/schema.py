@@ -1,0 +1,99 @@
+"""The row model's columns and types, and how tables are brought to them."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from interleaved_assets.model.errors import ShardError
+
+INTERLEAVED_SCHEMA: Final = pa.schema(
+    [
+        pa.field("sample_id", pa.string(), nullable=False),
+        pa.field("position", pa.int32(), nullable=False),
+        pa.field("modality", pa.string(), nullable=False),
+        pa.field("content_type", pa.string()),
+        pa.field("text_content", pa.string()),
+        pa.field("binary_content", pa.large_binary()),
+        pa.field("source_ref", pa.string()),
+        pa.field("materialize_error", pa.string()),
+    ]
+)
+"""Reserved columns, in order. One row is one item of a document; position -1 is its metadata row."""
+
+RESERVED_COLUMNS: Final = frozenset(INTERLEAVED_SCHEMA.names)
+REQUIRED_COLUMNS: Final = tuple(field.name for field in INTERLEAVED_SCHEMA if not field.nullable)
+
+METADATA_POSITION: Final = -1
+
+# A column that came large stays large: shrinking its offsets overflows once it holds 2 GiB.
+_LARGE_KEPT: Final = {(pa.large_string(), pa.string()): pa.large_string()}
+
+
+def reconcile_schema(inferred: pa.Schema) -> pa.Schema:
+    """Canonical types for reserved columns, their own types for passthrough columns, in the order given.
+
+    Dictionary encoding of passthrough columns is unwrapped: it is how a file stores a column, not its type. A reserved
+    column that came as ``large_string`` stays so.
+    """
+    fields = []
+    for field in inferred:
+        if field.name in RESERVED_COLUMNS:
+            canonical = INTERLEAVED_SCHEMA.field(field.name)
+            kept = _LARGE_KEPT.get((field.type, canonical.type), canonical.type)
+            fields.append(canonical.with_type(kept))
+        elif pa.types.is_dictionary(field.type):
+            fields.append(field.with_type(field.type.value_type))
+        else:
+            fields.append(field)
+    return pa.schema(fields, metadata=inferred.metadata)
+
+
+def resolve_schema(schema: pa.Schema | None, overrides: Mapping[str, pa.DataType] | None) -> pa.Schema | None:
+    """The schema that a reader or writer is to align to, or None where tables are only reconciled.
+
+    ``schema`` wins over ``overrides`` (with a warning where both are given); ``overrides`` alone are laid over
+    :data:`INTERLEAVED_SCHEMA`: a reserved name changes its type, any other is added behind.
+    """
+    if schema is not None:
+        if overrides:
+            warnings.warn("schema_overrides is ignored because schema is given: use one of the two", stacklevel=3)
+        return schema
+    if not overrides:
+        return None
+    fields = {field.name: field for field in INTERLEAVED_SCHEMA}
+    for name, dtype in overrides.items():
+        fields[name] = fields[name].with_type(dtype) if name in fields else pa.field(name, dtype)
+    return pa.schema(list(fields.values()))
+
+
+def align_table(table: pa.Table, target: pa.Schema) -> pa.Table:
+    """``table`` with exactly the columns, order and types of ``target``.
+
+    Missing columns become typed nulls, columns that ``target`` lacks are left out. Reserved columns are cast with
+    ``safe=False``, so that a large type can be made small on request; all others with ``safe=True``.
+
+    Raises:
+        pa.ArrowInvalid: a passthrough value does not fit its target type.
+        ShardError: a column that may not be null is missing or has nulls.
+    """
+    columns = []
+    for field in target:
+        if field.name in table.column_names:
+            column = table.column(field.name)
+            if column.type != field.type:
+                column = column.cast(field.type, safe=field.name not in RESERVED_COLUMNS)
+        else:
+            column = pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+        if not field.nullable and column.null_count:
+            raise ShardError(
+                f"column {field.name!r} may not be null, and is in {column.null_count} of {len(column)} rows"
+            )
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=target)
+
+
+def align_or_reconcile(table: pa.Table, target: pa.Schema | None) -> pa.Table:
+    """:func:`align_table` to ``target``, or to the table's own reconciled schema where there is no target."""
+    return align_table(table, reconcile_schema(table.schema) if target is None else target)

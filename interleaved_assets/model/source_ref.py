@@ -1,0 +1,94 @@
+"""The JSON locator in the ``source_ref`` column: where a row's bytes lie.
+
+``path`` alone means the whole file, with ``member`` that tar member, with ``byte_offset`` and ``byte_size`` that byte
+range (the fastest); ``frame_index`` picks one frame of a multi-frame TIFF.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_INTEGER_FIELDS = ("byte_offset", "byte_size", "frame_index")
+
+
+class SourceRef(NamedTuple):
+    """Where the bytes of one row lie; offsets and sizes in bytes, frames counted from 0."""
+
+    path: str | None = None
+    member: str | None = None
+    byte_offset: int | None = None
+    byte_size: int | None = None
+    frame_index: int | None = None
+
+
+def build_source_ref(
+    path: str | None,
+    member: str | None = None,
+    byte_offset: int | None = None,
+    byte_size: int | None = None,
+    frame_index: int | None = None,
+) -> str:
+    """The locator as JSON text; ``frame_index`` is left out where there is none."""
+    ref: dict[str, str | int | None] = {
+        "path": path,
+        "member": member,
+        "byte_offset": byte_offset,
+        "byte_size": byte_size,
+    }
+    if frame_index is not None:
+        ref["frame_index"] = frame_index
+    return json.dumps(ref, ensure_ascii=False)
+
+
+def parse_source_ref(value: str | None) -> SourceRef:
+    """Read a locator; a null or empty value is a :class:`SourceRef` without a path.
+
+    Raises:
+        ValueError: the text is not a JSON object, or a field has a wrong type or a negative value.
+    """
+    if not value:
+        return SourceRef()
+    parsed = json.loads(value)
+    if not isinstance(parsed, dict):
+        raise ValueError(f"source_ref must be a JSON object, got {value[:80]!r}")
+    for name in ("path", "member"):
+        if not isinstance(parsed.get(name), str | None):
+            raise ValueError(f"source_ref field {name!r} must be a string or null, got {parsed[name]!r}")
+    for name in _INTEGER_FIELDS:
+        number = parsed.get(name)
+        if number is not None and (type(number) is not int or number < 0):
+            raise ValueError(f"source_ref field {name!r} must be a whole number from 0 or null, got {number!r}")
+    return SourceRef(*(parsed.get(name) for name in SourceRef._fields))
+
+
+def source_ref_array(
+    path: str,
+    members: Sequence[str | None] | pa.Array,
+    byte_offsets: Sequence[int | None] | pa.Array,
+    byte_sizes: Sequence[int | None] | pa.Array,
+    frame_indices: Sequence[int | None] | pa.Array | None = None,
+) -> pa.Array:
+    """Locators of ``n`` rows of one file as a string array, byte for byte what :func:`build_source_ref` gives.
+
+    A row whose member is null gets a null locator.
+    """
+    members = pa.array(members, pa.string())
+    # members repeat (all text rows of a document name its JSON), so each distinct one is quoted once
+    encoded = pc.dictionary_encode(members)
+    quoted = pa.array([json.dumps(name, ensure_ascii=False) for name in encoded.dictionary.to_pylist()], pa.string())
+    null = pa.scalar("null", pa.string())
+
+    def number(values: Sequence[int | None] | pa.Array) -> pa.Array:
+        return pc.fill_null(pc.cast(pa.array(values, pa.int64()), pa.string()), null)
+
+    # a null in any argument makes the whole element null: that is how a null member gives a null locator
+    head = pa.scalar(f'{{"path": {json.dumps(path, ensure_ascii=False)}, "member": ', pa.string())
+    parts: list[pa.Array | pa.Scalar] = [head, pc.take(quoted, encoded.indices), pa.scalar(', "byte_offset": ')]
+    parts += [number(byte_offsets), pa.scalar(', "byte_size": '), number(byte_sizes)]
+    if frame_indices is not None:
+        frames = pc.cast(pa.array(frame_indices, pa.int64()), pa.string())
+        parts.append(pc.fill_null(pc.binary_join_element_wise(pa.scalar(', "frame_index": '), frames, ""), ""))
+    return pc.binary_join_element_wise(*parts, pa.scalar("}"), "")

@@ -1,0 +1,1 @@
+"""What people look at: plots, contact sheets, the data-set report."""

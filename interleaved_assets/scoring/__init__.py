@@ -1,0 +1,1 @@
+"""One measured quantity a file: what an image or a sample is like, never whether to keep it."""

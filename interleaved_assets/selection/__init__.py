@@ -1,0 +1,1 @@
+"""Thresholds over stored scores: keep or drop, with a reason for every drop."""
