@@ -5,8 +5,11 @@
     ├── OptionError              an argument of a reader, writer, scorer or filter (also a ValueError)
     │   └── UnsupportedModality  a modality the tar form has no place for
     ├── StorageError             a path is missing, empty, unreadable or not writable
+    │   └── StorageUnavailable   a time-out, a lost connection, a busy or failing server: another try may succeed
     ├── ShardError               a shard as a whole is not what it claims to be (not a tar, not interleaved Parquet)
     ├── MaterializeError         policy ``error`` met a bad row; carries shard, sample, member and code
+    ├── ImageError               one image cannot be decoded or measured; scoring turns it into that row's score_error
+    ├── ScoreError               policy ``error`` met an image without a score; carries shard, sample, position and code
     ├── LedgerError              rows in are not rows kept plus rows in the ledger
     └── MissingDependency        an optional package or system library is absent; names what to install
 
@@ -32,6 +35,8 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "invalid_tiff": "the TIFF's directory is damaged",
     "undecodable_image": "the bytes are no image that a decoder accepts",
     "too_many_pixels": "the image has more pixels than the limit",
+    "scorer_failed": "the image decodes, but a scorer could not measure it",
+    "unscored": "no score is stored for the image",
     "invalid_json": "the sample's JSON does not parse, or is not an object",
     "invalid_text": "an entry of the texts list is neither a string nor null",
     "invalid_token": "an entry of the images list is neither a string nor null",
@@ -60,12 +65,46 @@ class StorageError(InterleavedError, OSError):
     """A path is missing, empty, unreadable or not writable."""
 
 
+class StorageUnavailable(StorageError):
+    """The storage did not answer as it should; another try may succeed."""
+
+
 class ShardError(InterleavedError):
     """A shard as a whole cannot be read."""
 
 
 class LedgerError(InterleavedError):
     """Rows were neither kept nor entered in the ledger."""
+
+
+class ImageError(InterleavedError):
+    """One image cannot be decoded or measured; ``error`` is the row error text ``"<code>: <detail>"``."""
+
+    def __init__(self, error: str) -> None:
+        self.error, self.code = error, error_code(error)
+        super().__init__(error)
+
+
+class ScoreError(InterleavedError):
+    """Policy ``error`` met an image that a filter should judge and that has no score."""
+
+    def __init__(self, shard: str, sample_id: str, position: int, filter_name: str, error: str) -> None:
+        self.shard, self.sample_id, self.position, self.filter_name, self.error = (
+            shard,
+            sample_id,
+            position,
+            filter_name,
+            error,
+        )
+        self.code = error_code(error)
+        super().__init__(shard, sample_id, position, filter_name, error)  # as args, so that it pickles
+
+    def __str__(self) -> str:
+        return (
+            f"{self.shard}: sample {self.sample_id!r}, image at position {self.position}: no score for filter "
+            f"{self.filter_name!r}: {self.error}. Mend the image, or choose on_score_error='warn', 'drop_row' "
+            "or 'drop_sample'."
+        )
 
 
 class MissingDependency(InterleavedError, ImportError):

@@ -1,0 +1,167 @@
+"""Cutting and joining tables at sample borders, without copying image bytes."""
+
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+T = TypeVar("T")
+
+# Below so many bytes for each run of kept rows, copying them is cheaper than keeping track of a slice.
+_WORTH_A_SLICE_BYTES: Final = 16 * 2**10
+
+
+def filter_rows(table: pa.Table, keep: pa.BooleanArray | pa.ChunkedArray) -> pa.Table:
+    """The rows where ``keep`` (no nulls) is True, as ``Table.filter`` gives them, image bytes shared and not copied."""
+    mask = np.asarray(keep, dtype=bool)
+    if mask.all():
+        return table
+    if "binary_content" not in table.column_names:
+        return table.filter(keep)
+    column = table["binary_content"]
+    # 0 before and after, so that every run has a beginning and an end
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
+    if column.nbytes < _WORTH_A_SLICE_BYTES * (len(edges) // 2):
+        return table.filter(keep)
+    index = table.column_names.index("binary_content")
+    field = table.schema.field(index)
+    runs = [chunk for start, end in edges.reshape(-1, 2) for chunk in column.slice(start, end - start).chunks]
+    kept = table.remove_column(index).filter(keep)
+    return kept.add_column(index, field, pa.chunked_array(runs, field.type))
+
+
+def row_bytes(table: pa.Table) -> np.ndarray:
+    """Bytes that each row takes, int64: exact for strings and bytes, the column's mean for any other type."""
+    sizes = np.zeros(table.num_rows, np.int64)
+    if not table.num_rows:
+        return sizes
+    fixed = 0
+    for column in table.columns:
+        if _has_length(column.type):
+            sizes += pc.fill_null(pc.cast(pc.binary_length(column), pa.int64()), 0).to_numpy()
+        else:
+            fixed += column.nbytes
+    return sizes + fixed // table.num_rows
+
+
+def sample_starts(table: pa.Table) -> np.ndarray:
+    """Index of the first row of each run of equal ``sample_id``, int64, ascending from 0; empty for an empty table."""
+    if table.num_rows == 0:
+        return np.zeros(0, np.int64)
+    ids = table["sample_id"]
+    changes = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1))
+    return np.concatenate([[0], np.flatnonzero(changes.to_numpy(zero_copy_only=False)) + 1]).astype(np.int64)
+
+
+def split_samples(table: pa.Table, max_batch_bytes: int | None) -> Iterator[pa.Table]:
+    """``table`` in order, cut between samples into parts of at most ``max_batch_bytes``.
+
+    A sample is a run of rows with one ``sample_id``; one that is larger than the limit is a part of its own. The parts
+    share the table's memory. An empty table has no parts.
+    """
+    if table.num_rows == 0:
+        return
+    if max_batch_bytes is None:
+        yield table
+        return
+    borders = np.append(sample_starts(table), table.num_rows)
+    # bytes of all rows in front of each border
+    filled = np.concatenate([[0], np.cumsum(row_bytes(table))])[borders]
+    first = 0
+    while first < len(borders) - 1:
+        last = int(np.searchsorted(filled, filled[first] + max_batch_bytes, side="right")) - 1
+        last = max(last, first + 1)
+        yield table.slice(borders[first], borders[last] - borders[first])
+        first = last
+
+
+def whole_samples(tables: Iterable[pa.Table], max_batch_bytes: int | None) -> Iterator[pa.Table]:
+    """Parts of whole samples, as :func:`split_samples` would cut them, from consecutive ``tables`` cut anywhere.
+
+    Holds no more than one part and one of ``tables`` at a time. All tables have the same schema.
+    """
+    pending: pa.Table | None = None
+    for table in tables:
+        if table.num_rows == 0:
+            continue
+        pending = table if pending is None else pa.concat_tables([pending, table])
+        if max_batch_bytes is not None:
+            # the last part stays, since its last sample may go on in the next table
+            *complete, pending = split_samples(pending, max_batch_bytes)
+            yield from complete
+    if pending is not None:
+        yield pending
+
+
+def join_files(
+    files: Iterable[tuple[str, Iterable[pa.Table]]], max_batch_bytes: int | None
+) -> Iterator[tuple[pa.Table, tuple[str, ...]]]:
+    """Batches over the files of a partition, each with the files that its rows come from.
+
+    Args:
+        files: each file's URI and its tables of whole samples.
+        max_batch_bytes: consecutive tables are joined as long as they stay within it; None: all of them.
+
+    Two samples of different files may have the same id. They are never put into one batch, where they would be taken
+    for one sample: the second starts a new batch.
+    """
+    pending: list[pa.Table] = []
+    sources: list[str] = []
+    ids: set[str] = set()
+    filled = 0
+    for uri, tables in files:
+        for table in tables:
+            size = int(row_bytes(table).sum())
+            own = set(pc.unique(table["sample_id"]).to_pylist())
+            is_full = max_batch_bytes is not None and filled + size > max_batch_bytes
+            if pending and (is_full or (uri not in sources and ids & own)):
+                yield _joined(pending), tuple(sources)
+                pending, sources, ids, filled = [], [], set(), 0
+            pending.append(table)
+            ids |= own
+            filled += size
+            if uri not in sources:
+                sources.append(uri)
+    if pending:
+        yield _joined(pending), tuple(sources)
+
+
+def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
+    """``items``, produced up to ``depth`` ahead in a thread of its own.
+
+    At most ``depth`` items exist beside the one in the consumer's hands. An exception comes out in the item's place.
+    Closing the generator waits for the item under way and closes ``items`` in its thread.
+    """
+    iterator = iter(items)
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
+        ahead: deque[Future[T | object]] = deque(pool.submit(next, iterator, end) for _ in range(depth))
+        try:
+            while True:
+                item = ahead.popleft().result()
+                if item is end:
+                    return
+                ahead.append(pool.submit(next, iterator, end))
+                yield item  # type: ignore[misc]  # the sentinel was sorted out above
+        finally:
+            for future in ahead:
+                future.cancel()
+            if isinstance(iterator, Generator):
+                pool.submit(iterator.close).result()
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+
+
+def _has_length(dtype: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(dtype)
+        or pa.types.is_large_string(dtype)
+        or pa.types.is_binary(dtype)
+        or pa.types.is_large_binary(dtype)
+    )

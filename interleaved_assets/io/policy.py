@@ -1,0 +1,81 @@
+"""What becomes of rows with a ``materialize_error``: the error policy."""
+
+import logging
+from collections import Counter
+from typing import Final, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.batches import filter_rows
+from interleaved_assets.model.errors import ErrorPolicy, MaterializeError, OptionError, error_code
+from interleaved_assets.model.ledger import empty_ledger, error_ledger
+from interleaved_assets.model.source_ref import parse_source_ref
+
+logger = logging.getLogger(__name__)
+
+POLICIES: Final[tuple[str, ...]] = get_args(ErrorPolicy)
+
+
+def check_policy(policy: str, option: str = "on_materialize_error") -> None:
+    """Hold ``policy`` to the four there are.
+
+    Raises:
+        OptionError: it is none of them.
+    """
+    if policy not in POLICIES:
+        raise OptionError(f"{option} must be one of {', '.join(POLICIES)}, got {policy!r}")
+
+
+def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stage: str) -> tuple[pa.Table, pa.Table]:
+    """The rows that stay, and the ledger of those that do not.
+
+    It covers every row with a ``materialize_error``, whether fetching its bytes failed now or an earlier stage set it.
+    ``warn`` keeps all rows and logs how many of which code there are; ``drop_row`` drops those rows; ``drop_sample``
+    drops every row of their samples. No image bytes are copied.
+
+    Args:
+        table: rows of whole samples; nothing happens where it has no ``materialize_error`` column.
+        policy: what to do.
+        shard: named in messages.
+        stage: the ``stage`` of the ledger's rows.
+
+    Raises:
+        MaterializeError: policy ``error`` and a row with an error; it names the first.
+        OptionError: ``policy`` is unknown.
+    """
+    check_policy(policy)
+    errors = table["materialize_error"] if "materialize_error" in table.column_names else None
+    if errors is None or errors.null_count == len(errors):
+        return table, empty_ledger()
+    bad = pc.is_valid(errors)
+    if policy == "error":
+        raise _error_of(table.slice(pc.index(bad, pa.scalar(True)).as_py(), 1), shard)
+    codes = Counter(error_code(error) for error in errors.filter(bad).to_pylist())
+    summary = ", ".join(f"{count} × {code}" for code, count in codes.most_common())
+    if policy == "warn":
+        logger.warning("%s: %s: rows with errors are kept: %s", shard, stage, summary)
+        return table, empty_ledger()
+    if policy == "drop_sample":
+        bad = pc.is_in(table["sample_id"], value_set=pc.unique(table["sample_id"].filter(bad)))
+    named = table.select(["sample_id", "position", "modality", "materialize_error"])
+    logger.info("%s: %s: %s drops %d rows for %s", shard, stage, policy, pc.sum(bad).as_py(), summary)
+    return filter_rows(table, pc.invert(bad)), error_ledger(named.filter(bad), stage)
+
+
+def _error_of(row: pa.Table, shard: str) -> MaterializeError:
+    return MaterializeError(
+        shard=shard,
+        sample_id=row["sample_id"][0].as_py(),
+        position=row["position"][0].as_py(),
+        member=_member(row["source_ref"][0].as_py() if "source_ref" in row.column_names else None),
+        error=row["materialize_error"][0].as_py(),
+    )
+
+
+def _member(source_ref: str | None) -> str | None:
+    try:
+        ref = parse_source_ref(source_ref)
+    except ValueError:
+        return source_ref  # the error at hand may be just that: show what there is
+    return ref.member or ref.path

@@ -1,0 +1,91 @@
+"""Files to read and to write, local or on any filesystem that fsspec knows.
+
+The rest of the package reaches storage through this module alone. Failures are
+:class:`~interleaved_assets.model.errors.StorageError` that name the place and what to do, and
+:class:`~interleaved_assets.model.errors.StorageUnavailable` where another try may succeed.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from interleaved_assets.io.atomic import AtomicOutput, BytesLike, atomic_output
+from interleaved_assets.io.filesystem import (
+    StorageOptions,
+    as_storage_error,
+    exists,
+    filesystem,
+    is_local,
+    join,
+    local_path,
+    storage_errors,
+)
+from interleaved_assets.io.find import FilePaths, InputFile, find_files, group_files, parse_size
+from interleaved_assets.io.roots import check_allowed, folders_of
+
+__all__ = [
+    "AtomicOutput",
+    "BytesLike",
+    "FilePaths",
+    "InputFile",
+    "StorageOptions",
+    "as_storage_error",
+    "atomic_output",
+    "check_allowed",
+    "exists",
+    "filesystem",
+    "find_files",
+    "folders_of",
+    "group_files",
+    "is_local",
+    "join",
+    "local_copy",
+    "local_path",
+    "open_input",
+    "parse_size",
+    "storage_errors",
+]
+
+_READ_AHEAD_BYTES: Final = 8 * 2**20
+_COPY_BYTES: Final = 16 * 2**20
+
+
+@contextmanager
+def open_input(uri: str, storage_options: StorageOptions = None) -> Iterator[BinaryIO]:
+    """A seekable binary file to read; a local one has a ``fileno``, so that it can be memory-mapped.
+
+    Raises:
+        StorageError: it is missing or unreadable, also later on while the block reads from it.
+    """
+    with storage_errors(uri, "read"):
+        if is_local(uri):
+            with local_path(uri).open("rb") as local:
+                yield local
+        else:
+            fs, path = filesystem(uri, storage_options)
+            fs.invalidate_cache(path)  # a cached listing may have the size and ETag of a version since replaced
+            with fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead") as remote:
+                yield remote
+
+
+@contextmanager
+def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Path]:
+    """A local path with the content of ``uri``: the file itself where it is local, else a temporary copy of it.
+
+    Raises:
+        StorageError: it is missing or unreadable, or there is no room for the copy.
+    """
+    if is_local(uri):
+        path = local_path(uri)
+        with storage_errors(uri, "read"), path.open("rb"):
+            pass  # a missing or unreadable file is reported here, not by whoever opens the path
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="interleaved-") as folder:
+        path = Path(folder, uri.rpartition("/")[2] or "copy")
+        with open_input(uri, storage_options) as source, path.open("wb") as copy:
+            shutil.copyfileobj(source, copy, _COPY_BYTES)
+        yield path
