@@ -37,6 +37,8 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "too_many_pixels": "the image has more pixels than the limit",
     "scorer_failed": "the image decodes, but a scorer could not measure it",
     "unscored": "no score is stored for the image",
+    "no_text": "the image's sample has no text that CLIP could compare it with",
+    "prescreened": "clip.prescreen left the image out, so CLIP has not seen it",
     "invalid_json": "the sample's JSON does not parse, or is not an object",
     "invalid_text": "an entry of the texts list is neither a string nor null",
     "invalid_token": "an entry of the images list is neither a string nor null",
