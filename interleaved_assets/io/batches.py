@@ -1,13 +1,15 @@
 """Cutting and joining tables at sample borders, without copying image bytes."""
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from interleaved_assets.io.atomic import BytesLike
 
 T = TypeVar("T")
 
@@ -34,6 +36,24 @@ def filter_rows(table: pa.Table, keep: pa.BooleanArray | pa.ChunkedArray) -> pa.
     return kept.add_column(index, field, pa.chunked_array(runs, field.type))
 
 
+def binary_column(rows: Sequence[Sequence[BytesLike] | None]) -> pa.Array:
+    """A ``large_binary`` array whose values are the concatenated parts of each row, None for null; one copy in all."""
+    lengths = [sum(_nbytes(part) for part in parts) if parts else 0 for parts in rows]
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+    data = pa.allocate_buffer(int(offsets[-1]))
+    # numpy lets go of the GIL while it copies
+    target = np.frombuffer(data, np.uint8)
+    at = 0
+    for parts in rows:
+        for part in parts or ():
+            length = _nbytes(part)
+            target[at : at + length] = np.frombuffer(part, np.uint8)
+            at += length
+    valid = np.array([parts is not None for parts in rows], dtype=bool)
+    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), [bitmap, pa.py_buffer(offsets), data])
+
+
 def row_bytes(table: pa.Table) -> np.ndarray:
     """Bytes that each row takes, int64: exact for strings and bytes, the column's mean for any other type."""
     sizes = np.zeros(table.num_rows, np.int64)
@@ -57,11 +77,12 @@ def sample_starts(table: pa.Table) -> np.ndarray:
     return np.concatenate([[0], np.flatnonzero(changes.to_numpy(zero_copy_only=False)) + 1]).astype(np.int64)
 
 
-def split_samples(table: pa.Table, max_batch_bytes: int | None) -> Iterator[pa.Table]:
+def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarray | None = None) -> Iterator[pa.Table]:
     """``table`` in order, cut between samples into parts of at most ``max_batch_bytes``.
 
     A sample is a run of rows with one ``sample_id``; one that is larger than the limit is a part of its own. The parts
-    share the table's memory. An empty table has no parts.
+    share the table's memory. An empty table has no parts. ``sizes`` are the bytes of each row, by default
+    :func:`row_bytes`.
     """
     if table.num_rows == 0:
         return
@@ -70,7 +91,7 @@ def split_samples(table: pa.Table, max_batch_bytes: int | None) -> Iterator[pa.T
         return
     borders = np.append(sample_starts(table), table.num_rows)
     # bytes of all rows in front of each border
-    filled = np.concatenate([[0], np.cumsum(row_bytes(table))])[borders]
+    filled = np.concatenate([[0], np.cumsum(row_bytes(table) if sizes is None else sizes)])[borders]
     first = 0
     while first < len(borders) - 1:
         last = int(np.searchsorted(filled, filled[first] + max_batch_bytes, side="right")) - 1
@@ -156,6 +177,10 @@ def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+
+
+def _nbytes(part: BytesLike) -> int:
+    return part.nbytes if isinstance(part, memoryview) else len(part)
 
 
 def _has_length(dtype: pa.DataType) -> bool:

@@ -1,0 +1,182 @@
+"""Filling image rows with the bytes that their ``source_ref`` names."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.atomic import BytesLike
+from interleaved_assets.io.batches import binary_column
+from interleaved_assets.io.fetch import Source, fetch, is_compressed_tar
+from interleaved_assets.io.storage import StorageOptions, check_allowed
+from interleaved_assets.io.tiff import TiffFrame, frame_pieces, tiff_frames
+from interleaved_assets.model.errors import error_code, row_error
+from interleaved_assets.model.source_ref import parse_source_ref
+
+MAX_MEMBER_BYTES: Final = 2**30
+"""Default limit for the bytes of one file, member or range."""
+
+# Errors of an earlier fetch, which this one may put right. All others say something about the shard, and stay.
+_WORTH_ANOTHER_TRY: Final = frozenset({"unreadable_source", "short_read", "forbidden_path", "member_too_large"})
+
+# What becomes of one row: the parts of its bytes, or an error.
+_Outcome = Sequence[BytesLike] | str
+
+
+class _Plan(NamedTuple):
+    source: Source
+    frame_index: int | None
+
+
+def materialize(
+    table: pa.Table,
+    *,
+    storage_options: StorageOptions = None,
+    allowed_roots: Sequence[str] | None = None,
+    only_missing: bool = True,
+    max_member_bytes: int = MAX_MEMBER_BYTES,
+) -> pa.Table:
+    """``table`` with ``binary_content`` filled in for image rows.
+
+    A byte range is read as such; else a member is looked up in its tar; else the whole file is the image. With a
+    ``frame_index`` what was read is a TIFF, and that frame is cut out of it, pixels unchanged. Whatever several rows
+    share is fetched once; ranges and whole files take one ``cat_ranges`` call per filesystem.
+
+    A row that cannot be filled gets a ``materialize_error`` and null bytes; one that can loses the error of an earlier
+    fetch. Rows with any other error are left as they are.
+
+    Args:
+        table: rows of the row model.
+        storage_options: what fsspec needs for remote paths.
+        allowed_roots: folders and URLs that a ``source_ref`` may point below; None and an empty list allow no place.
+        only_missing: leave rows that have bytes alone; else fetch them again.
+        max_member_bytes: limit for what is fetched for one row.
+
+    Raises:
+        StorageUnavailable: the storage failed in a way that may pass; trying again later may succeed.
+    """
+    table = with_fetch_columns(table)
+    chosen = _rows_to_fill(table, only_missing)
+    if not chosen.any():
+        return table
+    rows = np.flatnonzero(chosen)
+    outcomes = _outcomes(
+        table["source_ref"].take(pa.array(rows)).to_pylist(), allowed_roots or (), storage_options, max_member_bytes
+    )
+    errors = table["materialize_error"].to_pylist()
+    pieces = _present(table["binary_content"])
+    for row, outcome in zip(rows.tolist(), outcomes, strict=True):
+        if not isinstance(outcome, str):
+            pieces[row], errors[row] = outcome, None
+            continue
+        pieces[row] = None
+        # a row without a locator keeps the error that says why it has none
+        if error_code(outcome) != "missing_source" or not errors[row]:
+            errors[row] = outcome
+    table = _replaced(table, "binary_content", binary_column(pieces))
+    return _replaced(table, "materialize_error", pa.array(errors, pa.string()))
+
+
+def _present(column: pa.ChunkedArray) -> list[Sequence[BytesLike] | None]:
+    """The bytes that rows have already, as views."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    return [[memoryview(value.as_buffer())] if value.is_valid else None for value in column]
+
+
+def with_fetch_columns(table: pa.Table) -> pa.Table:
+    """``table`` with the columns that :func:`materialize` reads and writes, null where they were missing."""
+    for name, dtype in (
+        ("binary_content", pa.large_binary()),
+        ("source_ref", pa.string()),
+        ("materialize_error", pa.string()),
+    ):
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, dtype))
+    return table
+
+
+def bytes_to_fetch(table: pa.Table) -> np.ndarray:
+    """Bytes that :func:`materialize` would fetch for each row, int64, as far as the locators say.
+
+    What several rows share counts for the first of them.
+    """
+    sizes = np.zeros(table.num_rows, np.int64)
+    seen: set[tuple[str | None, int | None]] = set()
+    for row in np.flatnonzero(_rows_to_fill(table, only_missing=True)).tolist():
+        try:
+            ref = parse_source_ref(table["source_ref"][row].as_py())
+        except ValueError:
+            continue  # materialize reports it
+        if ref.byte_size is not None and (ref.path, ref.byte_offset) not in seen:
+            seen.add((ref.path, ref.byte_offset))
+            sizes[row] = ref.byte_size
+    return sizes
+
+
+def _rows_to_fill(table: pa.Table, only_missing: bool) -> np.ndarray:
+    chosen = np.asarray(pc.equal(table["modality"], "image"), dtype=bool)
+    if only_missing:
+        chosen &= np.asarray(pc.is_null(table["binary_content"]), dtype=bool)
+    errors = table["materialize_error"]
+    for row in np.flatnonzero(chosen & np.asarray(pc.is_valid(errors), dtype=bool)).tolist():
+        chosen[row] = error_code(errors[row].as_py()) in _WORTH_ANOTHER_TRY
+    return chosen
+
+
+def _outcomes(
+    locators: list[str | None], allowed_roots: Sequence[str], storage_options: StorageOptions, max_member_bytes: int
+) -> list[_Outcome]:
+    allowed: dict[str, bool] = {}
+    plans = [_plan(locator, allowed_roots, allowed) for locator in locators]
+    sources = dict.fromkeys(plan.source for plan in plans if isinstance(plan, _Plan))
+    fetched = fetch(sources, storage_options=storage_options, max_member_bytes=max_member_bytes)
+    frames: dict[Source, list[TiffFrame] | str] = {}
+    return [plan if isinstance(plan, str) else _outcome(plan, fetched[plan.source], frames) for plan in plans]
+
+
+def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, bool]) -> _Plan | str:
+    """What to fetch for a row, or the row's error; ``allowed`` remembers what was found about each path."""
+    try:
+        ref = parse_source_ref(locator)
+    except ValueError as error:
+        return row_error("invalid_source_ref", str(error))
+    path = ref.path
+    if not path:
+        return row_error("missing_source", "the row has neither bytes nor a path in source_ref")
+    if path not in allowed:
+        allowed[path] = check_allowed(path, allowed_roots)
+    if not allowed[path]:
+        return row_error("forbidden_path", f"{path} is not below {', '.join(allowed_roots) or 'any allowed root'}")
+    if ref.byte_offset is not None and ref.byte_size is not None and not (ref.member and is_compressed_tar(path)):
+        return _Plan(Source(path, None, ref.byte_offset, ref.byte_offset + ref.byte_size), ref.frame_index)
+    if ref.member is None and (ref.byte_offset is not None or ref.byte_size is not None):
+        return row_error("invalid_source_ref", "byte_offset and byte_size go together")
+    return _Plan(Source(path, ref.member), ref.frame_index)
+
+
+def _outcome(plan: _Plan, data: bytes | str, frames: dict[Source, list[TiffFrame] | str]) -> _Outcome:
+    if isinstance(data, str):
+        return data
+    if plan.frame_index is None:
+        return [data]
+    if plan.source not in frames:
+        try:
+            frames[plan.source] = tiff_frames(data)
+        except ValueError as error:
+            frames[plan.source] = row_error("invalid_tiff", str(error))
+    found = frames[plan.source]
+    if isinstance(found, str):
+        return found
+    if plan.frame_index >= len(found):
+        return row_error("frame_out_of_range", f"frame {plan.frame_index} of a TIFF with {len(found)}")
+    try:
+        return frame_pieces(data, found[plan.frame_index])
+    except ValueError as error:
+        return row_error("invalid_tiff", str(error))
+
+
+def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), pa.field(name, column.type), column)
