@@ -1,0 +1,132 @@
+"""Documents of the demo and the tar members that hold them, in the two forms found in the wild."""
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from PIL import Image
+
+from interleaved_assets.demo.pictures import Picture
+
+Item = str | Picture
+FileFormat = Literal["jpg", "png", "webp"]
+
+_PILLOW_FORMAT = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP"}
+_SAVE_OPTIONS: dict[str, dict[str, Any]] = {
+    "jpg": {"quality": 88},
+    "png": {"compress_level": 6},
+    "webp": {"quality": 85, "method": 2},
+}
+
+
+class Member(NamedTuple):
+    """One file of a tar."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document: items in reading order, and whatever else its JSON says.
+
+    Attributes:
+        key: member name without extension.
+        items: texts and pictures, in order.
+        fields: further keys of the JSON.
+        note: what the document as a whole is there to demonstrate; empty where only its pictures are.
+    """
+
+    key: str
+    items: Sequence[Item]
+    fields: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """The pictures, in order."""
+        return [item for item in self.items if isinstance(item, Picture)]
+
+
+def tiff_members(document: Document, compression: Literal["jpeg"] | None) -> list[Member]:
+    """MINT-1T PDF form: ``<key>.json`` and, where there are pictures, ``<key>.tiff`` with a frame for each.
+
+    Tokens are ``page_P_image_X``, and ``image_metadata`` has an entry per picture, as PDF extraction leaves them.
+    """
+    pictures = document.pictures
+    pages = [number // 2 for number in range(len(pictures))]
+    xrefs = [85 + 7 * number for number in range(len(pictures))]
+    metadata = [
+        {
+            "height": picture.height,
+            "width": picture.width,
+            "page": page,
+            "xref": xref,
+            # as in the original data set, taken before the conversion to TIFF
+            "sha256": hashlib.sha256(picture.image.tobytes()).hexdigest(),
+        }
+        for picture, page, xref in zip(pictures, pages, xrefs, strict=True)
+    ]
+    tokens = [f"page_{page}_image_{xref}" for page, xref in zip(pages, xrefs, strict=True)]
+    members = [_json_member(document, tokens, {"image_metadata": metadata})]
+    if pictures:
+        members.append(Member(f"{document.key}.tiff", _tiff(pictures, compression)))
+    return members
+
+
+def file_members(document: Document, formats: Sequence[FileFormat]) -> list[Member]:
+    """``<key>.json`` and a file per picture, ``<key>.<number>.<ext>``; ``formats`` are used in turn."""
+    names, files = [], []
+    for number, picture in enumerate(document.pictures):
+        extension = formats[number % len(formats)]
+        names.append(f"{document.key}.{number}.{extension}")
+        files.append(Member(names[-1], encode(picture, extension)))
+    return [_json_member(document, names, {}), *files]
+
+
+def encode(picture: Picture, extension: FileFormat) -> bytes:
+    """The picture as the bytes of an image file."""
+    buffer = io.BytesIO()
+    Image.fromarray(picture.image).save(buffer, _PILLOW_FORMAT[extension], **_SAVE_OPTIONS[extension])
+    return buffer.getvalue()
+
+
+def pack_tar(members: Iterable[Member]) -> bytes:
+    """A tar of ``members`` in order, the same bytes each time: no time, no owner."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, data in members:
+            header = tarfile.TarInfo(name)
+            header.size = len(data)
+            header.mode = 0o644
+            tar.addfile(header, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def _json_member(document: Document, tokens: Sequence[str], fields: dict[str, Any]) -> Member:
+    remaining = iter(tokens)
+    texts = [item if isinstance(item, str) else None for item in document.items]
+    images = [next(remaining) if isinstance(item, Picture) else None for item in document.items]
+    body = {"texts": texts, "images": images, **fields, **document.fields, "demo_note": _note(document)}
+    return Member(f"{document.key}.json", json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
+
+
+def _note(document: Document) -> str:
+    """``demo_note``: what to expect of the document and of the picture at each position."""
+    parts = [document.note] if document.note else []
+    parts += [
+        f"at {position}: {item.note}" for position, item in enumerate(document.items) if isinstance(item, Picture)
+    ]
+    return "; ".join(parts) or "text only"
+
+
+def _tiff(pictures: Sequence[Picture], compression: Literal["jpeg"] | None) -> bytes:
+    frames = [Image.fromarray(picture.image) for picture in pictures]
+    options = {"compression": "jpeg", "quality": 85} if compression == "jpeg" else {}
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "TIFF", save_all=True, append_images=frames[1:], **options)
+    return buffer.getvalue()
