@@ -60,7 +60,10 @@ def noted_pictures(folder: Path, name: str) -> list[tuple[str, bytes]]:
     return found
 
 
-def test_the_same_bytes_each_time(folder: Path) -> None:
+def test_the_same_bytes_each_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # between them every encoder, in half the time
+    for name in set(SHARDS) - {"mint/pdf-000.tar", "web/articles-000.tar", "crawl-2/damaged.tar"}:
+        monkeypatch.delitem(SHARDS, name)
     for name, made in demo_shards():
         assert (folder / name).read_bytes() == pack_tar(made), name
 
