@@ -1,0 +1,66 @@
+"""Arrow types that Parquet lacks, so that every column comes back with the type it was written with."""
+
+import base64
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+# Parquet has no group without fields: a struct without fields is stored with this one.
+_PLACEHOLDER: Final = pa.field("_empty", pa.null())
+_EMPTY: Final = pa.struct([])
+_STORED_EMPTY: Final = pa.struct([_PLACEHOLDER])
+
+
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """``schema`` as it goes into a file: every ``struct<>``, at any depth, gets a placeholder field."""
+    return _mapped_schema(schema, lambda dtype: _STORED_EMPTY if dtype == _EMPTY else dtype)
+
+
+def original_schema(stored: pa.Schema, metadata: dict[bytes, bytes] | None) -> pa.Schema:
+    """The schema that the columns ``stored`` of a file had before they were written.
+
+    Arrow's own reader does not bring back all units and types (``timestamp[s]`` comes back as ``timestamp[ms]``), but
+    the writer left the whole schema in the file's metadata. A file by another writer has none; its types stay.
+    """
+    written = _written_schema(metadata)
+    fields = []
+    for field in stored:
+        if written is not None and field.name in written.names and not pa.types.is_dictionary(field.type):
+            dtype = written.field(field.name).type
+            # how a column was encoded in memory is no part of its type
+            field = field.with_type(dtype.value_type if pa.types.is_dictionary(dtype) else dtype)
+        fields.append(field)
+    return _mapped_schema(pa.schema(fields, stored.metadata), lambda dtype: _EMPTY if dtype == _STORED_EMPTY else dtype)
+
+
+def _written_schema(metadata: dict[bytes, bytes] | None) -> pa.Schema | None:
+    encoded = (metadata or {}).get(b"ARROW:schema")
+    if encoded is None:
+        return None
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
+    except (ValueError, pa.ArrowException):
+        return None  # it only adds to what the file itself says
+
+
+def _mapped_schema(schema: pa.Schema, rule: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+    return pa.schema([_mapped_field(field, rule) for field in schema], schema.metadata)
+
+
+def _mapped_field(field: pa.Field, rule: Callable[[pa.DataType], pa.DataType]) -> pa.Field:
+    return field.with_type(_mapped(field.type, rule))
+
+
+def _mapped(dtype: pa.DataType, rule: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    if pa.types.is_struct(dtype):
+        return rule(pa.struct([_mapped_field(field, rule) for field in dtype]))
+    if pa.types.is_map(dtype):
+        return pa.map_(_mapped_field(dtype.key_field, rule), _mapped_field(dtype.item_field, rule), dtype.keys_sorted)
+    if pa.types.is_fixed_size_list(dtype):
+        return pa.list_(_mapped_field(dtype.value_field, rule), dtype.list_size)
+    if pa.types.is_large_list(dtype):
+        return pa.large_list(_mapped_field(dtype.value_field, rule))
+    if pa.types.is_list(dtype):
+        return pa.list_(_mapped_field(dtype.value_field, rule))
+    return dtype

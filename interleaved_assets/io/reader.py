@@ -1,0 +1,100 @@
+"""What both shard readers share: finding files, partitions, batches of whole samples, columns and types."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from interleaved_assets.io.batches import join_files, prefetch
+from interleaved_assets.io.storage import FilePaths, InputFile, find_files, group_files, parse_size
+from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.schema import RESERVED_COLUMNS, align_or_reconcile, resolve_schema
+
+
+@dataclass
+class ShardReader(ABC):
+    """Reads shards as batches of whole samples: ``for batch in reader``.
+
+    Files are grouped into partitions; a batch never goes beyond its partition. The next batch is read while the one
+    before is in use.
+
+    Attributes:
+        file_paths: a glob, a folder (searched recursively), a file, or a list of them; local or any fsspec URL.
+        files_per_partition: so many consecutive files are read as one stream; 1 by default.
+        blocksize: instead, files of so many bytes together: a number or text such as ``"512MiB"``.
+        max_batch_bytes: a batch is cut before the sample that would exceed it; a larger sample is a batch of its own.
+            None: one batch per partition.
+        fields: passthrough columns to keep; a missing one is null. None keeps all.
+        read_kwargs: ``storage_options`` for fsspec, and options of the form that is read.
+        schema: columns and types to align every batch to.
+        schema_overrides: types laid over ``INTERLEAVED_SCHEMA``, as an alternative to ``schema``.
+        file_extensions: what a file in a folder or a glob must end in.
+
+    Two samples with one id in different files of a partition never share a batch: the second begins a new one.
+    """
+
+    file_paths: FilePaths
+    files_per_partition: int | None = None
+    blocksize: int | str | None = None
+    max_batch_bytes: int | str | None = None
+    fields: Sequence[str] | None = None
+    read_kwargs: Mapping[str, Any] | None = None
+    schema: pa.Schema | None = None
+    schema_overrides: Mapping[str, pa.DataType] | None = None
+    file_extensions: Sequence[str] = ()
+
+    read_options: ClassVar[frozenset[str]] = frozenset()
+    """Names that ``read_kwargs`` may have, besides ``storage_options``."""
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            OptionError: one of them makes no sense.
+        """
+        options = dict(self.read_kwargs or {})
+        self._storage_options: dict[str, Any] = dict(options.pop("storage_options", None) or {})
+        if unknown := sorted(set(options) - self.read_options):
+            known = ", ".join(sorted(self.read_options | {"storage_options"}))
+            raise OptionError(f"read_kwargs has unknown options {', '.join(unknown)}; known are {known}")
+        self._options = options
+        if isinstance(self.fields, str) or isinstance(self.file_extensions, str):
+            raise OptionError("fields and file_extensions are lists of names, not one string")
+        if reserved := sorted(RESERVED_COLUMNS.intersection(self.fields or ())):
+            raise OptionError(f"fields names passthrough columns; {', '.join(reserved)} are always there")
+        self._limit = None if self.max_batch_bytes is None else parse_size(self.max_batch_bytes, "max_batch_bytes")
+        # checked now, though no file has been looked for yet
+        group_files([], self.files_per_partition, self.blocksize)
+        self._target = resolve_schema(self.schema, self.schema_overrides)
+
+    @abstractmethod
+    def read_files(self, files: Sequence[InputFile]) -> Iterable[tuple[str, Iterable[pa.Table]]]:
+        """URI and tables of whole samples, at most ``self._limit`` bytes each, of each file of one partition."""
+
+    def partitions(self) -> list[list[InputFile]]:
+        """The files, grouped.
+
+        Raises:
+            StorageError: a path is missing or unreadable, or a glob or folder is empty.
+        """
+        files = find_files(self.file_paths, self.file_extensions, self._storage_options)
+        return group_files(files, self.files_per_partition, self.blocksize)
+
+    def __iter__(self) -> Iterator[InterleavedBatch]:
+        """The batches, in the order of the files.
+
+        Raises:
+            StorageError: a file is missing or unreadable.
+            ShardError: a file is not what its ending says, or is damaged as a whole.
+        """
+        with closing(prefetch(self._batches())) as batches:
+            yield from batches
+
+    def _batches(self) -> Iterator[InterleavedBatch]:
+        for files in self.partitions():
+            for table, sources in join_files(self.read_files(files), self._limit):
+                yield InterleavedBatch(align_or_reconcile(table, self._target), sources)
