@@ -125,6 +125,16 @@ def read_parquet_shard(
             yield from whole_samples([_gathered(pa.concat_tables(steps))], max_batch_bytes)
 
 
+def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) -> pa.Schema:
+    """Schema of the tables that :func:`read_parquet_shard` gives for this file, known also where it has no rows.
+
+    Raises:
+        StorageError, ShardError: as for :func:`read_parquet_shard`.
+    """
+    with _open(uri, storage_options) as file:
+        return _readable(file, uri, None)
+
+
 @contextlib.contextmanager
 def _open(uri: str, storage_options: StorageOptions) -> Iterator[pq.ParquetFile]:
     with contextlib.ExitStack() as stack:
