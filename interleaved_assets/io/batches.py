@@ -68,13 +68,17 @@ def row_bytes(table: pa.Table) -> np.ndarray:
     return sizes + fixed // table.num_rows
 
 
-def sample_starts(table: pa.Table) -> np.ndarray:
-    """Index of the first row of each run of equal ``sample_id``, int64, ascending from 0; empty for an empty table."""
-    if table.num_rows == 0:
+def sample_starts(ids: pa.ChunkedArray) -> np.ndarray:
+    """Index of the first of each run of equal ids, int64, ascending from 0; empty where there are none."""
+    if len(ids) == 0:
         return np.zeros(0, np.int64)
-    ids = table["sample_id"]
     changes = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1))
     return np.concatenate([[0], np.flatnonzero(changes.to_numpy(zero_copy_only=False)) + 1]).astype(np.int64)
+
+
+def are_adjacent(ids: pa.ChunkedArray) -> bool:
+    """Whether equal ids follow each other, so that each sample is one run of rows."""
+    return len(sample_starts(ids)) == pc.count_distinct(ids).as_py()
 
 
 def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarray | None = None) -> Iterator[pa.Table]:
@@ -89,7 +93,7 @@ def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarra
     if max_batch_bytes is None:
         yield table
         return
-    borders = np.append(sample_starts(table), table.num_rows)
+    borders = np.append(sample_starts(table["sample_id"]), table.num_rows)
     # bytes of all rows in front of each border
     filled = np.concatenate([[0], np.cumsum(row_bytes(table) if sizes is None else sizes)])[borders]
     first = 0

