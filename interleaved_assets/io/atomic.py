@@ -184,7 +184,12 @@ class _MovedTarget:
 
     def commit(self, file: BinaryIO) -> None:
         file.close()
-        self._fs.mv(self._temporary, self._path)
+        if type(self._fs).mv is AbstractFileSystem.mv:
+            # fsspec's own mv copies and removes as well, but takes brackets in a name for a glob
+            self._fs.cp_file(self._temporary, self._path)
+            self._fs.rm_file(self._temporary)
+        else:
+            self._fs.mv(self._temporary, self._path)
 
     def discard(self, file: BinaryIO) -> None:
         file.close()

@@ -108,6 +108,8 @@ def _storage_failures() -> tuple[type[BaseException], ...]:
 def _advice(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return "Check the path, and the bucket where there is one, for a typo."
+    if isinstance(error, FileExistsError):
+        return "A file stands where a folder is needed: remove it, or write elsewhere."
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
         return "Grant access to it, or pass credentials in storage_options or the environment."
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
