@@ -1,0 +1,225 @@
+"""Times the four directions, WebDataset and Parquet to either, against nemo-curator 1.4.0 and against ``cp``.
+
+Every direction reads six shards, drops the images whose aspect ratio is outside 1.0 to 2.0 and writes the rest with all
+their bytes. The contestants take turns within every round, in processes that stay up; only the work is timed. The page
+cache is warm, outputs are deleted after each timing and the disk is left to settle before the next.
+
+    python -m benchmarks.io_directions --peer-python peer-env/bin/python --work build/bench --json build/bench/io.json
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.dataset import FORMS, Form, ensure_dataset
+from benchmarks.output_check import Written, expected, written
+from benchmarks.workers import Worker
+
+HERE = Path(__file__).parent
+ASPECT_RATIO = (1.0, 2.0)
+DIRECTIONS = ("wds-parquet", "wds-wds", "parquet-wds", "parquet-parquet")
+TARGETS = {
+    ("raw", "wds-parquet"): 3.0,
+    ("raw", "wds-wds"): 3.0,
+    ("raw", "parquet-wds"): 3.0,
+    ("raw", "parquet-parquet"): 2.0,
+    ("jpeg", "wds-parquet"): 8.0,
+    ("jpeg", "wds-wds"): 8.0,
+    ("jpeg", "parquet-wds"): 5.0,
+}
+
+Contestant = Callable[[str, list[Path], Path], float]
+"""Does one direction from the inputs into a new folder and returns its seconds."""
+
+
+@dataclass
+class Result:
+    """Timings of one direction on one form of the data, in seconds, by contestant."""
+
+    form: Form
+    direction: str
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    check: dict[str, str] = field(default_factory=dict)
+
+    def median(self, contestant: str) -> float:
+        """Median of a contestant's timings."""
+        return statistics.median(self.seconds[contestant])
+
+    def peer_best(self) -> float:
+        """Median of the peer's faster setting."""
+        return min(self.median(name) for name in self.seconds if name.startswith("peer"))
+
+    def ratios(self, own: str) -> dict[str, float]:
+        """How many times faster ``own`` is than the peer as it comes, and than the faster of its settings."""
+        return {
+            "peer_default": self.median("peer") / self.median(own),
+            "peer_best": self.peer_best() / self.median(own),
+        }
+
+
+def copy(_direction: str, inputs: list[Path], output: Path) -> float:
+    """``cp`` of the inputs, the floor that any of the directions could reach."""
+    output.mkdir(parents=True)
+    started = time.perf_counter()
+    subprocess.run(["cp", "--reflink=never", *map(str, inputs), str(output)], check=True)
+    return time.perf_counter() - started
+
+
+def asking(worker: Worker, **extra: object) -> Contestant:
+    """A contestant that a worker runs, with extra fields in each request."""
+
+    def run(direction: str, inputs: list[Path], output: Path) -> float:
+        request = {"direction": direction, "inputs": [str(path) for path in inputs], "output": str(output)}
+        return worker.ask(**{"aspect_ratio": ASPECT_RATIO} | request | extra)["seconds"]
+
+    return run
+
+
+def contestants_of(direction: str, peer: Worker | None, own: Worker | None, way: str) -> dict[str, Contestant]:
+    """Who takes part in a direction, in the order of their turns."""
+    taking_part: dict[str, Contestant] = {"cp": copy}
+    if peer:
+        taking_part["peer"] = asking(peer)
+        if direction.startswith("wds"):
+            taking_part["peer eager"] = asking(peer, materialize_on_read=True)
+    if own:
+        taking_part["own"] = asking(own, way=way)
+    return taking_part
+
+
+def turn(run: Contestant, direction: str, inputs: list[Path], output: Path, inspect: Callable[[Path], None]) -> float:
+    """One timing: the input in the page cache, no dirty pages left from before, the output gone afterwards."""
+    shutil.rmtree(output, ignore_errors=True)
+    for path in inputs:
+        with path.open("rb", buffering=0) as stream:
+            while stream.read(1 << 22):
+                pass
+    os.sync()
+    seconds = run(direction, inputs, output)
+    inspect(output)
+    shutil.rmtree(output)
+    return seconds
+
+
+def measure(
+    result: Result, inputs: list[Path], taking_part: dict[str, Contestant], rounds: int, work: Path, truth: Written
+) -> None:
+    """All rounds of one direction. The first is a rehearsal: its outputs are checked and its times are not kept."""
+    direction, target = result.direction, result.direction.split("-")[1]
+    result.seconds = {name: [] for name in taking_part}
+    for number in range(rounds + 1):
+        for name, run in taking_part.items():
+
+            def inspect(folder: Path, name: str = name, rehearsal: bool = number == 0) -> None:
+                if rehearsal and name != "cp":
+                    result.check[name] = compare(written(folder, target), truth)
+
+            seconds = turn(run, direction, inputs, work / "output", inspect)
+            if number:
+                result.seconds[name].append(seconds)
+
+
+def compare(found: Written, truth: Written) -> str:
+    """One phrase on how an output differs from what it should hold."""
+    if found == truth:
+        return "exact"
+    parts = [
+        f"{name} {getattr(found, name)} of {getattr(truth, name)}"
+        for name in ("samples", "texts", "images")
+        if getattr(found, name) != getattr(truth, name)
+    ]
+    changed = (truth.pixels - found.pixels).total()
+    return "; ".join([*parts, f"{changed} images not there pixel by pixel"])
+
+
+def parquet_inputs(maker: Contestant, tars: list[Path], folder: Path) -> list[Path]:
+    """The Parquet form of ``tars``, made by one contestant's reader and writer and read by all."""
+    if not folder.exists():
+        unfinished = folder.with_name(folder.name + ".unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        maker("wds-parquet", tars, unfinished)
+        unfinished.rename(folder)
+    return sorted(folder.glob("*.parquet"))
+
+
+def table(results: list[Result], own: str) -> str:
+    """The results as a Markdown table."""
+    head = ["data", "direction", "cp", "peer", "peer, eager", own, "× peer", "× its best", "target", "outputs"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for result in results:
+        cells = [result.form, result.direction.replace("-", " → ")]
+        for name in ("cp", "peer", "peer eager", "own"):
+            times = result.seconds.get(name)
+            cells.append(f"{statistics.median(times):.2f} ({min(times):.2f}–{max(times):.2f})" if times else "")
+        if {"peer", "own"} <= result.seconds.keys():
+            cells += [f"{ratio:.1f}" for ratio in result.ratios("own").values()]
+        else:
+            cells += ["", ""]
+        target = TARGETS.get((result.form, result.direction))
+        cells.append(f"≥ {target:g}" if target else "")
+        cells.append(", ".join(f"{name}: {check}" for name, check in result.check.items()))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run what the command line asks for, print the table and write the JSON."""
+    parser = argparse.ArgumentParser(description="Time the four directions against nemo-curator.")
+    parser.add_argument("--peer-python", type=Path, help="interpreter of an environment with nemo-curator 1.4.0")
+    parser.add_argument("--work", type=Path, required=True, help="folder for the data and the outputs, 3 GB")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--form", choices=FORMS, action="append", help="only this form of the data")
+    parser.add_argument("--direction", choices=DIRECTIONS, action="append", help="only this direction")
+    parser.add_argument("--no-own", action="store_true", help="measure the peer and cp alone")
+    parser.add_argument("--way", choices=("library", "pipeline"), default="library", help="how our side is called")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    options = parser.parse_args()
+
+    work = options.work.resolve()
+    started_load = os.getloadavg()
+    results = []
+    with contextlib.ExitStack() as stack:
+        peer = own = None
+        if options.peer_python:
+            peer = stack.enter_context(Worker(options.peer_python, HERE / "peer_io.py"))
+        if not options.no_own:
+            own = stack.enter_context(Worker(sys.executable, HERE / "own_io.py"))
+        for form in options.form or FORMS:
+            tars = ensure_dataset(work, form)
+            truth = expected(tars, *ASPECT_RATIO)
+            maker = asking(own or peer, aspect_ratio=(0.0, 1e9))
+            parquets = parquet_inputs(maker, tars, work / f"{tars[0].parent.name}-parquet-{'own' if own else 'peer'}")
+            for direction in options.direction or DIRECTIONS:
+                inputs = tars if direction.startswith("wds") else parquets
+                result = Result(form, direction)
+                measure(result, inputs, contestants_of(direction, peer, own, options.way), options.rounds, work, truth)
+                results.append(result)
+                print(table([result], "own").splitlines()[-1], file=sys.stderr, flush=True)
+        environment = {
+            "cpus": len(os.sched_getaffinity(0)),
+            "machine": platform.machine(),
+            "load_before": started_load,
+            "load_after": os.getloadavg(),
+            "peer": peer.versions if peer else None,
+            "own": own.versions if own else None,
+            "rounds": options.rounds,
+        }
+    print(table(results, "own"))
+    print(json.dumps(environment))
+    if options.json:
+        figures = [vars(result) | {"ratios": result.ratios("own") if peer and own else None} for result in results]
+        options.json.write_text(json.dumps({"environment": environment, "results": figures}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
