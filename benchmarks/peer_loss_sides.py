@@ -1,0 +1,99 @@
+"""The few calls that the loss cases need, spoken by either library; each side loads only where it runs."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+Rows = list[dict[str, Any]]
+Batches = list[Any]
+
+
+class Side(Protocol):
+    """What a library is asked to do; a batch is the library's own object."""
+
+    def read(self, paths: list[Path], *, lazy: bool = False, sample_id_field: str | None = None) -> Batches:
+        """Read WebDataset tars, with image bytes unless ``lazy``."""
+
+    def found(self, folder: Path) -> int:
+        """How many tars a reader with its usual endings finds in a folder."""
+
+    def batches(self, table: pa.Table) -> Batches:
+        """Rows that came from elsewhere."""
+
+    def rows(self, batches: Batches) -> Rows:
+        """All rows, in order."""
+
+    def filter(self, batches: Batches, kind: str) -> Batches:
+        """Filter by ``aspect`` (ratios to 10), ``blur`` (sharpness from 0) or ``qr`` (area below 5 %)."""
+
+    def writer(self, folder: Path, form: str, mode: str) -> Any:
+        """A writer of ``wds`` or ``parquet``."""
+
+    def write(self, batches: Batches, folder: Path, form: str = "wds") -> list[Path]:
+        """Write all batches and return the files."""
+
+    def said(self) -> list[str]:
+        """What the last read or filter said of rows it did not hand on: stage, reason and detail."""
+
+
+class PeerSide:
+    """nemo-curator's stages, called directly."""
+
+    def __init__(self) -> None:
+        from loguru import logger
+
+        logger.remove()
+
+    def read(self, paths: list[Path], *, lazy: bool = False, sample_id_field: str | None = None) -> Batches:
+        from nemo_curator.stages.interleaved.io.readers import InterleavedWebdatasetReaderStage
+        from nemo_curator.tasks import FileGroupTask
+
+        reader = InterleavedWebdatasetReaderStage(materialize_on_read=not lazy, sample_id_field=sample_id_field)
+        read = reader.process(FileGroupTask(dataset_name="case", data=[str(path) for path in paths]))
+        return read if isinstance(read, list) else [read]
+
+    def found(self, folder: Path) -> int:
+        from nemo_curator.stages.interleaved.io.reader import InterleavedWebdatasetReader
+        from nemo_curator.tasks import EmptyTask
+
+        partitioning, _ = InterleavedWebdatasetReader(file_paths=str(folder)).decompose()
+        return sum(len(task.data) for task in partitioning.process(EmptyTask()))
+
+    def batches(self, table: pa.Table) -> Batches:
+        from nemo_curator.tasks import InterleavedBatch
+
+        return [InterleavedBatch(dataset_name="case", data=table)]
+
+    def rows(self, batches: Batches) -> Rows:
+        return [row for batch in batches for row in batch.to_pyarrow().to_pylist()]
+
+    def filter(self, batches: Batches, kind: str) -> Batches:
+        from nemo_curator.stages.interleaved.filter import InterleavedBlurFilterStage, InterleavedQRCodeFilterStage
+        from nemo_curator.stages.interleaved.stages import InterleavedAspectRatioFilterStage
+
+        stage = {
+            "aspect": lambda: InterleavedAspectRatioFilterStage(min_aspect_ratio=0.0, max_aspect_ratio=10.0),
+            "blur": lambda: InterleavedBlurFilterStage(score_threshold=0.0),
+            "qr": lambda: InterleavedQRCodeFilterStage(score_threshold=0.05),
+        }[kind]()
+        return [stage.process(batch) for batch in batches]
+
+    def writer(self, folder: Path, form: str, mode: str) -> Any:
+        from nemo_curator.stages.interleaved.io.writers import (
+            InterleavedParquetWriterStage,
+            InterleavedWebdatasetWriterStage,
+        )
+
+        kind = InterleavedWebdatasetWriterStage if form == "wds" else InterleavedParquetWriterStage
+        return kind(path=str(folder), mode=mode)
+
+    def write(self, batches: Batches, folder: Path, form: str = "wds") -> list[Path]:
+        writer = self.writer(folder, form, "ignore")
+        return [Path(path) for batch in batches for path in writer.process(batch).data]
+
+    def said(self) -> list[str]:
+        return []
+
+
+SIDES = {"peer": PeerSide}
