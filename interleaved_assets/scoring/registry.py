@@ -1,0 +1,116 @@
+"""The scorers there are. One of your own takes one file and one line here: see docs/extending.md."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.scoring.decode import BgrImage
+from interleaved_assets.scoring.nsfw import nsfw_model, nsfw_score
+from interleaved_assets.scoring.qr import qr_area_ratio, qr_detector
+from interleaved_assets.scoring.sharpness import sharpness, sharpness_grey
+from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN, thumbnail
+
+if TYPE_CHECKING:
+    from interleaved_assets.scoring.settings import ScoringSettings
+
+Measured = float | int | str | bool | bytes | tuple[float | int | str | bool | bytes | None, ...]
+Measure = Callable[[BgrImage], Measured]
+"""Measures one decoded image: one value, or a tuple with one for each column; an ImageError where it cannot."""
+
+BASE_COLUMNS: Final[Mapping[str, pa.DataType]] = {
+    "sample_id": pa.string(),
+    "position": pa.int32(),
+    "width": pa.int32(),
+    "height": pa.int32(),
+    "aspect_ratio": pa.float64(),
+}
+"""Columns of every score table before those of the scorers; ``score_error``, a string, comes last."""
+ERROR_COLUMN: Final = "score_error"
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """One measured quantity of an image.
+
+    Attributes:
+        name: what ``scoring.scorers`` calls it.
+        columns: the columns it fills, with their types.
+        prepare: makes the measuring function from the settings. Called once a table, before any image is read: this is
+            where a model is loaded and where a missing library raises. The function it returns runs on many threads.
+        version: raised when the same image would now measure differently, so that stored scores count as stale.
+    """
+
+    name: str
+    columns: Mapping[str, pa.DataType]
+    prepare: "Callable[[ScoringSettings], Measure]"
+    version: int = field(default=1, kw_only=True)
+
+
+_SCORERS: Final[dict[str, Scorer]] = {}
+
+
+def register_scorer(scorer: Scorer) -> None:
+    """Make a scorer known; tables have the columns in the order of registration.
+
+    Raises:
+        OptionError: its name or one of its columns is taken.
+    """
+    taken = {column for other in _SCORERS.values() for column in other.columns} | {*BASE_COLUMNS, ERROR_COLUMN}
+    if scorer.name in _SCORERS or taken & set(scorer.columns):
+        raise OptionError(
+            f"scorer {scorer.name!r} with columns {', '.join(scorer.columns)}: name or a column is taken; "
+            f"scorers are {', '.join(_SCORERS)}, their columns {', '.join(sorted(taken))}"
+        )
+    _SCORERS[scorer.name] = scorer
+
+
+def unregister_scorer(name: str) -> None:
+    """Forget a scorer."""
+    del _SCORERS[name]
+
+
+def known_scorers() -> tuple[str, ...]:
+    """Names of all scorers, in the order of registration."""
+    return tuple(_SCORERS)
+
+
+def chosen_scorers(settings: "ScoringSettings") -> tuple[Scorer, ...]:
+    """The scorers that ``settings`` turns on, in the order of registration."""
+    return tuple(scorer for name, scorer in _SCORERS.items() if name in settings.scorers)
+
+
+def scores_schema(settings: "ScoringSettings") -> pa.Schema:
+    """Columns and types of the table that :func:`~interleaved_assets.scoring.score.score_images` gives."""
+    fields = [*BASE_COLUMNS.items()]
+    for scorer in chosen_scorers(settings):
+        fields += scorer.columns.items()
+    fields.append((ERROR_COLUMN, pa.string()))
+    return pa.schema([pa.field(name, kind, nullable=name not in ("sample_id", "position")) for name, kind in fields])
+
+
+def scoring_version(settings: "ScoringSettings") -> str:
+    """What stored scores depend on besides the images: equal text, equal scores."""
+    versions = {scorer.name: scorer.version for scorer in chosen_scorers(settings)}
+    return json.dumps({"settings": settings.model_dump(mode="json"), "scorers": versions}, sort_keys=True)
+
+
+def _prepare_qr(settings: "ScoringSettings") -> Measure:
+    detector = settings.qr_detector
+    qr_detector(detector)
+    return lambda image: qr_area_ratio(image, detector)
+
+
+def _prepare_nsfw(_settings: "ScoringSettings") -> Measure:
+    nsfw_model()
+    return nsfw_score
+
+
+register_scorer(Scorer("sharpness", {"sharpness": pa.float64()}, lambda _settings: sharpness))
+register_scorer(Scorer("sharpness_grey", {"sharpness_grey": pa.float64()}, lambda _settings: sharpness_grey))
+register_scorer(Scorer("qr", {"qr_area_ratio": pa.float64()}, _prepare_qr))
+register_scorer(Scorer("nsfw", {"nsfw_score": pa.float64()}, _prepare_nsfw))
+register_scorer(Scorer("thumbnail", {THUMBNAIL_COLUMN: pa.binary()}, lambda _settings: thumbnail))

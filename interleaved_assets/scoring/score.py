@@ -1,0 +1,148 @@
+"""Score the images of a table: each decoded once for all scorers, on a thread pool."""
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+import cv2
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.model.errors import ImageError, row_error
+from interleaved_assets.scoring.decode import BgrImage, decode_opened
+from interleaved_assets.scoring.registry import Measure, Scorer, chosen_scorers, scores_schema
+from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.scoring.size import Buffer, aspect_ratio, displayed_size, open_header
+
+_NO_SIZE: Final = (None, None, None)
+
+
+class PreparedScorer(NamedTuple):
+    """A scorer with its settings applied and its model loaded."""
+
+    scorer: Scorer
+    measure: Measure
+
+
+def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, threads: int | None = None) -> pa.Table:
+    """Measure every image row.
+
+    An image that cannot be decoded or measured has an error in ``score_error`` (``"<code>: <detail>"``, several joined
+    by ``"; "``) and null in the columns concerned, never a score. So has a row that came with a ``materialize_error``,
+    which is carried over, and a row without bytes (``missing_source``). What could be measured is kept: one scorer's
+    failure does not cost the others, and a damaged image still has its size where the header is whole.
+
+    At most ``threads`` decoded images are in memory at once; encoded bytes are used where they lie in ``rows``.
+
+    Args:
+        rows: ``sample_id``, ``position``, ``modality``, ``binary_content``, and ``materialize_error`` where there is
+            one; rows that are no images are passed over.
+        settings: what to measure; by default sharpness and QR codes.
+        threads: images worked on at once; by default one for each processor that this process may use. The result
+            does not depend on it.
+
+    Returns:
+        One row per image row, in their order, with the columns of
+        :func:`~interleaved_assets.scoring.registry.scores_schema`: ``sample_id``, ``position``, ``width``, ``height``
+        (pixels, EXIF orientation applied), ``aspect_ratio`` (width ÷ height), those of the scorers, ``score_error``.
+
+    Raises:
+        MissingDependency: a scorer's package or library is absent; before any image is decoded.
+    """
+    settings = settings or ScoringSettings()
+    scorers = prepare_scorers(settings)
+    images = rows.filter(pc.equal(rows["modality"], "image"))
+
+    def score(source: pa.Buffer | str) -> tuple[object, ...]:
+        if isinstance(source, str):
+            return _unscored(source, scorers)
+        return score_image(source, scorers, max_pixels=settings.max_pixels)
+
+    threads = threads or len(os.sched_getaffinity(0))
+    with _opencv_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
+        measured = list(pool.map(score, _sources(images)))
+    return _score_table(images, measured, scores_schema(settings))
+
+
+def prepare_scorers(settings: ScoringSettings) -> tuple[PreparedScorer, ...]:
+    """The scorers that ``settings`` turns on, ready to measure.
+
+    Raises:
+        MissingDependency: a scorer's package or library is absent.
+    """
+    return tuple(PreparedScorer(scorer, scorer.prepare(settings)) for scorer in chosen_scorers(settings))
+
+
+def score_image(data: Buffer, scorers: Sequence[PreparedScorer], *, max_pixels: int) -> tuple[object, ...]:
+    """One row of the score table: width, height, aspect ratio, each scorer's columns, and the error text or None."""
+    errors: list[str] = []
+    size: tuple[object, ...] = _NO_SIZE
+    image: BgrImage | None = None
+    try:
+        header = open_header(data)
+        width, height = displayed_size(header)
+        size = width, height, aspect_ratio(width, height)
+        if scorers:
+            image = decode_opened(header, data, max_pixels=max_pixels)
+            # what is measured is the decoded image, should the header ever disagree with it
+            height, width = image.shape[:2]
+            size = width, height, aspect_ratio(width, height)
+    except ImageError as error:
+        errors.append(error.error)
+    values: list[object] = []
+    for prepared in scorers:
+        values += _measure(prepared, image, errors)
+    return *size, *values, "; ".join(errors) or None
+
+
+def _measure(prepared: PreparedScorer, image: BgrImage | None, errors: list[str]) -> Sequence[object]:
+    if image is not None:
+        try:
+            measured = prepared.measure(image)
+            return measured if isinstance(measured, tuple) else (measured,)
+        except ImageError as error:
+            errors.append(error.error)
+    return (None,) * len(prepared.scorer.columns)
+
+
+def _unscored(error: str, scorers: Sequence[PreparedScorer]) -> tuple[object, ...]:
+    columns = sum(len(prepared.scorer.columns) for prepared in scorers)
+    return *_NO_SIZE, *(None,) * columns, error
+
+
+def _sources(images: pa.Table) -> Iterator[pa.Buffer | str]:
+    """The bytes of each image, or the error text that says why there are none."""
+    errors: Iterable[str | None] = itertools.repeat(None, images.num_rows)
+    if "materialize_error" in images.column_names:
+        errors = images["materialize_error"].to_pylist()
+    for content, error in zip(images["binary_content"], errors, strict=True):
+        if error is not None:
+            yield error
+        elif not content.is_valid:
+            yield row_error("missing_source", "the row has no bytes: materialize it before scoring")
+        else:
+            yield content.as_buffer()
+
+
+def _score_table(images: pa.Table, measured: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    keys = [images["sample_id"], images["position"]]
+    fields = list(schema)[len(keys) :]
+    columns = zip(*measured, strict=True) if measured else [()] * len(fields)
+    measures = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    return pa.table([*keys, *measures], schema=schema)
+
+
+@contextlib.contextmanager
+def _opencv_for_threads() -> Iterator[None]:
+    """OpenCV as our pool needs it: one thread a call, and silent on stderr about damage that ``score_error`` holds."""
+    threads, level = cv2.getNumThreads(), cv2.utils.logging.getLogLevel()
+    cv2.setNumThreads(1)
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(threads)
+        cv2.utils.logging.setLogLevel(level)

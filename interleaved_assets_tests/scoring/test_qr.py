@@ -1,0 +1,105 @@
+import builtins
+import ctypes.util
+import itertools
+
+import cv2
+import numpy as np
+import pytest
+
+from interleaved_assets.model.errors import ImageError, MissingDependency, OptionError
+from interleaved_assets.scoring import qr
+from interleaved_assets.scoring.qr import find_with_opencv, find_with_zxing, qr_area_ratio, qr_detector
+from interleaved_assets_tests.scoring.images import even, noise, page_with, qr_code
+
+HAS_ZBAR = ctypes.util.find_library("zbar") is not None
+DETECTORS = [
+    "zxing",
+    "opencv",
+    pytest.param(
+        "zbar", marks=[pytest.mark.system, pytest.mark.skipif(not HAS_ZBAR, reason="libzbar0 is not installed")]
+    ),
+]
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_area_of_one_code(detector):
+    # 21 modules of 8 pixels are 168 pixels, on a page of 400 x 300
+    page = page_with(qr_code(8), 300, 400, 60, 90)
+    assert qr_area_ratio(page, detector) == pytest.approx(168**2 / (400 * 300), rel=0.03)
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_codes_add_up(detector):
+    page = page_with(qr_code(6, "one"), 400, 500, 30, 30)
+    page[200:326, 300:426] = qr_code(6, "two")
+    assert qr_area_ratio(page, detector) == pytest.approx(2 * 126**2 / (400 * 500), rel=0.05)
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_no_code_is_zero(detector):
+    for image in (even(300, 400), noise(300, 400, blur=2), even(1, 1), even(5, 400)):
+        assert qr_area_ratio(image, detector) == 0.0
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_turned_and_inverted(turns):
+    page = np.rot90(page_with(qr_code(8), 300, 400, 60, 90), turns)
+    for image in (page, 255 - page):
+        assert qr_area_ratio(np.ascontiguousarray(image)) == pytest.approx(168**2 / (400 * 300), rel=0.03)
+
+
+def test_corners_go_around_the_code():
+    (corners,) = find_with_zxing(page_with(qr_code(8), 300, 400, 60, 90))
+    assert corners.shape == (4, 2)
+    assert corners == pytest.approx(np.array([[90, 60], [258, 60], [258, 228], [90, 228]]), abs=2)
+
+
+def test_a_code_too_damaged_to_read_still_covers_the_image():
+    code = qr_code(8)
+    code[72:160, 72:160] = 255
+    assert qr_area_ratio(page_with(code, 300, 400, 60, 90)) == pytest.approx(168**2 / (400 * 300), rel=0.05)
+
+
+def test_a_ratio_is_never_above_one(monkeypatch):
+    beyond = np.array([[-50, -50], [150, -50], [150, 150], [-50, 150]], np.float32)
+    monkeypatch.setitem(qr._DETECTORS, "zxing", lambda _: [beyond])
+    assert qr_area_ratio(even(100, 100)) == 1.0
+
+
+def test_an_exception_of_opencv_is_an_error_and_not_no_code(monkeypatch):
+    class Failing:
+        def detectMulti(self, image):
+            return cv2.resize(image, (0, 0))  # raises cv2.error
+
+    monkeypatch.setattr(cv2, "QRCodeDetector", Failing)
+    with pytest.raises(ImageError, match=r"^scorer_failed: qr: OpenCV's detector raised: \S"):
+        find_with_opencv(even(50, 50))
+
+
+def test_an_unknown_detector_names_the_known_ones():
+    with pytest.raises(OptionError, match="zxing, opencv, zbar, got 'magic'"):
+        qr_detector("magic")
+
+
+def test_without_libzbar_the_package_to_install_is_named(monkeypatch):
+    real_import = builtins.__import__
+
+    def failing(name, *arguments, **options):
+        if name.startswith("pyzbar"):
+            raise ImportError("Unable to find zbar shared library")
+        return real_import(name, *arguments, **options)
+
+    qr._pyzbar.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", failing)
+    try:
+        with pytest.raises(MissingDependency, match="apt-get install libzbar0"):
+            qr_detector("zbar")
+    finally:
+        qr._pyzbar.cache_clear()
+
+
+def test_zxing_finds_small_codes_where_they_stand():
+    code = qr_code(3)
+    for top, left in itertools.product((0, 300, 730), (0, 500, 930)):
+        page = page_with(code, 800, 1000, top, left)
+        assert qr_area_ratio(page) == pytest.approx(63**2 / 800_000, rel=0.06), (top, left)

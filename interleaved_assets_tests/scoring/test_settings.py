@@ -1,0 +1,34 @@
+import pytest
+from pydantic import ValidationError
+
+from interleaved_assets.scoring.settings import ScoringSettings
+
+
+def test_defaults():
+    settings = ScoringSettings()
+    assert settings.scorers == ("sharpness", "qr", "thumbnail")
+    assert settings.qr_detector == "zxing"
+    assert settings.max_pixels == 89_478_485
+
+
+def test_every_setting_says_what_it_is_with_its_default():
+    for name, field in ScoringSettings.model_fields.items():
+        assert field.description, name
+        assert "Default" in field.description, name
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"scorers": ["blur"]}, "no scorer named blur; there are sharpness, sharpness_grey, qr, nsfw, thumbnail"),
+        ({"scorers": ["qr", "qr"]}, "a scorer is named twice"),
+        ({"scorers": "qr"}, "valid tuple"),
+        ({"qr_detector": "magic"}, "'zxing', 'opencv' or 'zbar'"),
+        ({"max_pixels": 0}, "greater than or equal to 1"),
+        ({"max_pixels": 10**9}, "less than or equal to 178956970"),
+        ({"min_sharpness": 100}, "Extra inputs are not permitted"),
+    ],
+)
+def test_what_is_wrong_is_refused_and_named(wrong, said):
+    with pytest.raises(ValidationError, match=said):
+        ScoringSettings(**wrong)
