@@ -1,11 +1,12 @@
 """Fetching the bytes that locators name: ranges, members of tars, whole files; each once, however many rows want it."""
 
+import gzip
 import lzma
 import tarfile
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from fsspec.spec import AbstractFileSystem
 
@@ -20,8 +21,8 @@ from interleaved_assets.io.storage import (
 from interleaved_assets.model.errors import InterleavedError, StorageError, StorageUnavailable, row_error
 
 _COMPRESSED_TARS: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-# what tarfile and the decompressors raise for damage; OSError is gzip's
-_TAR_DAMAGE: Final = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+# what tarfile and the decompressors raise for damage (gzip's is an OSError)
+_TAR_DAMAGE: Final = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 
 
 class Source(NamedTuple):
@@ -62,7 +63,7 @@ def fetch(
             result[source] = _problem(error, source.path)
             continue
         if end - start > max_member_bytes + (source.start is None):
-            result[source] = _too_large(source, end - start, max_member_bytes)
+            result[source] = _too_large(source.path, end - start, max_member_bytes)
         elif start == end:
             result[source] = b""
         else:
@@ -97,7 +98,7 @@ def _fetch_ranges(
         if isinstance(data, BaseException):
             yield source, _problem(data, source.path)
         elif source.start is None:
-            yield source, data if len(data) <= max_member_bytes else _too_large(source, None, max_member_bytes)
+            yield source, data if len(data) <= max_member_bytes else _too_large(source.path, None, max_member_bytes)
         elif len(data) != end - start:
             detail = f"{len(data)} of {end - start} bytes at offset {start} of {source.path}"
             yield source, row_error("short_read", detail)
@@ -113,44 +114,44 @@ def _fetch_members(
     try:
         with open_input(path, storage_options) as file, tarfile.open(fileobj=file, mode="r:*") as tar:
             for info in tar:
-                source = missing.pop(info.name, None)
-                if source is not None:
-                    yield source, _member(tar, info, source, max_member_bytes)
+                if info.name in missing:
+                    yield missing[info.name], _member(tar, info, path, max_member_bytes)
+                    del missing[info.name]
                 if not missing:
                     return
+        problem = None
     except _TAR_DAMAGE as error:
+        problem = row_error("unreadable_source", f"{path} is not a sound tar: {str(error) or 'it ends too early'}")
+    except InterleavedError as error:
         problem = _problem(error, path)
-        yield from ((source, problem) for source in missing.values())
-        return
     for source in missing.values():
-        yield source, row_error("missing_member", f"{source.member} is not in {path}")
+        yield source, problem or row_error("missing_member", f"{source.member} is not in {path}")
 
 
-def _member(tar: tarfile.TarFile, info: tarfile.TarInfo, source: Source, max_member_bytes: int) -> bytes | str:
+def _member(tar: tarfile.TarFile, info: tarfile.TarInfo, path: str, max_member_bytes: int) -> bytes | str:
     if info.size > max_member_bytes:
-        return _too_large(source, info.size, max_member_bytes)
+        return _too_large(f"{info.name} of {path}", info.size, max_member_bytes)
     file = tar.extractfile(info) if info.isreg() else None
     if file is None:
-        return row_error("missing_member", f"{info.name} of {source.path} is not a regular file")
+        return row_error("missing_member", f"{info.name} of {path} is not a regular file")
     try:
         return file.read()
     except tarfile.ReadError as error:
-        return row_error("short_read", f"{info.name} of {source.path}: {error}")
+        return row_error("short_read", f"{info.name} of {path}: {error}")
 
 
-def _too_large(source: Source, size: int | None, limit: int) -> str:
-    name = f"{source.member} of {source.path}" if source.member else source.path
+def _too_large(name: str, size: int | None, limit: int) -> str:
     return row_error("member_too_large", f"{name}: {'more than' if size is None else f'{size} bytes, over'} {limit}")
 
 
-def _problem(error: Any, path: str) -> str:
+def _problem(error: BaseException, path: str) -> str:
     """The row error for an exception.
 
     Raises:
         StorageUnavailable: the failure may pass.
     """
-    if isinstance(error, OSError) and not isinstance(error, StorageError | tarfile.TarError):
+    if not isinstance(error, InterleavedError):
         error = as_storage_error(error, path, "read")
     if isinstance(error, StorageUnavailable):
         raise error
-    return row_error("unreadable_source", str(error) or f"{path}: {type(error).__name__}")
+    return row_error("unreadable_source", str(error))

@@ -1,0 +1,238 @@
+"""Cutting and joining tables at sample borders."""
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interleaved_assets.io.batches import (
+    are_adjacent,
+    binary_column,
+    filter_rows,
+    join_files,
+    prefetch,
+    row_bytes,
+    sample_starts,
+    split_samples,
+    whole_samples,
+)
+from interleaved_assets_tests.io.rows import image_bytes, rows_table, sample
+
+
+def table_of(ids: str, sizes: list[int] | None = None) -> pa.Table:
+    sizes = sizes or [10] * len(ids)
+    return rows_table(
+        [
+            {"sample_id": letter, "binary_content": image_bytes(number, size)}
+            for number, (letter, size) in enumerate(zip(ids, sizes, strict=True))
+        ]
+    )
+
+
+def ids(table: pa.Table) -> str:
+    return "".join(table["sample_id"].to_pylist())
+
+
+def addresses(column: pa.ChunkedArray) -> set[int]:
+    return {chunk.buffers()[2].address for chunk in column.chunks}
+
+
+# ---------------------------------------------------------------- filter_rows
+
+
+def test_filtering_shares_image_bytes() -> None:
+    table = table_of("aabbccdd", [100_000] * 8)
+    keep = pa.array([True, True, False, True, False, False, True, True])
+    kept = filter_rows(table, keep)
+    assert kept == table.filter(keep)
+    assert addresses(kept["binary_content"]) == addresses(table["binary_content"])
+    assert filter_rows(table, pa.array([True] * 8)) is table
+    nothing = filter_rows(table, pa.array([False] * 8))
+    assert nothing.num_rows == 0
+    assert nothing.schema == table.schema
+
+
+@given(st.lists(st.booleans(), max_size=30), st.integers(0, 40_000), st.integers(1, 5))
+def test_filtering_is_what_arrow_does(mask: list[bool], size: int, chunks: int) -> None:
+    table = table_of("x" * len(mask), [size] * len(mask))
+    table = pa.concat_tables([table.slice(i * len(mask) // chunks, 3) for i in range(chunks)])
+    keep = pa.array((mask * 20)[: table.num_rows], pa.bool_())
+    assert filter_rows(table, keep) == table.filter(keep)
+
+
+def test_filtering_without_image_column() -> None:
+    table = pa.table({"sample_id": ["a", "b"]})
+    assert filter_rows(table, pa.array([False, True])).to_pydict() == {"sample_id": ["b"]}
+
+
+# ---------------------------------------------------------------- binary_column
+
+
+@given(st.lists(st.none() | st.lists(st.binary(max_size=9), max_size=3), max_size=9))
+def test_a_binary_column_joins_the_parts_of_each_row(rows: list[list[bytes] | None]) -> None:
+    column = binary_column(rows)
+    column.validate(full=True)
+    assert column.type == pa.large_binary()
+    assert column.to_pylist() == [None if parts is None else b"".join(parts) for parts in rows]
+
+
+def test_a_binary_column_takes_views() -> None:
+    wide = np.arange(3, dtype=np.uint16).data
+    assert binary_column([[memoryview(b"abc")[1:], bytearray(b"d")], [wide]]).to_pylist() == [b"bcd", bytes(wide)]
+
+
+# ---------------------------------------------------------------- splitting
+
+
+def test_sizes_of_rows() -> None:
+    table = rows_table([{"sample_id": "ab", "text_content": "äx", "binary_content": b"12345"}, {"sample_id": "c"}])
+    assert (row_bytes(table) - row_bytes(table.select(["position"]))).tolist() == [
+        2 + 3 + 5 + len("image") + 0,
+        1 + len("image"),
+    ]
+    assert row_bytes(table.slice(0, 0)).tolist() == []
+
+
+def test_runs_of_samples() -> None:
+    table = pa.concat_tables([table_of("aab"), table_of("bcca")])
+    assert sample_starts(table["sample_id"]).tolist() == [0, 2, 4, 6]
+    assert not are_adjacent(table["sample_id"])
+    assert are_adjacent(table_of("aabbc")["sample_id"])
+    assert sample_starts(table["sample_id"].slice(0, 0)).tolist() == []
+
+
+def test_a_table_is_cut_between_samples() -> None:
+    table = table_of("aabbbcd", [1000] * 7)
+    parts = list(split_samples(table, 2300))
+    # b alone is larger than the limit and still whole
+    assert [ids(part) for part in parts] == ["aa", "bbb", "cd"]
+    assert addresses(parts[1]["binary_content"]) == addresses(table["binary_content"])
+    assert [ids(part) for part in split_samples(table, None)] == ["aabbbcd"]
+    assert [ids(part) for part in split_samples(table, 1)] == ["aa", "bbb", "c", "d"]
+    assert list(split_samples(table.slice(0, 0), 100)) == []
+
+
+def test_sizes_may_be_given() -> None:
+    parts = split_samples(table_of("abcd"), 10, np.array([6, 4, 1, 10]))
+    assert [ids(part) for part in parts] == ["ab", "c", "d"]
+
+
+samples = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 300)), min_size=1, max_size=12)
+
+
+@given(samples, st.lists(st.integers(0, 40), max_size=6), st.integers(1, 1500))
+def test_however_the_rows_arrive_the_parts_are_the_same(shape, cuts: list[int], limit: int) -> None:
+    letters = "".join(chr(97 + number) * rows for number, (rows, _) in enumerate(shape))
+    sizes = [size for rows, size in shape for _ in range(rows)]
+    table = table_of(letters, sizes)
+    borders = [0, *sorted(min(cut, table.num_rows) for cut in cuts), table.num_rows]
+    pieces = [table.slice(a, b - a) for a, b in itertools.pairwise(borders)]
+    parts = list(whole_samples(pieces, limit))
+    assert pa.concat_tables(parts) == table
+    assert [ids(part) for part in parts] == [ids(part) for part in split_samples(table, limit)]
+    for before, after in itertools.pairwise(parts):
+        assert not set(ids(before)) & set(ids(after))
+    for part in parts:
+        assert row_bytes(part).sum() <= limit or len(set(ids(part))) == 1
+
+
+def test_without_a_limit_all_is_one_part() -> None:
+    assert [ids(part) for part in whole_samples([table_of("ab"), table_of("bc")], None)] == ["abbc"]
+    assert list(whole_samples([table_of("")], None)) == []
+
+
+# ---------------------------------------------------------------- join_files
+
+
+def test_files_share_batches_as_long_as_they_fit() -> None:
+    files = [("f1", [table_of("a"), table_of("b")]), ("f2", [table_of("c")]), ("f3", []), ("f4", [table_of("d")])]
+    assert [(ids(table), sources) for table, sources in join_files(files, None)] == [("abcd", ("f1", "f2", "f4"))]
+    limit = int(row_bytes(table_of("ab")).sum())
+    assert [(ids(table), sources) for table, sources in join_files(files, limit)] == [
+        ("ab", ("f1",)),
+        ("cd", ("f2", "f4")),
+    ]
+
+
+def test_equal_ids_of_different_files_never_share_a_batch() -> None:
+    files = [("f1", [table_of("ab")]), ("f2", [table_of("bc")]), ("f3", [table_of("d")])]
+    assert [(ids(table), sources) for table, sources in join_files(files, None)] == [
+        ("ab", ("f1",)),
+        ("bcd", ("f2", "f3")),
+    ]
+
+
+def test_files_of_different_columns_join_with_nulls() -> None:
+    first = table_of("a").append_column("x", pa.array([1]))
+    second = table_of("b").append_column("y", pa.array(["z"]))
+    ((table, _),) = join_files([("f1", [first]), ("f2", [second])], None)
+    assert table["x"].to_pylist() == [1, None]
+    assert table["y"].to_pylist() == [None, "z"]
+
+
+# ---------------------------------------------------------------- prefetch
+
+
+def test_prefetched_items_come_in_order_from_another_thread() -> None:
+    def numbers() -> Iterator[tuple[int, int]]:
+        for number in range(20):
+            yield number, threading.get_ident()
+
+    items = list(prefetch(numbers(), depth=3))
+    assert [number for number, _ in items] == list(range(20))
+    assert {thread for _, thread in items} == {items[0][1]} != {threading.get_ident()}
+
+
+def test_no_more_than_one_item_waits() -> None:
+    made: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(10):
+            made.append(number)
+            yield number
+
+    for number in prefetch(numbers()):
+        time.sleep(0.01)
+        assert len(made) <= number + 2
+    assert made == list(range(10))
+
+
+def test_an_exception_comes_out_in_its_place() -> None:
+    def numbers() -> Iterator[int]:
+        yield 1
+        raise KeyError("in the middle")
+
+    ahead = prefetch(numbers())
+    assert next(ahead) == 1
+    with pytest.raises(KeyError, match="in the middle"):
+        next(ahead)
+    assert list(ahead) == []
+
+
+def test_closing_early_closes_the_source_and_ends_the_thread() -> None:
+    closed = threading.Event()
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(1000)
+        finally:
+            closed.set()
+
+    before = threading.active_count()
+    ahead = prefetch(numbers())
+    assert next(ahead) == 0
+    ahead.close()
+    assert closed.is_set()
+    assert threading.active_count() == before
+
+
+def test_samples_helper_makes_what_its_name_says() -> None:
+    table = rows_table(sample("a", b"1", None))
+    assert table["position"].to_pylist() == [-1, 0, 1, 2, 3]
+    assert table["binary_content"].to_pylist() == [None, None, b"1", None, None]
