@@ -1,0 +1,68 @@
+"""Scoring and selecting a batch in one call: what a script without Dagster puts between a reader and a writer."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from interleaved_assets.io.materialize import materialize
+from interleaved_assets.io.roots import folders_of
+from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.scoring.score import score_images
+from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.scoring.text_ratio import count_words
+from interleaved_assets.selection.match import join_scores
+from interleaved_assets.selection.positions import reindex_positions
+from interleaved_assets.selection.select import select
+from interleaved_assets.selection.settings import SelectionSettings
+
+
+def selection_rows(table: pa.Table) -> pa.Table:
+    """What ``select`` reads of rows of the row model: ``sample_id``, ``position``, ``modality``, ``words``."""
+    return table.select(["sample_id", "position", "modality"]).append_column(
+        "words", count_words(table["text_content"])
+    )
+
+
+def filter_batch(
+    batch: InterleavedBatch,
+    settings: SelectionSettings | None = None,
+    scoring: ScoringSettings | None = None,
+    *,
+    clip: Callable[[pa.Table], pa.Table] | None = None,
+    threads: int | None = None,
+    storage_options: dict[str, Any] | None = None,
+    allowed_roots: Sequence[str] | None = None,
+) -> tuple[InterleavedBatch, pa.Table]:
+    """Score the images of a batch and keep what the filters keep.
+
+    Images without bytes are fetched first, once for scoring and for whoever writes the batch.
+
+    Args:
+        batch: rows of whole samples.
+        settings: filters, thresholds and policies.
+        scoring: what is measured.
+        clip: gives the CLIP scores of the rows, as a table with ``sample_id``, ``position``, ``clip_score`` and the
+            like; without it the CLIP filter is passed over.
+        threads: images worked on at once; by default one for each processor.
+        storage_options: what fsspec needs for remote files.
+        allowed_roots: folders and URLs that a ``source_ref`` may point below; by default those of the source files.
+
+    Returns:
+        The batch with the rows that stay, and the ledger of the others.
+
+    Raises:
+        MissingDependency: a scorer's package or library is absent.
+        ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
+        StorageError: the storage could not be reached.
+    """
+    settings = settings or SelectionSettings()
+    roots = folders_of(batch.source_files) if allowed_roots is None else allowed_roots
+    table = materialize(batch.to_pyarrow(), storage_options=storage_options, allowed_roots=roots)
+    scores = score_images(table, scoring, threads=threads)
+    if clip is not None:
+        scores = join_scores(scores, clip(table))
+    shard = ", ".join(batch.source_files) or "batch"
+    selection = select(selection_rows(table), scores, settings, shard=shard)
+    kept = table.filter(selection.keep)
+    return batch.with_table(reindex_positions(kept) if settings.reindex_positions else kept), selection.ledger

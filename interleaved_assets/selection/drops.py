@@ -1,0 +1,145 @@
+"""The rows of a shard while filters judge them, and the record of what dropped which: it becomes the ledger."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from interleaved_assets.model.errors import OptionError, error_code
+from interleaved_assets.model.ledger import SAMPLE_DROPPED, ledger_of
+from interleaved_assets.selection.filters import SampleCounts, Values
+
+Rows = NDArray[np.int64]
+"""Row numbers."""
+
+_ROW_COLUMNS: Final = ("sample_id", "position", "modality")
+
+
+class RowState:
+    """Which rows are still there, and why the others are not. Arrays have one element for each row of the shard.
+
+    Attributes:
+        alive: whether the row is still there.
+        sample: number of the row's sample, from 0 in order of first appearance.
+        position: the row's position.
+        images: numbers of the image rows, in row order.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        if missing := [name for name in _ROW_COLUMNS if name not in rows.column_names]:
+            raise OptionError(f"rows: no column {', '.join(missing)}; columns are {', '.join(rows.column_names)}")
+        self._rows = rows
+        count = rows.num_rows
+        samples = rows["sample_id"].combine_chunks().dictionary_encode()
+        self.sample: Rows = samples.indices.to_numpy().astype(np.int64)
+        self._samples = len(samples.dictionary)
+        self.position: NDArray[np.int32] = rows["position"].to_numpy()
+        self._is_image = _equals(rows["modality"], "image")
+        self._is_text = _equals(rows["modality"], "text")
+        self._is_content = ~_equals(rows["modality"], "metadata")
+        self.images: Rows = np.flatnonzero(self._is_image)
+        self.alive = np.ones(count, dtype=bool)
+        self._had_content = self._count(self._is_content) > 0
+        self._reasons: dict[str, int] = {}
+        self._reason = np.full(count, -1, dtype=np.int32)
+        self._measured = np.full(count, np.nan)
+        self._threshold = np.full(count, np.nan)
+        self._detail = np.full(count, -1, dtype=np.int64)
+        self._details: list[pa.Array] = []
+        self._details_used = 0
+
+    def counts(self) -> SampleCounts:
+        """What is left of each sample."""
+        if "words" not in self._rows.column_names:
+            raise OptionError("rows: no column words; it is count_words() of text_content")
+        words = pc.fill_null(self._rows["words"], 0).to_numpy()
+        texts = self.alive & self._is_text
+        return SampleCounts(
+            images=self._count(self.alive & self._is_image),
+            texts=self._count(texts),
+            words=np.bincount(self.sample[texts], weights=words[texts], minlength=self._samples).astype(np.int64),
+        )
+
+    def with_content(self) -> NDArray[np.bool_]:
+        """For each sample, whether it has content left: rows that are not metadata."""
+        return self._count(self.alive & self._is_content) > 0
+
+    def key_of(self, row: int) -> tuple[str, int]:
+        """Sample id and position of a row."""
+        return self._rows["sample_id"][row].as_py(), int(self.position[row])
+
+    def drop(self, rows: Rows, reason: str, measured: Values | None = None, threshold: float | None = None) -> None:
+        """Drop rows that a filter judged, with what it measured of each."""
+        self._drop(rows, np.full(len(rows), self._reason_number(reason)), None)
+        if measured is not None:
+            self._measured[rows] = measured
+        if threshold is not None:
+            self._threshold[rows] = threshold
+
+    def drop_unscored(self, rows: Rows, errors: pa.Array) -> None:
+        """Drop rows that could not be judged; ``errors`` are texts ``"<code>: <detail>"``, the code is the reason."""
+        encoded = errors.dictionary_encode()
+        numbers = np.array([self._reason_number(error_code(text)) for text in encoded.dictionary.to_pylist()], np.int32)
+        self._drop(rows, numbers[encoded.indices.to_numpy()], errors)
+
+    def drop_samples_of(self, causes: Rows) -> None:
+        """Drop what is left of the samples that the dropped rows ``causes`` belong to."""
+        self._drop_with(causes, "dropped with its sample, for the image at position ")
+
+    def drop_emptied(self, dropped: Rows) -> None:
+        """Drop what is left of the samples that lost their last content when the rows ``dropped`` went."""
+        emptied = self._had_content & ~self.with_content()
+        self._drop_with(dropped[emptied[self.sample[dropped]]], "no content is left after the image at position ")
+
+    def ledger(self, stage: str) -> pa.Table:
+        """Every row that is gone, in row order."""
+        gone = np.flatnonzero(~self.alive)
+        names = pa.array(list(self._reasons), pa.string())
+        details = pa.chunked_array(self._details, pa.string())
+        at = self._detail[gone]
+        return ledger_of(
+            self._rows.select(list(_ROW_COLUMNS)).take(gone),
+            stage,
+            names.take(pa.array(self._reason[gone])),
+            measured=_null_for_nan(self._measured[gone]),
+            threshold=_null_for_nan(self._threshold[gone]),
+            details=details.take(pa.array(at, mask=at < 0)).combine_chunks(),
+        )
+
+    def _drop(self, rows: Rows, reasons: NDArray[np.int32], details: pa.Array | None) -> None:
+        self.alive[rows] = False
+        self._reason[rows] = reasons
+        if details is not None:
+            self._detail[rows] = self._details_used + np.arange(len(rows))
+            self._details.append(details)
+            self._details_used += len(rows)
+
+    def _drop_with(self, causes: Rows, because: str) -> None:
+        """Drop what is left of the causes' samples, naming of each sample the cause that stands first in it."""
+        # where several are assigned to one sample the last one stays, so the lowest position comes last
+        causes = causes[np.argsort(-self.position[causes], kind="stable")]
+        cause = np.full(self._samples, -1, dtype=np.int64)
+        cause[self.sample[causes]] = causes
+        cause_of_row = cause[self.sample]
+        rows = np.flatnonzero(self.alive & (cause_of_row >= 0))
+        because_of = cause_of_row[rows]
+        reasons = pa.array(list(self._reasons), pa.string()).take(pa.array(self._reason[because_of]))
+        positions = pc.cast(pa.array(self.position[because_of]), pa.string())
+        details = pc.binary_join_element_wise(pa.scalar(because), positions, pa.scalar(": "), reasons, "")
+        self._drop(rows, np.full(len(rows), self._reason_number(SAMPLE_DROPPED)), details)
+
+    def _reason_number(self, reason: str) -> int:
+        return self._reasons.setdefault(reason, len(self._reasons))
+
+    def _count(self, rows: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(self.sample[rows], minlength=self._samples)
+
+
+def _equals(column: pa.ChunkedArray, value: str) -> NDArray[np.bool_]:
+    return np.asarray(pc.equal(column, value).to_numpy())
+
+
+def _null_for_nan(values: Values) -> pa.Array:
+    return pa.array(values, mask=np.isnan(values))

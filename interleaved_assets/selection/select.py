@@ -1,0 +1,129 @@
+"""The decision: thresholds over stored scores, no image in sight."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.selection.drops import Rows, RowState
+from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, find_filter
+from interleaved_assets.selection.judge import judge_images, judge_samples
+from interleaved_assets.selection.match import match_scores
+from interleaved_assets.selection.settings import SelectionSettings
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows stay, and why the others do not.
+
+    Attributes:
+        keep: one bool for each row, in row order.
+        ledger: the rows that do not stay, with ``model.ledger.LEDGER_SCHEMA``, in row order.
+        filters: names of the filters that judged, in order.
+        passed_over: names of filters that have a bound and did not judge, since the optional scores they need are not
+            there (CLIP without a model).
+        unscored: images kept without a score that a filter needed (``on_score_error = "warn"``), by error code.
+    """
+
+    keep: pa.BooleanArray
+    ledger: pa.Table
+    filters: tuple[str, ...]
+    passed_over: tuple[str, ...]
+    unscored: Mapping[str, int]
+
+
+def select(
+    rows: pa.Table,
+    scores: pa.Table,
+    settings: SelectionSettings | None = None,
+    *,
+    stage: str = "filtered",
+    shard: str = "rows",
+) -> Selection:
+    """Decide which rows stay, from stored scores alone.
+
+    The filters judge in their order, each what those before it left. A dropped image takes its sample with it where
+    ``on_fail`` says so. A sample that has lost its last content is dropped, its metadata row included; one that never
+    had any is kept. Rows of modalities other than image go only with their sample. Each dropped row is in the ledger
+    once.
+
+    Args:
+        rows: the rows of whole samples: ``sample_id``, ``position``, ``modality``, and ``words`` (words of a text row,
+            null on others; see :func:`~interleaved_assets.scoring.text_ratio.count_words`) where ``ratio`` judges.
+        scores: scores of the images in any order: ``sample_id``, ``position``, the filters' columns, ``score_error``.
+            CLIP scores are joined by :func:`~interleaved_assets.selection.match.join_scores`.
+        settings: order, thresholds and policies.
+        stage: name of the stage in the ledger.
+        shard: what error messages call the rows.
+
+    Raises:
+        OptionError: a column that a filter needs is not there.
+        ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
+    """
+    settings = settings or SelectionSettings()
+    judging, passed_over = applicable_filters(settings, scores)
+    state, _, unscored = run_filters(judging, rows, scores, settings, shard=shard)
+    if unscored:
+        logger.warning("%s: images kept without a score: %s", shard, unscored)
+    return Selection(pa.array(state.alive), state.ledger(stage), judging, passed_over, unscored)
+
+
+def run_filters(
+    names: Sequence[str], rows: pa.Table, scores: pa.Table, settings: SelectionSettings, *, shard: str = "rows"
+) -> tuple[RowState, Rows, dict[str, int]]:
+    """Let the filters ``names`` judge, in this order.
+
+    Returns:
+        What is left of the rows; for each image its row in ``scores`` (-1: none); images kept without a score, by code.
+
+    Raises:
+        OptionError: ``rows`` lack a column, or ``scores`` have an image twice.
+        ScoreError: as :func:`select`.
+    """
+    state = RowState(rows)
+    matched = match_scores(rows.select(["sample_id", "position"]).take(state.images), scores)
+    unscored: Counter[str] = Counter()
+    for name in names:
+        judge = find_filter(name)
+        if isinstance(judge, SampleFilter):
+            judge_samples(state, judge, settings.bounds(name))
+        else:
+            unscored.update(judge_images(state, judge, scores, matched, settings, shard))
+    return state, matched, dict(unscored)
+
+
+def applicable_filters(settings: SelectionSettings, scores: pa.Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the filters that judge by these scores, and of those that are passed over.
+
+    Raises:
+        OptionError: a filter needs a column that ``scores`` lack.
+    """
+    judging, passed_over = [], []
+    for name in settings.active_filters():
+        judge = find_filter(name)
+        if isinstance(judge, ImageFilter) and judge.if_scored and not set(judge.columns) <= set(scores.column_names):
+            passed_over.append(name)
+        else:
+            require_columns(judge, scores)
+            judging.append(name)
+    return tuple(judging), tuple(passed_over)
+
+
+def require_columns(judge: Filter, scores: pa.Table) -> None:
+    """Make sure that ``scores`` have what the filter reads.
+
+    Raises:
+        OptionError: they do not; the message names what would bring it.
+    """
+    columns = judge.columns if isinstance(judge, ImageFilter) else ()
+    if lacking := [column for column in columns if column not in scores.column_names]:
+        raise OptionError(
+            f"filter {judge.name!r} needs the score {', '.join(lacking)}, and the scores have "
+            f"{', '.join(scores.column_names)}: turn on what measures it (scoring.scorers, clip.heads), "
+            f"or take {judge.name!r} out of selection.order"
+        )

@@ -1,0 +1,184 @@
+"""Settings of selection: the section ``[selection]`` of ``interleaved.toml``."""
+
+import json
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from interleaved_assets.model.errors import ErrorPolicy
+from interleaved_assets.selection.filters import BUILT_IN, SampleFilter, find_filter, known_filters
+
+OnFail = Literal["image", "sample"]
+
+
+class Bounds(NamedTuple):
+    """What a filter keeps lies between these; None is no bound."""
+
+    minimum: float | None
+    maximum: float | None
+
+
+# The settings that hold a filter's bounds, lower and upper.
+_BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = MappingProxyType(
+    {
+        "short_side": ("min_short_side", None),
+        "long_side": (None, "max_long_side"),
+        "aspect": ("min_aspect_ratio", "max_aspect_ratio"),
+        "sharpness": ("min_sharpness", None),
+        "sharpness_grey": ("min_sharpness_grey", None),
+        "qr": (None, "max_qr_area_ratio"),
+        "nsfw": (None, "max_nsfw"),
+        "ratio": ("min_ratio", "max_ratio"),
+        "clip": ("min_clip", None),
+        "aesthetic": ("min_aesthetic", None),
+        "nsfw_clip": (None, "max_nsfw_clip"),
+    }
+)
+
+
+class OwnBounds(BaseModel):
+    """Bounds of a filter of one's own, both inclusive unless the filter was registered with an open maximum."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    min: FiniteFloat | None = Field(default=None, description="What is kept is at least this. Default none.")
+    max: FiniteFloat | None = Field(default=None, description="What is kept is at most this. Default none.")
+
+
+class SelectionSettings(BaseModel):
+    """Which images and samples stay. A change makes the selection stale and no score."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+    order: tuple[str, ...] = Field(
+        default=BUILT_IN,
+        description="Filters in the order they judge; one that is not named does not, one without a bound keeps all. "
+        f"An image that one filter drops is not judged by the next. Default {', '.join(BUILT_IN)}.",
+    )
+    min_short_side: int | None = Field(
+        default=None, ge=1, description="Shorter side of an image, at least, in pixels. Default none."
+    )
+    max_long_side: int | None = Field(
+        default=None, ge=1, description="Longer side of an image, at most, in pixels. Default none."
+    )
+    min_aspect_ratio: FiniteFloat | None = Field(
+        default=None, gt=0, description="Width ÷ height, at least, above 0. Default none."
+    )
+    max_aspect_ratio: FiniteFloat | None = Field(
+        default=None, gt=0, description="Width ÷ height, at most, above 0. Default none."
+    )
+    min_sharpness: FiniteFloat | None = Field(
+        default=100.0, ge=0, description="Variance of the Laplacian in colour, at least, from 0. Default 100."
+    )
+    min_sharpness_grey: FiniteFloat | None = Field(
+        default=None, ge=0, description="Variance of the Laplacian in grey, at least, from 0. Default none."
+    )
+    max_qr_area_ratio: FiniteFloat | None = Field(
+        default=0.05, ge=0, le=1, description="Share of an image under QR codes, below, 0 to 1. Default 0.05."
+    )
+    max_nsfw: FiniteFloat | None = Field(
+        default=None, ge=0, le=1, description="NSFW probability from the pixels, below, 0 to 1. Default none."
+    )
+    min_ratio: FiniteFloat | None = Field(
+        default=0.0, ge=0, description="Images for each word of a sample, at least, from 0. Default 0."
+    )
+    max_ratio: float | None = Field(
+        default=math.inf, ge=0, description="Images for each word of a sample, at most, from 0 to inf. Default inf."
+    )
+    min_clip: FiniteFloat | None = Field(
+        default=0.15,
+        ge=-1,
+        le=1,
+        description="Cosine similarity of an image with the best text of its sample, at least, -1 to 1; judges where "
+        "CLIP scores exist. Default 0.15.",
+    )
+    min_aesthetic: FiniteFloat | None = Field(
+        default=None, description="Aesthetic score, at least; its range is the head's. Default none."
+    )
+    max_nsfw_clip: FiniteFloat | None = Field(
+        default=None, description="NSFW score of a head on the CLIP embedding, below. Default none."
+    )
+    own: dict[str, OwnBounds] = Field(
+        default_factory=dict,
+        description="Bounds of filters of your own, by name: min and max. A name that is not registered as a filter is "
+        "a column of the scores. One that order does not name judges last. Default none.",
+    )
+    on_fail: dict[str, OnFail] = Field(
+        default_factory=dict,
+        description="What an image filter drops, by its name: image (that image) or sample (all of its sample). "
+        "Default image.",
+    )
+    on_score_error: ErrorPolicy = Field(
+        default="error",
+        description="What becomes of an image without the score that a filter needs: error fails the shard, warn keeps "
+        "it, drop_row drops it, drop_sample drops its sample. Default error.",
+    )
+    no_text: Literal["drop", "keep"] = Field(
+        default="drop",
+        description="What the CLIP filter does with images of a sample without any text: drop or keep. Default drop.",
+    )
+    reindex_positions: bool = Field(
+        default=False, description="Whether positions are numbered anew, so that drops leave no gaps. Default false."
+    )
+
+    def bounds(self, name: str) -> Bounds:
+        """The bounds of the filter ``name``; an infinite one is none."""
+        if name in _BOUNDS:
+            minimum, maximum = (getattr(self, field) if field else None for field in _BOUNDS[name])
+        else:
+            own = self.own.get(name, OwnBounds())
+            minimum, maximum = own.min, own.max
+        return Bounds(_finite(minimum), _finite(maximum))
+
+    def active_filters(self) -> tuple[str, ...]:
+        """Names of the filters that judge: those with a bound, in their order."""
+        return tuple(name for name in self.full_order() if self.bounds(name) != (None, None))
+
+    def full_order(self) -> tuple[str, ...]:
+        """:attr:`order`, and behind it the filters of one's own that it does not name."""
+        return (*self.order, *(name for name in self.own if name not in self.order))
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        names = {*known_filters(), *self.own}
+        for field, used in (("order", self.order), ("on_fail", self.on_fail)):
+            if unknown := [name for name in used if name not in names]:
+                raise ValueError(f"{field}: no filter named {', '.join(unknown)}; there are {', '.join(sorted(names))}")
+        if len(set(self.order)) != len(self.order):
+            raise ValueError(f"order: a filter is named twice in {', '.join(self.order)}")
+        if built_in := [name for name in self.own if name in _BOUNDS]:
+            raise ValueError(f"own: {', '.join(built_in)} has settings of its own, such as {_names(built_in[0])}")
+        if whole := [name for name in self.on_fail if isinstance(find_filter(name), SampleFilter)]:
+            raise ValueError(f"on_fail: {', '.join(whole)} judges samples and always drops all of one")
+        return self
+
+    @model_validator(mode="after")
+    def _bounds_make_sense(self) -> Self:
+        for name in (*_BOUNDS, *self.own):
+            minimum, maximum = self.bounds(name)
+            if minimum is not None and maximum is not None and minimum > maximum:
+                raise ValueError(f"{_names(name)}: the minimum {minimum:g} is above the maximum {maximum:g}")
+        for name, fields in _BOUNDS.items():
+            for field in fields if name not in self.order else ():
+                # a bound that somebody set would silently do nothing; those that are on by default are left alone
+                off_by_default = field is not None and type(self).model_fields[field].default is None
+                if field and off_by_default and getattr(self, field) is not None:
+                    raise ValueError(f"{field} is set, and order does not name the filter {name!r}: add it")
+        return self
+
+
+def selection_version(settings: SelectionSettings) -> str:
+    """What a selection depends on besides its scores: equal text, equal decisions."""
+    versions = {name: find_filter(name).version for name in settings.active_filters()}
+    return json.dumps({"settings": json.loads(settings.model_dump_json()), "filters": versions}, sort_keys=True)
+
+
+def _finite(bound: float | None) -> float | None:
+    return None if bound is None or math.isinf(bound) else float(bound)
+
+
+def _names(name: str) -> str:
+    return " and ".join(field for field in _BOUNDS.get(name, (f"own.{name}",)) if field)

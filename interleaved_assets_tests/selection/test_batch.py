@@ -1,0 +1,122 @@
+import pyarrow as pa
+import pytest
+
+from interleaved_assets.io.parquet_reader import InterleavedParquetReader
+from interleaved_assets.io.parquet_writer import InterleavedParquetWriter
+from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.errors import ScoreError
+from interleaved_assets.model.ledger import check_balance
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets.model.source_ref import build_source_ref
+from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.selection.batch import filter_batch, selection_rows
+from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets_tests.scoring.images import encode, even, noise, page_with, qr_code
+from interleaved_assets_tests.selection.tables import reasons
+
+SHARP, BLURRED = encode(noise(60, 80)), encode(even(60, 80))
+CODE = encode(page_with(qr_code(8), 300, 400, 60, 90))
+
+
+def row(sample_id, position, modality, text=None, content=None, source_ref=None):
+    return {
+        "sample_id": sample_id,
+        "position": position,
+        "modality": modality,
+        "text_content": text,
+        "binary_content": content,
+        "source_ref": source_ref,
+        "url": f"https://example.org/{sample_id}",
+    }
+
+
+def batch_of(rows, source_files=("shard.tar",)):
+    schema = INTERLEAVED_SCHEMA.append(pa.field("url", pa.string()))
+    return InterleavedBatch(pa.Table.from_pylist(rows, schema=schema), source_files)
+
+
+@pytest.fixture
+def batch():
+    return batch_of(
+        [
+            row("a", -1, "metadata"),
+            row("a", 0, "text", "two words"),
+            row("a", 1, "image", content=BLURRED),
+            row("a", 2, "image", content=SHARP),
+            row("a", 3, "text", "more"),
+            row("b", -1, "metadata"),
+            row("b", 0, "image", content=CODE),
+        ]
+    )
+
+
+def test_scores_selects_and_says_why(batch):
+    kept, ledger = filter_batch(batch)
+    assert kept.to_pyarrow().equals(batch.to_pyarrow().take([0, 1, 3, 4]))
+    assert kept.source_files == ("shard.tar",)
+    assert reasons(ledger) == {("a", 1): "sharpness_below", ("b", -1): "sample_dropped", ("b", 0): "qr_above"}
+    check_balance("batch", batch.count(), kept.count(), ledger)
+
+
+def test_positions_close_on_request(batch):
+    kept, _ = filter_batch(batch, SelectionSettings(reindex_positions=True))
+    assert kept.to_pyarrow()["position"].to_pylist() == [-1, 0, 1, 2]
+
+
+def test_words_of_texts_feed_the_ratio(batch):
+    assert selection_rows(batch.to_pyarrow())["words"].to_pylist() == [None, 2, None, None, 1, None, None]
+    _, ledger = filter_batch(batch, SelectionSettings(order=("ratio",), max_ratio=0.7))
+    assert reasons(ledger) == {("b", -1): "ratio_above", ("b", 0): "ratio_above"}
+
+
+def test_what_is_measured_is_the_callers_choice(batch):
+    scoring = ScoringSettings(scorers=("qr",))
+    kept, ledger = filter_batch(batch, SelectionSettings(order=("qr",)), scoring, threads=1)
+    assert set(reasons(ledger).values()) == {"qr_above", "sample_dropped"}
+    assert kept.num_items == 1
+
+
+def test_clip_scores_join(batch):
+    def clip(table):
+        images = table.filter(pa.compute.equal(table["modality"], "image")).select(["sample_id", "position"])
+        return images.append_column("clip_score", pa.array([0.5, 0.1, 0.5]))
+
+    _, ledger = filter_batch(batch, clip=clip)
+    assert reasons(ledger)[("a", 2)] == "clip_below"
+
+
+def test_images_are_fetched_where_they_lie_and_nowhere_else(tmp_path):
+    inside, outside = tmp_path / "data" / "sharp.png", tmp_path / "secret.png"
+    inside.parent.mkdir()
+    inside.write_bytes(SHARP)
+    outside.write_bytes(SHARP)
+    rows = [
+        row("a", 0, "text", "x"),
+        row("a", 1, "image", source_ref=build_source_ref(str(inside))),
+        row("a", 2, "image", source_ref=build_source_ref(str(outside))),
+    ]
+    batch = batch_of(rows, (str(tmp_path / "data" / "shard.tar"),))
+    kept, ledger = filter_batch(batch, SelectionSettings(on_score_error="drop_row"))
+    assert kept.to_pyarrow()["binary_content"].to_pylist() == [None, SHARP]
+    assert reasons(ledger) == {("a", 2): "forbidden_path"}
+
+
+def test_the_default_policy_raises_and_names_the_files(batch):
+    broken = batch.with_table(
+        pa.concat_tables([batch.to_pyarrow(), batch_of([row("c", 0, "image", content=b"x")]).to_pyarrow()])
+    )
+    with pytest.raises(ScoreError, match=r"^shard\.tar: sample 'c', image at position 0: .*undecodable_image"):
+        filter_batch(broken)
+
+
+def test_between_a_reader_and_a_writer(batch, tmp_path):
+    InterleavedParquetWriter(str(tmp_path / "in")).write(batch)
+    writer = InterleavedParquetWriter(str(tmp_path / "out"))
+    dropped = []
+    for part in InterleavedParquetReader(str(tmp_path / "in")):
+        kept, ledger = filter_batch(part, SelectionSettings(min_sharpness=200))
+        writer.write(kept)
+        dropped += ledger["reason"].to_pylist()
+    (result,) = InterleavedParquetReader(str(tmp_path / "out"))
+    assert result.to_pyarrow()["position"].to_pylist() == [-1, 0, 2, 3]
+    assert sorted(dropped) == ["qr_above", "sample_dropped", "sharpness_below"]
