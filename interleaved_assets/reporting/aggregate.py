@@ -1,0 +1,171 @@
+"""Facts of many shards added up one shard at a time, in memory that does not grow with rows."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.reporting.facts import ShardFacts
+from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.sketch import ScoreSketch
+
+COMPLETE: Final = "complete"
+
+
+class Reason(NamedTuple):
+    """A cause of drops at a stage."""
+
+    stage: str
+    name: str
+
+
+class Example(NamedTuple):
+    """One dropped row."""
+
+    shard: str
+    sample_id: str
+    position: int
+    measured: float | None
+    threshold: float | None
+    detail: str | None
+
+
+class ShardLine(NamedTuple):
+    """What the report's table says of one shard."""
+
+    key: str
+    status: str
+    samples_in: int
+    samples_kept: int
+    images_in: int
+    images_kept: int
+    rows_in: int
+    rows_kept: int
+    errors: int
+    unaccounted: int
+    main_reason: str
+
+    @property
+    def keep_rate(self) -> float | None:
+        """Share of the images that were kept, of the rows where there are no images; None for an empty shard."""
+        if self.images_in:
+            return self.images_kept / self.images_in
+        return self.rows_kept / self.rows_in if self.rows_in else None
+
+
+@dataclass
+class DatasetAggregate:
+    """Totals over shards; about 100 KB per score and a few hundred bytes per shard.
+
+    Attributes:
+        measures: the filters and scores to look for, with their bounds, in the order they are to be shown.
+        rows, images, samples: dropped rows, dropped images and samples with a dropped row, by reason.
+        examples: the first row dropped for each reason.
+        errors: rows with an error, by code.
+    """
+
+    measures: Sequence[Measure]
+    shards: list[ShardLine] = field(default_factory=list)
+    rows: Counter[Reason] = field(default_factory=Counter)
+    images: Counter[Reason] = field(default_factory=Counter)
+    samples: Counter[Reason] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    examples: dict[Reason, Example] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sketches = {measure.filter: ScoreSketch(measure) for measure in self.measures}
+
+    def add(self, facts: ShardFacts) -> None:
+        """Add one shard; its tables are not kept."""
+        by_reason = Counter[Reason]()
+        if facts.ledger is not None:
+            by_reason = self._add_ledger(facts.key, facts.ledger)
+        for sketch in self.sketches.values():
+            if (values := facts.values_of(sketch.measure)) is not None:
+                sketch.add(values)
+        self.errors.update(facts.errors)
+        # of reasons with as many rows each, the first by name: the same data must give the same report
+        main = min(by_reason, key=lambda reason: (-by_reason[reason], reason.name), default=None)
+        self.shards.append(
+            ShardLine(
+                facts.key,
+                facts.status,
+                facts.samples_in,
+                facts.samples_kept,
+                facts.images_in,
+                facts.images_kept,
+                facts.rows_in,
+                facts.rows_kept,
+                sum(facts.errors.values()),
+                facts.rows_unaccounted,
+                main.name if main else "",
+            )
+        )
+
+    @property
+    def scored(self) -> list[ScoreSketch]:
+        """The scores that at least one image has, or for which at least one is missing."""
+        return [sketch for sketch in self.sketches.values() if sketch.count or sketch.missing]
+
+    def total(self, name: str) -> int:
+        """Sum over the shards of one of :class:`ShardLine`'s counts."""
+        return sum(getattr(shard, name) for shard in self.shards)
+
+    def worst(self, count: int | None = None) -> list[ShardLine]:
+        """Shards in the order they want looking at: incomplete or unbalanced, then by keep rate, then by errors."""
+        ordered = sorted(self.shards, key=_urgency)
+        return ordered if count is None else ordered[:count]
+
+    def by_frequency(self) -> list[Reason]:
+        """The reasons, most dropped rows first."""
+        return sorted(self.rows, key=lambda reason: (-self.rows[reason], reason))
+
+    def dropped_by(self, measure: Measure) -> tuple[int, int]:
+        """Images and samples that one filter dropped, in the order that the filters ran in.
+
+        Of a filter that drops images, the samples are those that lost an image to it; what went with a sample that was
+        dropped whole has a reason of its own.
+        """
+        reasons = [
+            reason for reason in self.rows if reason.name in (f"{measure.filter}_below", f"{measure.filter}_above")
+        ]
+        return sum(self.images[reason] for reason in reasons), sum(self.samples[reason] for reason in reasons)
+
+    def _add_ledger(self, shard: str, ledger: pa.Table) -> Counter[Reason]:
+        counts = ledger.group_by(["stage", "reason", "modality"]).aggregate([([], "count_all")])
+        by_reason = Counter[Reason]()
+        for line in counts.to_pylist():
+            reason = Reason(line["stage"], line["reason"])
+            by_reason[reason] += line["count_all"]
+            if line["modality"] == "image":
+                self.images[reason] += line["count_all"]
+        self.rows.update(by_reason)
+        samples = ledger.group_by(["stage", "reason"]).aggregate([("sample_id", "count_distinct")])
+        for line in samples.to_pylist():
+            self.samples[Reason(line["stage"], line["reason"])] += line["sample_id_count_distinct"]
+        for reason in by_reason:
+            if reason not in self.examples:
+                self.examples[reason] = _example(shard, ledger, reason)
+        return by_reason
+
+
+def aggregate(shards: Iterable[ShardFacts], measures: Sequence[Measure]) -> DatasetAggregate:
+    """Add up ``shards``, which may be a generator that reads one shard's files at a time."""
+    result = DatasetAggregate(measures)
+    for facts in shards:
+        result.add(facts)
+    return result
+
+
+def _example(shard: str, ledger: pa.Table, reason: Reason) -> Example:
+    matches = pc.and_(pc.equal(ledger["stage"], reason.stage), pc.equal(ledger["reason"], reason.name))
+    row = ledger.take(pc.indices_nonzero(matches)[:1]).to_pylist()[0]
+    return Example(shard, *(row[name] for name in Example._fields[1:]))
+
+
+def _urgency(shard: ShardLine) -> tuple[bool, bool, float, int, str]:
+    rate = shard.keep_rate
+    return shard.status == COMPLETE, shard.unaccounted == 0, 1.0 if rate is None else rate, -shard.errors, shard.key

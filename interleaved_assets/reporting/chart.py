@@ -1,0 +1,101 @@
+"""The look of every plot: colours, axes, and how a figure becomes a PNG or an SVG that follows the page's theme."""
+
+import io
+import re
+from html import escape
+from typing import Final, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+SURFACE: Final = "#ffffff"
+INK: Final = "#1d2433"
+MUTED: Final = "#667085"
+GRID: Final = "#e7e9ee"
+KEPT: Final = "#3a6fd8"
+DROPPED: Final = "#dd6b3d"
+SHADE: Final = "#fdf1eb"
+
+_CSS_NAMES: Final = {
+    SURFACE: "surface",
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "grid",
+    KEPT: "kept",
+    DROPPED: "dropped",
+    SHADE: "shade",
+}
+"""Each colour has one role, so that an SVG can name the role as a CSS variable and follow light and dark themes."""
+
+DPI: Final = 100
+
+
+class Size(NamedTuple):
+    """Of a figure, in inches of :data:`DPI` pixels."""
+
+    width: float
+    height: float
+
+
+STANDARD: Final = Size(7.0, 3.2)
+COMPACT: Final = Size(5.4, 2.9)
+"""For two side by side: the same text on a smaller figure."""
+
+
+def new_figure(size: Size = STANDARD) -> tuple[Figure, Axes]:
+    """An empty figure with one pair of axes. Needs no display and no global state."""
+    figure = Figure(figsize=size, dpi=DPI, facecolor=SURFACE)
+    FigureCanvasAgg(figure)
+    left, right, top, bottom = 0.66 / size.width, 0.2 / size.width, 0.69 / size.height, 0.34 / size.height
+    axes = figure.add_axes((left, bottom, 1 - left - right, 1 - top - bottom))
+    axes.set_facecolor("none")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(MUTED)
+    axes.spines["bottom"].set_linewidth(0.8)
+    axes.tick_params(colors=MUTED, labelsize=9, length=3, width=0.8)
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(which="minor", length=0)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def write_title(figure: Figure, title: str, subtitle: str) -> None:
+    """Title and, in a second line, what the reader is looking at; both left-aligned above the axes."""
+    left, top = 0.154 / figure.get_figwidth(), figure.get_figheight()
+    figure.text(left, 1 - 0.14 / top, title, color=INK, fontsize=12, fontweight="bold", va="top", parse_math=False)
+    figure.text(left, 1 - 0.40 / top, subtitle, color=MUTED, fontsize=9.5, va="top")
+
+
+def to_png(figure: Figure) -> bytes:
+    """The figure as PNG; the same bytes for the same figure and matplotlib version."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def to_svg(figure: Figure, name: str, description: str) -> str:
+    """The figure as an ``<svg>`` element for an HTML page, coloured by the CSS variables ``--surface``, ``--ink``, ….
+
+    ``name`` sets its ids apart from those of other charts on the page; ``description`` is what a screen reader says.
+    """
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(
+            buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")), transparent=True
+        )
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"\n\s*", "\n", svg)
+    for colour, role in _CSS_NAMES.items():
+        svg = re.sub(colour, f"var(--{role})", svg, flags=re.IGNORECASE)
+    # an element within HTML needs no namespaces, and text takes the page's font
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg).replace("xlink:href", "href")
+    svg = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1inherit", svg)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'(href="|url\()#', rf"\1#{name}-", svg)
+    opening = f'<svg role="img" aria-label="{escape(description)}"'
+    return re.sub(r'<svg( width="[^"]*"| height="[^"]*")*', opening, svg, count=1).strip()

@@ -1,0 +1,234 @@
+"""The data set at a glance: one self-contained HTML page, and the same in short as Markdown."""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import jinja2
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.reporting import text
+from interleaved_assets.reporting.aggregate import COMPLETE, DatasetAggregate
+from interleaved_assets.reporting.chart import COMPACT, to_svg
+from interleaved_assets.reporting.plots import curve_title, keep_rate_curve, reasons_bar, score_histogram
+from interleaved_assets.reporting.sketch import BINS, ScoreSketch
+
+PERCENTS: Final = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
+HTML_SHARDS: Final = 1000
+"""Shards in the page's table: those that want looking at first. All of them count in every sum."""
+MARKDOWN_SHARDS: Final = 10
+
+_ENVIRONMENT: Final = jinja2.Environment(
+    loader=jinja2.PackageLoader("interleaved_assets.reporting"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+_ENVIRONMENT.filters |= {"count": text.count, "share": text.share, "score": text.score}
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many of something came in and how many were kept."""
+
+    name: str
+    before: int
+    after: int
+
+
+def totals(data: DatasetAggregate) -> list[Tally]:
+    """Samples, images and rows over all shards."""
+    return [Tally(name, data.total(f"{name}_in"), data.total(f"{name}_kept")) for name in ("samples", "images", "rows")]
+
+
+def html_report(
+    data: DatasetAggregate,
+    *,
+    title: str = "Data set report",
+    subtitle: str = "",
+    sheets: Mapping[str, bytes] | None = None,
+) -> str:
+    """The report as one HTML page that loads nothing: styles, script, charts and pictures are inside it.
+
+    The page follows the reader's light or dark theme and prints. It has no date of its own, so that the same data
+    gives the same page. Whatever comes from the data is escaped, and a content security policy lets only the page's own
+    script run.
+
+    Args:
+        data: the aggregate of the shards.
+        title, subtitle: heading of the page and the line below it.
+        sheets: contact sheets to show, JPEG bytes by caption.
+    """
+    script, style = _source("dataset_report.js"), _source("dataset_report.css")
+    shards = data.worst(HTML_SHARDS)
+    return _ENVIRONMENT.get_template("dataset_report.html.j2").render(
+        title=title,
+        subtitle=subtitle,
+        # markup of our own, hashed by the policy; nothing from the data is in it
+        script=Markup(script),
+        style=Markup(style),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        totals=totals(data),
+        statuses=_statuses(data),
+        problems=_problems(data),
+        reasons_chart=_reasons_chart(data),
+        reasons=[
+            (reason, data.rows[reason], data.images[reason], data.samples[reason], data.examples[reason])
+            for reason in data.by_frequency()
+        ],
+        filters=[
+            (sketch, *data.dropped_by(sketch.measure))
+            for sketch in data.sketches.values()
+            if sketch.count or sketch.missing or sketch.measure.has_bounds
+        ],
+        percents=PERCENTS,
+        scores=[(sketch, sketch.percentiles(PERCENTS), _charts(sketch)) for sketch in data.scored],
+        shards=shards,
+        shards_left_out=len(data.shards) - len(shards),
+        shard_count=len(data.shards),
+        complete=COMPLETE,
+        errors=_errors(data),
+        sheets={caption: base64.b64encode(jpeg).decode() for caption, jpeg in (sheets or {}).items()},
+        bins=BINS,
+    )
+
+
+def markdown_report(data: DatasetAggregate) -> str:
+    """The report in short, for a page that shows Markdown: totals, reasons, filters, scores, worst shards, errors."""
+    statuses = text.markdown_cell(", ".join(_statuses(data)) or "none")
+    parts = [f"{text.counted(len(data.shards), 'shard')} ({statuses})"]
+    parts += [f"**{problem}**" for problem in _problems(data)]
+    parts.append(
+        text.markdown_table(
+            ("", "in", "kept", "kept, share"),
+            [
+                (tally.name, text.count(tally.before), text.count(tally.after), text.share(tally.after, tally.before))
+                for tally in totals(data)
+            ],
+        )
+    )
+    if data.rows:
+        parts.append("#### Dropped, by reason")
+        parts.append(
+            text.markdown_table(
+                ("stage", "reason", "rows", "images", "samples"),
+                [
+                    (
+                        reason.stage,
+                        reason.name,
+                        text.count(data.rows[reason]),
+                        text.count(data.images[reason]),
+                        text.count(data.samples[reason]),
+                    )
+                    for reason in data.by_frequency()
+                ],
+                numeric_from=2,
+            )
+        )
+    if data.scored:
+        parts.append("#### Scores")
+        header = ("score", "rule", "values", "missing", "passes alone", *(f"p{percent:g}" for percent in PERCENTS))
+        parts.append(text.markdown_table(header, [_score_cells(sketch) for sketch in data.scored], numeric_from=2))
+    if data.shards:
+        parts.append("#### Shards to look at first")
+        parts.append(
+            text.markdown_table(
+                ("shard", "status", "main reason", "samples", "images", "images kept", "errors"),
+                [
+                    (
+                        shard.key,
+                        shard.status,
+                        shard.main_reason or "–",
+                        text.count(shard.samples_in),
+                        text.count(shard.images_in),
+                        text.share(shard.keep_rate),
+                        text.count(shard.errors),
+                    )
+                    for shard in data.worst(MARKDOWN_SHARDS)
+                ],
+                numeric_from=3,
+            )
+        )
+    if data.errors:
+        parts.append("#### Errors, by code")
+        rows = [(code, meaning, text.count(number)) for code, meaning, number in _errors(data)]
+        parts.append(text.markdown_table(("code", "meaning", "rows"), rows, numeric_from=2))
+    return "\n\n".join(parts) + "\n"
+
+
+def _score_cells(sketch: ScoreSketch) -> list[str]:
+    percentiles: list[float | None] = [*sketch.percentiles(PERCENTS)] or [None] * len(PERCENTS)
+    passes = text.share(sketch.keep_rate) if sketch.measure.has_bounds else "–"
+    return [
+        sketch.measure.label,
+        sketch.measure.rule,
+        text.count(sketch.count),
+        text.count(sketch.missing),
+        passes,
+        *(text.score(value) for value in percentiles),
+    ]
+
+
+def _statuses(data: DatasetAggregate) -> list[str]:
+    """``12 complete``, ``1 failed``: the most frequent first."""
+    counts: dict[str, int] = {}
+    for shard in data.shards:
+        counts[shard.status] = counts.get(shard.status, 0) + 1
+    return [f"{number:,} {status}" for status, number in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+
+
+def _problems(data: DatasetAggregate) -> list[str]:
+    """What a reader has to know before any figure."""
+    found = []
+    if not data.shards:
+        found.append("No shard has been materialized yet.")
+    if broken := [shard for shard in data.shards if shard.unaccounted]:
+        rows = sum(abs(shard.unaccounted) for shard in broken)
+        where = f"{text.counted(rows, 'row')} in {text.counted(len(broken), 'shard')}"
+        found.append(f"Neither kept nor in the ledger, or there twice: {where}.")
+    if data.shards and not data.scored:
+        found.append("No scores are stored: there are no distributions and no keep-rate curves.")
+    if data.total("rows_in") and not data.total("rows_kept"):
+        found.append("Everything was dropped.")
+    return found
+
+
+def _reasons_chart(data: DatasetAggregate) -> Markup:
+    dropped: dict[str, int] = {}
+    for reason, number in data.rows.items():
+        dropped[reason.name] = dropped.get(reason.name, 0) + number
+    return _svg(reasons_bar(data.total("rows_kept"), dropped), "reasons", "Rows kept, and rows dropped by reason")
+
+
+def _charts(sketch: ScoreSketch) -> list[Markup]:
+    """The histogram and, for each bound in force, its keep-rate curve; both curves where none is."""
+    measure = sketch.measure
+    bounds = [name for name in ("minimum", "maximum") if getattr(measure, name) is not None]
+    histogram = score_histogram(sketch, "Distribution", COMPACT)
+    charts = [_svg(histogram, f"{measure.filter}-histogram", f"Histogram of {measure.label}")]
+    for bound in bounds or ["minimum"]:
+        curve = keep_rate_curve(sketch, bound, curve_title(measure, bound).capitalize(), COMPACT)
+        charts.append(_svg(curve, f"{measure.filter}-{bound}", f"Keep rate over the {bound} of {measure.label}"))
+    return charts
+
+
+def _svg(figure: Figure, name: str, description: str) -> Markup:
+    # drawn by matplotlib, which escapes the text it writes
+    return Markup(to_svg(figure, name, description))
+
+
+def _errors(data: DatasetAggregate) -> list[tuple[str, str, int]]:
+    ordered = sorted(data.errors.items(), key=lambda item: (-item[1], item[0]))
+    return [(code, ROW_ERROR_CODES.get(code, ""), number) for code, number in ordered]
+
+
+def _source(name: str) -> str:
+    """A file beside the template, as it is."""
+    loader = _ENVIRONMENT.loader
+    assert loader is not None
+    return loader.get_source(_ENVIRONMENT, name)[0]

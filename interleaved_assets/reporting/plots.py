@@ -1,0 +1,240 @@
+"""The report's plots: a score's histogram, what was kept and dropped, and the keep rate over a threshold."""
+
+import math
+from collections.abc import Mapping
+from typing import TypeGuard
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from interleaved_assets.reporting import text
+from interleaved_assets.reporting.chart import (
+    DROPPED,
+    GRID,
+    INK,
+    KEPT,
+    MUTED,
+    SHADE,
+    STANDARD,
+    Size,
+    new_figure,
+    write_title,
+)
+from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.sketch import ScoreSketch
+
+DISPLAY_BINS = 56
+MOST_REASONS = 8
+LABEL_ROOM = 0.2  # of the width of the axes, what the label of a bound takes
+
+
+def score_histogram(sketch: ScoreSketch, title: str | None = None, size: Size = STANDARD) -> Figure:
+    """Histogram of one score with the bounds drawn in and the dropped side shaded.
+
+    Values of exactly 0 are counted in the subtitle and left out of the bars where the measure says that 0 is a case of
+    its own. Without values, the plot says so. The title is the measure's label unless given.
+    """
+    measure = sketch.measure
+    figure, axes = new_figure(size)
+    shown = sketch.count - (sketch.zeros if measure.zero_means else 0)
+    write_title(figure, title or measure.label, _summary(sketch))
+    if not shown:
+        return _nothing(figure, axes, "No values to show")
+    edges = _display_edges(sketch)
+    counts = sketch.histogram(edges, without_zeros=measure.zero_means is not None)
+    kept = measure.keeps(np.sqrt(edges[1:] * edges[:-1]) if measure.scale == "log" else (edges[1:] + edges[:-1]) / 2)
+    gap = 0.92
+    widths = np.diff(edges) * gap
+    for side, colour in ((kept, KEPT), (~kept, DROPPED)):
+        axes.bar(edges[:-1][side], counts[side], widths[side], align="edge", color=colour, linewidth=0)
+    if measure.scale == "log":
+        axes.set_xscale("log")
+    axes.set_xlim(edges[0], edges[-1])
+    axes.set_ylim(0, counts.max() * 1.12)
+    _shade_dropped(axes, measure, edges[0], edges[-1])
+    _draw_bounds(axes, measure)
+    _value_axis(axes, measure)
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    return figure
+
+
+def reasons_bar(kept: int, dropped: Mapping[str, int], unit: str = "rows") -> Figure:
+    """Bars of what was kept and what was dropped by reason, most frequent first; rare reasons are summed up.
+
+    ``kept`` and the values of ``dropped`` count ``unit``.
+    """
+    ordered = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
+    if len(ordered) > MOST_REASONS:
+        rest = ordered[MOST_REASONS - 1 :]
+        ordered = [*ordered[: MOST_REASONS - 1], (f"{len(rest)} other reasons", sum(count for _, count in rest))]
+    bars = [("kept", kept), *ordered]
+    total = kept + sum(dropped.values())
+    figure, axes = new_figure(Size(STANDARD.width, 0.95 + 0.27 * len(bars)))
+    height = figure.get_figheight()
+    came = f"{total:,} {unit} in  ·  {text.share(kept, total)} kept" if total else "nothing came in"
+    write_title(figure, "Kept and dropped", came)
+    longest = max(len(name) for name, _ in bars)
+    left = min(0.05 + 0.0112 * longest, 0.42)
+    # room for the counts to the right of the longest bar
+    axes.set_position((left, 0.12 / height, 0.80 - left, 1 - 0.86 / height))
+    rows = np.arange(len(bars))[::-1]
+    colours = [KEPT, *[DROPPED] * len(ordered)]
+    axes.barh(rows, [count for _, count in bars], 0.62, color=colours, linewidth=0)
+    for row, (_, count) in zip(rows, bars, strict=True):
+        label = f"{count:,}  ({text.share(count, total)})" if total else "0"
+        axes.annotate(label, (count, row), (6, 0), textcoords="offset points", va="center", color=INK, fontsize=9)
+    axes.set_yticks(rows, [name for name, _ in bars], color=INK, parse_math=False)
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+    axes.set_xlim(0, max(total, 1) if not ordered else max(max(count for _, count in bars), 1))
+    axes.set_ylim(-0.6, len(bars) - 0.4)
+    return figure
+
+
+def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, size: Size = STANDARD) -> Figure:
+    """Keep rate over the values that a bound (``"minimum"`` or ``"maximum"``) could have, the one in force marked."""
+    measure = sketch.measure
+    thresholds, rates = sketch.keep_curve(bound)
+    in_force = measure.minimum if bound == "minimum" else measure.maximum
+    figure, axes = new_figure(size)
+    write_title(figure, title or f"{measure.label}: {curve_title(measure, bound)}", _now(sketch, in_force))
+    if not len(thresholds):
+        return _nothing(figure, axes, "No values to show")
+    if measure.zero_means and bound == "maximum" and thresholds[0] <= 0:
+        # a maximum of 0 keeps nothing and is never meant: the step up from there would be all there is to see
+        thresholds, rates = thresholds[1:], rates[1:]
+    axes.plot(thresholds, rates * 100, color=KEPT, linewidth=2, solid_joinstyle="round")
+    if measure.scale == "log":
+        axes.set_xscale("log")
+    axes.set_xlim(thresholds[0], thresholds[-1])
+    if rates.min() > 0.6:
+        # a filter that drops little: a part of the axis, and no filled area, which would suggest that it starts at 0
+        bottom = math.floor(rates.min() * 20) * 5 - 5
+        axes.set_ylim(bottom, 100 + (100 - bottom) * 0.05)
+    else:
+        axes.fill_between(thresholds, rates * 100, color=KEPT, alpha=0.12, linewidth=0)
+        axes.set_ylim(0, 104)
+    if _on_axis(in_force, measure) and sketch.keep_rate is not None:
+        axes.axvline(in_force, color=INK, linewidth=1, linestyle=(0, (3, 3)))
+        axes.plot([in_force], [sketch.keep_rate * 100], "o", color=KEPT, markeredgecolor=INK, markersize=6)
+    _value_axis(axes, measure)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    return figure
+
+
+def curve_title(measure: Measure, bound: str) -> str:
+    """What a keep-rate curve shows, in words."""
+    return f"what {'a' if getattr(measure, bound) is None else 'another'} {bound} would keep"
+
+
+def _summary(sketch: ScoreSketch) -> str:
+    measure = sketch.measure
+    parts = [_counted(sketch)]
+    if sketch.keep_rate is not None and measure.has_bounds:
+        parts.append(f"{text.share(sketch.keep_rate)} pass")
+    if measure.zero_means and sketch.zeros:
+        parts.append(f"{text.compact(sketch.zeros)} {measure.zero_means}")
+    if sketch.missing:
+        parts.append(f"{text.compact(sketch.missing)} without a score")
+    return "  ·  ".join(parts)
+
+
+def _now(sketch: ScoreSketch, in_force: float | None) -> str:
+    if in_force is None:
+        return f"{_counted(sketch)}  ·  no bound in force"
+    if sketch.keep_rate is None:
+        return f"{_counted(sketch)}  ·  {in_force:g} in force"
+    return f"{_counted(sketch)}  ·  now {text.share(sketch.keep_rate)} at {in_force:g}"
+
+
+def _counted(sketch: ScoreSketch) -> str:
+    return f"{text.compact(sketch.count)} {sketch.measure.unit}{'' if sketch.count == 1 else 's'}"
+
+
+def _display_edges(sketch: ScoreSketch) -> np.ndarray:
+    """About :data:`DISPLAY_BINS` equal bins over what there is to see, with every bound in force on an edge."""
+    measure = sketch.measure
+    zeros = sketch.zeros / sketch.count if measure.zero_means else 0
+    # percentiles of what is drawn, where the zeros at the lower end are not
+    ends = sketch.percentiles((min(100 * zeros + 0.2 * (1 - zeros), 100), 99.8))
+    low, high = (float(value) for value in np.clip(ends, sketch.edges[0], sketch.edges[-1]))
+    if from_zero := bool(measure.zero_means) and measure.scale != "log":
+        low = 0.0
+    bounds = [value for value in (measure.minimum, measure.maximum) if _on_axis(value, measure)]
+    low, high = min([low, *bounds]), max([high, *bounds])
+    if measure.scale == "log":
+        low, high = math.log10(low), math.log10(high)
+        bounds = [math.log10(value) for value in bounds]
+    pad = max((high - low) * 0.04, abs(high) * 0.02, 1e-9)
+    low, high = (low if from_zero else low - pad), high + pad
+    step = (high - low) / DISPLAY_BINS
+    anchor = bounds[0] if bounds else low
+    edges = anchor + step * np.arange(math.floor((low - anchor) / step), math.ceil((high - anchor) / step) + 1)
+    for value in bounds[1:]:
+        edges[np.argmin(np.abs(edges - value))] = value
+    if from_zero and edges[0] < 0:
+        edges = np.concatenate([[0.0], edges[edges > step / 4]])
+    return 10**edges if measure.scale == "log" else edges
+
+
+def _on_axis(bound: float | None, measure: Measure) -> TypeGuard[float]:
+    """Whether there is a bound and it has a place on the axis: a logarithmic one has none for 0."""
+    return bound is not None and (measure.scale != "log" or bound > 0)
+
+
+def _shade_dropped(axes: Axes, measure: Measure, low: float, high: float) -> None:
+    if _on_axis(measure.minimum, measure):
+        axes.axvspan(low, measure.minimum, color=SHADE, linewidth=0, zorder=0)
+    if _on_axis(measure.maximum, measure):
+        axes.axvspan(measure.maximum, high, color=SHADE, linewidth=0, zorder=0)
+
+
+def _draw_bounds(axes: Axes, measure: Measure) -> None:
+    """A line at each bound, with its value on the kept side where there is room."""
+    sides = ((measure.minimum, "≥", 1), (measure.maximum, "<" if measure.open_maximum else "≤", -1))
+    for value, sign, side in sides:
+        if not _on_axis(value, measure):
+            continue
+        axes.axvline(value, color=INK, linewidth=1.2)
+        along = axes.transAxes.inverted().transform(axes.transData.transform((value, 0)))[0]
+        if (room := 1 - along if side > 0 else along) < LABEL_ROOM and room < 1 - room:
+            side = -side
+        axes.annotate(
+            f"keep {sign} {value:g}",
+            (value, 1.0),
+            (5 * side, -2),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="left" if side > 0 else "right",
+            va="top",
+            color=INK,
+            fontsize=9,
+        )
+
+
+def _value_axis(axes: Axes, measure: Measure) -> None:
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    if measure.scale != "log":
+        axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
+        return
+    low, high = axes.get_xlim()
+    if high / low > 50:
+        return
+    # decades alone would leave the axis all but empty
+    ticks = [step * 10.0**power for power in range(-3, 7) for step in (1, 2, 5)]
+    if high / low < 8:
+        ticks = list(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
+    axes.minorticks_off()
+    axes.set_xticks([tick for tick in ticks if low <= tick <= high])
+
+
+def _nothing(figure: Figure, axes: Axes, message: str) -> Figure:
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, message, color=MUTED, fontsize=11, ha="center", va="center", transform=axes.transAxes)
+    return figure

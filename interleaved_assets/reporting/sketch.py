@@ -1,0 +1,162 @@
+"""A score's distribution in fixed memory: exact where it decides, within a bin's width elsewhere."""
+
+import numpy as np
+
+from interleaved_assets.reporting.measures import Measure
+
+BINS = 4096
+
+
+class ScoreSketch:
+    """Counts of one score over any number of shards, in about 100 KB whatever their number.
+
+    Exact are the number of values, how many are missing, how many the measure's bounds keep, the smallest, the largest
+    and the mean. Values fall into :data:`BINS` bins of equal width (of equal ratio for a logarithmic measure) between
+    the measure's ``low`` and ``high``, with one more bin at each end; each bin knows its smallest and largest value. A
+    percentile is therefore exact where its bin holds at most two different values, as in small data sets and at
+    heaps such as 0, and otherwise off by at most the bin's width: 1/4096 of the range, or 0.4 % of the value for
+    sharpness and 1.1 % for a score of unknown range.
+    """
+
+    def __init__(self, measure: Measure) -> None:
+        self.measure = measure
+        self.edges: np.ndarray = _edges(measure)
+        bins = len(self.edges) + 1
+        self._counts = np.zeros(bins, np.int64)
+        self._lowest = np.full(bins, np.inf)
+        self._highest = np.full(bins, -np.inf)
+        self._sum = 0.0
+        self.missing = 0
+        self.zeros = 0
+        self.kept = 0
+
+    def add(self, values: np.ndarray) -> None:
+        """Count ``values`` (float64); NaN counts as missing."""
+        present = np.sort(values[~np.isnan(values)])
+        self.missing += len(values) - len(present)
+        if not len(present):
+            return
+        bins = np.searchsorted(self.edges, present, side="right")
+        # sorted values lie in sorted bins: a bin's first and last value are its extremes
+        first = np.concatenate([[0], np.flatnonzero(np.diff(bins)) + 1])
+        last = np.concatenate([first[1:], [len(present)]]) - 1
+        filled = bins[first]
+        self._counts[filled] += last - first + 1
+        self._lowest[filled] = np.minimum(self._lowest[filled], present[first])
+        self._highest[filled] = np.maximum(self._highest[filled], present[last])
+        with np.errstate(invalid="ignore"):  # infinities of both signs have no sum, and the mean says so
+            self._sum += float(present.sum())
+        self.zeros += int(np.count_nonzero(present == 0))
+        self.kept += int(np.count_nonzero(self.measure.keeps(present)))
+
+    @property
+    def count(self) -> int:
+        """Number of values that are not missing."""
+        return int(self._counts.sum())
+
+    @property
+    def keep_rate(self) -> float | None:
+        """Share of the values that the bounds keep, this filter taken alone; None without values."""
+        return self.kept / self.count if self.count else None
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the values; None without any."""
+        return self._sum / self.count if self.count else None
+
+    def percentiles(self, percents: tuple[float, ...]) -> list[float]:
+        """Values at ``percents`` (0 to 100), interpolated linearly as by ``numpy.percentile``; empty without values."""
+        if not self.count:
+            return []
+        ranks = np.asarray(percents) / 100 * (self.count - 1)
+        below = np.floor(ranks).astype(np.int64)
+        lower = self._ranked(below)
+        upper = self._ranked(np.minimum(below + 1, self.count - 1))
+        return _between(lower, upper, ranks - below).tolist()
+
+    def at_least(self, values: np.ndarray) -> np.ndarray:
+        """How many scores are at or above each of ``values``; exact at a bin's edge, interpolated within a bin."""
+        cumulative = np.concatenate([[0], np.cumsum(self._counts)])
+        bins = np.searchsorted(self.edges, values, side="right")
+        lowest, highest = self._lowest[bins], self._highest[bins]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = (values - lowest) / (highest - lowest)
+        share = np.where(values <= lowest, 0.0, np.where(values > highest, 1.0, share))
+        below = cumulative[bins] + share * self._counts[bins]
+        return self.count - below
+
+    def keep_curve(self, bound: str, points: int = 160) -> tuple[np.ndarray, np.ndarray]:
+        """Keep rate over ``points`` values of one bound, ``"minimum"`` or ``"maximum"``, the other bound held.
+
+        The thresholds lie on bin edges, where counts are exact (values equal to an inclusive maximum aside), between
+        the 0.5th and the 99.5th percentile and always around the bound in force. Empty without values.
+        """
+        if not self.count:
+            return np.empty(0), np.empty(0)
+        lower, upper = np.clip(self.percentiles((0.5, 99.5)), self.edges[0], self.edges[-1])
+        in_force = [
+            value
+            for value in (self.measure.minimum, self.measure.maximum)
+            # a logarithmic axis has no place for 0
+            if value is not None and (self.measure.scale != "log" or value > 0)
+        ]
+        lower, upper = min([lower, *in_force]), max([upper, *in_force])
+        if self.measure.scale == "log":
+            margin = max(upper / lower, 1.01) ** 0.05
+            span = np.geomspace(lower / margin, upper * margin, points)
+        else:
+            margin = max((upper - lower) * 0.05, abs(upper) * 0.002)
+            span = np.linspace(lower - margin, upper + margin, points)
+        edge = np.searchsorted(self.edges, span)
+        edge = np.unique(np.clip([edge[0] - 1, *edge, edge[-1] + 2], 0, len(self.edges) - 1))
+        thresholds = self.edges[edge]
+        if bound == "minimum":
+            kept = self.at_least(thresholds)
+            if self.measure.maximum is not None:
+                kept = np.maximum(kept - self.at_least(np.array([self.measure.maximum])), 0)
+        else:
+            kept = self.count - self.at_least(thresholds)
+            if self.measure.minimum is not None:
+                below = self.count - self.at_least(np.array([self.measure.minimum]))
+                kept = np.maximum(kept - below, 0)
+        return thresholds, kept / self.count
+
+    def histogram(self, edges: np.ndarray, *, without_zeros: bool = False) -> np.ndarray:
+        """Counts between ascending ``edges``, the outer ones taking in what lies beyond; a bin counts at its middle."""
+        filled = np.flatnonzero(self._counts)
+        counts = self._counts[filled].copy()
+        middle = (self._lowest[filled] + self._highest[filled]) / 2
+        if without_zeros and self.zeros:
+            zero_bin = np.flatnonzero((self._lowest[filled] <= 0) & (self._highest[filled] >= 0))
+            counts[zero_bin] -= self.zeros
+            middle[zero_bin] = self._highest[filled][zero_bin]
+        place = np.clip(np.searchsorted(edges, middle, side="right") - 1, 0, len(edges) - 2)
+        return np.bincount(place, weights=counts, minlength=len(edges) - 1).astype(np.int64)
+
+    def _ranked(self, ranks: np.ndarray) -> np.ndarray:
+        """The values at ``ranks`` (0 is the smallest), taken as spread evenly between their bin's extremes."""
+        cumulative = np.concatenate([[0], np.cumsum(self._counts)])
+        bins = np.searchsorted(cumulative, ranks, side="right") - 1
+        inside = ranks - cumulative[bins]
+        share = inside / np.maximum(self._counts[bins] - 1, 1)
+        lowest, highest = self._lowest[bins], self._highest[bins]
+        return _between(lowest, highest, share)
+
+
+def _between(lower: np.ndarray, upper: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """The values at ``share`` of the way from ``lower`` to ``upper``; on the way to infinity all are infinite."""
+    with np.errstate(invalid="ignore"):
+        distance = upper - lower
+        inside = np.where(np.isfinite(distance), lower + share * distance, upper)
+    return np.where((share == 0) | (lower == upper), lower, inside)
+
+
+def _edges(measure: Measure) -> np.ndarray:
+    match measure.scale:
+        case "linear":
+            return np.linspace(measure.low, measure.high, BINS + 1)
+        case "log":
+            return np.geomspace(measure.low, measure.high, BINS + 1)
+        case _:
+            side = np.geomspace(1e-4, 1e6, BINS // 2)
+            return np.concatenate([-side[::-1], side])

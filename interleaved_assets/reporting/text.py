@@ -1,0 +1,52 @@
+"""Numbers and names as they are written in the reports."""
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+
+def count(value: int) -> str:
+    """A whole number with thousands set apart."""
+    return f"{value:,}"
+
+
+def counted(value: int, name: str) -> str:
+    """A number of things by name: ``1 shard``, ``2 shards``."""
+    return f"{value:,} {name}{'' if value == 1 else 's'}"
+
+
+def compact(value: int) -> str:
+    """A whole number in little room: ``12,345``, then ``12.3 M``."""
+    return f"{value:,}" if value < 1_000_000 else f"{value / 1e6:,.1f} M"
+
+
+def share(part: float | None, whole: float | None = 1) -> str:
+    """``part`` of ``whole`` in percent, never rounded to a full 0 or 100; a dash where there is no whole."""
+    if part is None or not whole:
+        return "–"
+    percent = 100 * part / whole
+    if 0 < percent < 0.1:
+        return "< 0.1 %"
+    if 99.9 < percent < 100:
+        return "> 99.9 %"
+    return f"{percent:.1f} %"
+
+
+def score(value: float | None) -> str:
+    """A score with three to four significant digits; a dash for none."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.3g}"
+
+
+def markdown_cell(value: object) -> str:
+    """``value`` as literal text in a Markdown table: what comes from data can neither end the cell nor add markup."""
+    escaped = re.sub(r"([\\|`*_\[\]#~!])", r"\\\1", html.escape(str(value), quote=False))
+    return " ".join(escaped.split())
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric_from: int = 1) -> str:
+    """A Markdown table; columns from ``numeric_from`` on are right-aligned. Cells are escaped."""
+    rules = ["---" if number < numeric_from else "---:" for number in range(len(header))]
+    lines = [header, rules, *([markdown_cell(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,226 @@
+"""The data-set report: its figures, its sections, that it loads nothing and trusts nothing that comes from data."""
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from interleaved_assets.reporting import dataset_report as module
+from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
+from interleaved_assets.reporting.contact_sheet import Tile, contact_sheet
+from interleaved_assets.reporting.dataset_report import html_report, markdown_report
+from interleaved_assets.reporting.facts import ShardFacts
+from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets_tests.reporting.shards import flyers, guides, ledger
+
+MEASURES = measures_of(SelectionSettings())
+SECTIONS = ("totals", "dropped", "filters", "scores", "shards", "errors")
+ATTRIBUTES_THAT_LOAD = ("src", "href", "srcset", "data", "action", "poster", "background")
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: elements with their attributes, tables, text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self._open[-1:]):
+            self.text += data
+        if {"td", "th"} & set(self._open):
+            self.rows[-1][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            continue
+
+    def row(self, first: str) -> list[str]:
+        """The first row of any table whose first cell says ``first``."""
+        return next([" ".join(cell.split()) for cell in row] for row in self.rows if row and row[0].strip() == first)
+
+
+def both() -> DatasetAggregate:
+    return aggregate([flyers(), guides()], MEASURES)
+
+
+def test_the_figures_of_the_page() -> None:
+    page = Page(html_report(both(), title="A title", subtitle="s3://bucket/raw"))
+    words = " ".join(page.text.split())
+    assert "A title s3://bucket/raw" in words
+    assert "shards 2 2 complete" in words
+    assert "samples kept 3 of 4, 75.0 %" in words
+    assert "images kept 4 of 8, 50.0 %" in words
+    assert "rows kept 13 of 18, 72.2 %" in words
+    assert page.row("qr_above") == [
+        "qr_above",
+        "filtered",
+        "1",
+        "1",
+        "1",
+        "web/flyers|000 · a at 4: measured 0.2, threshold 0.05",
+    ]
+    assert page.row("undecodable_image")[-1] == "web/flyers|000 · b at 1: undecodable_image: 0 bytes"
+    assert page.row("sharpness") == ["sharpness", "Sharpness", "keep ≥ 100", "7", "1", "85.7 %", "1", "1"]
+    assert page.row("clip") == ["clip", "CLIP similarity", "keep ≥ 0.15", "not scored", "–", "0", "0"]
+    assert page.row("ratio")[3] == "judges samples"
+    assert page.row("web/flyers|000") == [
+        "web/flyers|000",
+        "complete",
+        "sample_dropped",
+        "33.3 %",
+        "6",
+        "3",
+        "2",
+        "5",
+        "1",
+    ]
+    assert [row[0] for row in page.rows if row[:1] and row[0].strip().startswith("web/")] == [
+        "web/flyers|000",
+        "web/guides",
+    ]
+
+
+def test_percentiles_are_those_of_numpy() -> None:
+    values = [640, 41.25, 900, 120, 2000, 300, 500]
+    page = Page(html_report(both()))
+    expected = [
+        f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in np.percentile(values, module.PERCENTS)
+    ]
+    assert page.row("Sharpness") == ["Sharpness", "7", f"{np.mean(values):.3g}", *expected]
+
+
+def test_every_section_is_there_and_linked() -> None:
+    page = Page(html_report(both()))
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert set(SECTIONS) <= set(ids)
+    links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    assert links == [f"#{section}" for section in SECTIONS]
+    # the bar of reasons, and a histogram and a curve for each of the two scores
+    assert sum(tag == "svg" for tag, _ in page.elements) == 5
+
+
+def test_the_page_loads_nothing() -> None:
+    sheet = contact_sheet([Tile(None, ("a",))])
+    page = html_report(both(), sheets={"Dropped in web/flyers": sheet})
+    assert not re.findall(r"https?://|//[a-z]|url\((?!#)|@import", page)
+    parsed = Page(page)
+    for tag, attributes in parsed.elements:
+        for name in ATTRIBUTES_THAT_LOAD:
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:image/jpeg;base64,")), (tag, name, value)
+        assert not any(name.startswith("on") for name in attributes), tag
+    assert "link" not in {tag for tag, _ in parsed.elements}
+    [policy] = [attributes["content"] for tag, attributes in parsed.elements if "http-equiv" in attributes]
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert "prefers-color-scheme: dark" in page
+    assert "#pictures" in [attributes.get("href") for _, attributes in parsed.elements]
+
+
+def test_the_policy_names_the_hash_of_the_script() -> None:
+    page = html_report(both())
+    [script] = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page
+
+
+def test_what_comes_from_data_stays_text() -> None:
+    attack = "<script>alert(1)</script>"
+    hostile = ShardFacts(
+        key=f"k{attack}",
+        rows_in=1,
+        ledger=ledger([(attack, 0, "image", "x$_{_below", None, None, f"{attack} | `x` **bold**")]),
+        errors={attack: 1},
+        status=f'"><img src=x>{attack}',
+    )
+    page = html_report(aggregate([hostile], MEASURES), title=attack)
+    parsed = Page(page)
+    assert [tag for tag, _ in parsed.elements].count("script") == 1
+    assert "img" not in {tag for tag, _ in parsed.elements}
+    markdown = markdown_report(aggregate([hostile], MEASURES))
+    assert "<script" not in markdown
+    assert "<img" not in markdown
+
+
+def test_the_same_data_gives_the_same_page() -> None:
+    assert html_report(both()) == html_report(both())
+    assert html_report(both()) == html_report(aggregate([guides(), flyers()], MEASURES))
+
+
+def test_a_long_table_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HTML_SHARDS", 3)
+    shards = [replace(guides(), key=f"web/{number:02d}", images_kept=number % 3) for number in range(12)]
+    page = Page(html_report(aggregate(shards, MEASURES)))
+    assert "9 further shards are in the sums" in page.text
+    assert [row[0] for row in page.rows if row[:1] and row[0].strip().startswith("web/")] == [
+        "web/00",
+        "web/03",
+        "web/06",
+    ]
+    markdown = markdown_report(aggregate(shards, MEASURES))
+    assert markdown.count("| web/") == module.MARKDOWN_SHARDS
+
+
+def test_the_markdown_in_short() -> None:
+    markdown = markdown_report(both())
+    assert "2 shards (2 complete)" in markdown
+    assert "| images | 8 | 4 | 50.0 % |" in markdown
+    assert "| filtered | qr\\_above | 1 | 1 | 1 |" in markdown
+    assert "| Sharpness | keep ≥ 100 | 7 | 1 | 85.7 % |" in markdown
+    assert "| web/flyers\\|000 | complete | sample\\_dropped | 3 | 6 | 33.3 % | 1 |" in markdown
+    assert "| undecodable\\_image | the bytes are no image that a decoder accepts | 1 |" in markdown
+    assert len(markdown) < 5000
+
+
+def test_no_shards() -> None:
+    data = aggregate([], MEASURES)
+    page = Page(html_report(data))
+    assert "No shard has been materialized yet." in page.text
+    assert "There are no shards." in page.text
+    assert "Nothing was dropped." in page.text
+    assert "No row has an error." in page.text
+    assert "No shard has been materialized yet." in markdown_report(data)
+
+
+def test_everything_dropped() -> None:
+    data = aggregate([replace(flyers(), rows_kept=0, samples_kept=0, images_kept=0)], MEASURES)
+    page = Page(html_report(data))
+    assert "Everything was dropped." in page.text
+    # 14 rows in, 5 in the ledger, none kept
+    assert "Neither kept nor in the ledger, or there twice: 9 rows in 1 shard." in page.text
+    assert "9 rows unaccounted for" in page.text
+
+
+def test_no_scores_and_incomplete_shards() -> None:
+    data = aggregate([replace(flyers(), scores=None, status="no image_scores"), guides()], MEASURES[:0])
+    page = Page(html_report(data))
+    assert "No scores are stored" in page.text
+    assert "1 complete, 1 no image_scores" in " ".join(page.text.split())
+    assert page.row("web/flyers|000")[1] == "no image_scores"
+    classes = [attributes.get("class") for _, attributes in page.elements]
+    assert classes.count("badge bad") == 1
+
+
+def test_scores_that_are_all_missing() -> None:
+    only_errors = replace(flyers(), scores=flyers().scores.slice(4, 1))
+    page = Page(html_report(aggregate([only_errors], MEASURES)))
+    assert page.row("sharpness")[3:6] == ["0", "1", "–"]
+    assert page.row("Sharpness")[-1] == "no values"

@@ -1,0 +1,57 @@
+"""Numbers and names in the reports."""
+
+import html
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interleaved_assets.reporting import text
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "expected"),
+    [
+        (0, 10, "0.0 %"),
+        (10, 10, "100.0 %"),
+        (1, 3, "33.3 %"),
+        (1, 100_000, "< 0.1 %"),
+        (99_999, 100_000, "> 99.9 %"),
+        (0.5, 1, "50.0 %"),
+        (0, 0, "–"),
+        (None, 5, "–"),
+    ],
+)
+def test_share(part: float | None, whole: float, expected: str) -> None:
+    assert text.share(part, whole) == expected
+
+
+def test_numbers() -> None:
+    assert text.count(1234567) == "1,234,567"
+    assert text.compact(999_999) == "999,999"
+    assert text.compact(12_345_678) == "12.3 M"
+    assert [text.score(value) for value in (None, 0.0, 0.051234, 41.26, 1234.5, -2000.0)] == [
+        "–",
+        "0",
+        "0.0512",
+        "41.3",
+        "1,234",
+        "-2,000",
+    ]
+    assert text.score(float("inf")) == "inf"
+
+
+def test_a_table_is_aligned_and_its_cells_are_escaped() -> None:
+    assert text.markdown_table(("name", "rows"), [("a|b\nc", 5), ("*x* [y](z) <b> &lt;", 6)]) == (
+        "| name | rows |\n| --- | ---: |\n| a\\|b c | 5 |\n| \\*x\\* \\[y\\](z) &lt;b&gt; &amp;lt; | 6 |"
+    )
+
+
+@given(st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=40))
+def test_a_cell_says_what_the_value_was_and_no_markup_is_left(value: str) -> None:
+    cell = text.markdown_cell(value)
+    assert html.unescape(re.sub(r"\\(.)", r"\1", cell)) == value
+    unescaped = re.sub(r"\\.", "", cell)
+    assert not set(unescaped) & set("|`*_[]~!<>\\")
+    assert re.sub(r"&(amp|lt|gt);", "", unescaped).count("&") == 0
