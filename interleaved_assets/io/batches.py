@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.atomic import BytesLike
+from interleaved_assets.model.casting import concat_unified
 
 T = TypeVar("T")
 
@@ -180,7 +181,7 @@ def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+    return tables[0] if len(tables) == 1 else concat_unified(tables)
 
 
 def _nbytes(part: BytesLike) -> int:

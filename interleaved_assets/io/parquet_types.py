@@ -40,7 +40,7 @@ def _written_schema(metadata: dict[bytes, bytes] | None) -> pa.Schema | None:
         return None
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
-    except (ValueError, pa.ArrowException):
+    except (ValueError, OSError, pa.ArrowException):
         return None  # it only adds to what the file itself says
 
 

@@ -15,6 +15,7 @@ from interleaved_assets.io.batches import row_bytes, split_samples
 from interleaved_assets.io.parquet_types import stored_schema
 from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
 from interleaved_assets.io.writer import ShardWriter
+from interleaved_assets.model.casting import cast_table
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.model.schema import align_table
 
@@ -110,7 +111,7 @@ class ParquetShard:
             _paged(column) if name == _IMAGE_COLUMN else column.combine_chunks()
             for name, column in zip(group.column_names, group.columns, strict=True)
         ]
-        stored = pa.Table.from_arrays(columns, schema=self.schema).cast(self._stored)
+        stored = cast_table(pa.Table.from_arrays(columns, schema=self.schema), self._stored)
         self._writer.write_table(stored, row_group_size=stored.num_rows)
 
 

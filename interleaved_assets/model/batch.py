@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.model.casting import cast_table, concat_unified
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import (
     INTERLEAVED_SCHEMA,
@@ -44,7 +45,7 @@ class InterleavedBatch:
             return self.data
         table = pa.Table.from_pandas(self.data, preserve_index=False).replace_schema_metadata(None)
         # pandas has no type of its own for most Arrow types, so reserved columns are put right here
-        return table.cast(pa.schema([field.with_nullable(True) for field in reconcile_schema(table.schema)]))
+        return cast_table(table, pa.schema([field.with_nullable(True) for field in reconcile_schema(table.schema)]))
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a DataFrame of Arrow-backed columns, so that integers with nulls stay integers."""
@@ -153,9 +154,8 @@ class InterleavedBatch:
                 raise OptionError(f"add_rows: column {name!r} is missing or null in the new rows")
         if auto_position:
             added = _with_column(added, "position", _next_positions(present, added))
-        added = added.cast(reconcile_schema(added.schema))
-        joined = pa.concat_tables([present, added], promote_options="permissive")
-        result = self.with_table(joined.cast(reconcile_schema(joined.schema)))
+        joined = concat_unified([present, cast_table(added, reconcile_schema(added.schema))])
+        result = self.with_table(cast_table(joined, reconcile_schema(joined.schema)))
         if found := result.problems():
             raise OptionError(f"add_rows: {'; '.join(found)}")
         return result

@@ -6,6 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from interleaved_assets.model.casting import cast_column
 from interleaved_assets.model.errors import ShardError
 
 INTERLEAVED_SCHEMA: Final = pa.schema(
@@ -81,9 +82,7 @@ def align_table(table: pa.Table, target: pa.Schema) -> pa.Table:
     columns = []
     for field in target:
         if field.name in table.column_names:
-            column = table.column(field.name)
-            if column.type != field.type:
-                column = column.cast(field.type, safe=field.name not in RESERVED_COLUMNS)
+            column = cast_column(table.column(field.name), field.type, safe=field.name not in RESERVED_COLUMNS)
         else:
             column = pa.chunked_array([pa.nulls(table.num_rows, field.type)])
         if not field.nullable and column.null_count:
