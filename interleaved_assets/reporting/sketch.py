@@ -147,16 +147,21 @@ def _between(lower: np.ndarray, upper: np.ndarray, share: np.ndarray) -> np.ndar
     """The values at ``share`` of the way from ``lower`` to ``upper``; on the way to infinity all are infinite."""
     with np.errstate(invalid="ignore"):
         distance = upper - lower
-        inside = np.where(np.isfinite(distance), lower + share * distance, upper)
+        # from the nearer end, so that each end is met exactly
+        inside = np.where(share < 0.5, lower + share * distance, upper - (1 - share) * distance)
+        inside = np.where(np.isfinite(distance), inside, upper)
     return np.where((share == 0) | (lower == upper), lower, inside)
 
 
 def _edges(measure: Measure) -> np.ndarray:
     match measure.scale:
-        case "linear":
-            return np.linspace(measure.low, measure.high, BINS + 1)
         case "log":
             return np.geomspace(measure.low, measure.high, BINS + 1)
+        case "linear":
+            edges = np.linspace(measure.low, measure.high, BINS + 1)
         case _:
             side = np.geomspace(1e-4, 1e6, BINS // 2)
-            return np.concatenate([-side[::-1], side])
+            edges = np.concatenate([-side[::-1], side])
+    # exactly 0 is often the most frequent value, and what lies beside it in a bin would smear it: a bin of its own
+    heap = [0.0, np.nextafter(0.0, 1.0)] if measure.low <= 0 <= measure.high else []
+    return np.union1d(edges, heap)

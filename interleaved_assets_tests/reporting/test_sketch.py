@@ -49,6 +49,15 @@ def test_percentiles_of_many_values_lie_within_a_bin(name: str, values: np.ndarr
     assert sketch.count == len(values)
 
 
+@pytest.mark.parametrize("name", ["qr", "own"])
+def test_a_heap_at_zero_is_not_smeared(name: str) -> None:
+    values = np.concatenate([np.zeros(90_000), np.random.default_rng(9).random(10_000) * 1e-3])
+    sketch = sketch_of(measure(name), values)
+    assert sketch.percentiles((1.0, 50.0, 89.0)) == [0.0, 0.0, 0.0]
+    assert sketch.percentiles((95.0,))[0] == pytest.approx(np.percentile(values, 95.0), abs=1e-4)
+    assert sketch.at_least(np.array([0.0])).tolist() == [100_000]
+
+
 def test_percentiles_of_few_values_are_exact() -> None:
     values = np.array([0.0, 0.0, 12.5, 99.9, 100.0, 640.25, 1e9])
     sketch = sketch_of(measure("sharpness"), values)
