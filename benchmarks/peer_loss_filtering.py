@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pyarrow as pa
 from PIL import Image
 
 from benchmarks.peer_loss_inputs import (
-    RAISES_IN_OPENCV,
     Case,
     Outcome,
     attempt,
@@ -45,8 +45,30 @@ def undecodable_image(side: Side, folder: Path) -> Outcome:
 
 def detector_error(side: Side, folder: Path) -> Outcome:
     """An error of OpenCV's QR detector counts as "no QR code"."""
-    tar = make_tar(folder / "shard.tar", image_document(a=RAISES_IN_OPENCV))
-    return _explained(side, side.read([tar]), "qr")
+    tar = make_tar(folder / "shard.tar", image_document(a=encoded(picture(1))))
+    with opencv_detector_raises():
+        return _explained(side, side.read([tar]), "qr")
+
+
+@contextmanager
+def opencv_detector_raises() -> Iterator[None]:
+    """OpenCV's QR detector raises within the block.
+
+    It does so on real images, by its random numbers: see issues 24011 and 27807 of opencv/opencv.
+    """
+    original = cv2.QRCodeDetector
+
+    class Raising:
+        def detectMulti(self, _image: Any) -> Any:  # noqa: N802  # OpenCV's name
+            raise cv2.error("Seed point is outside of image in function 'floodFill'")
+
+        detectAndDecodeMulti = detectMulti  # noqa: N815  # OpenCV's name
+
+    cv2.QRCodeDetector = Raising
+    try:
+        yield
+    finally:
+        cv2.QRCodeDetector = original
 
 
 def _explained(side: Side, batches: list[Any], kind: str) -> Outcome:
@@ -125,7 +147,8 @@ def half_written(side: Side, folder: Path) -> Outcome:
         _, failure = attempt(lambda: side.write(batches, folder / "out"))
     left = [path for path in (folder / "out").rglob("*") if path.is_file()]
     names = ", ".join(f"a `{path.suffix}` of {path.stat().st_size} bytes" for path in left)
-    return Outcome(bool(left) or not failure, f"a write that fails at 100 kB leaves {names or 'nothing'}")
+    seen = f"a write that fails at 100 kB ({failure.split(':')[0]}) leaves {names or 'nothing'}"
+    return Outcome(bool(left) or "File too large" not in failure, seen)
 
 
 @contextmanager

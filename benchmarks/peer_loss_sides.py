@@ -96,4 +96,64 @@ class PeerSide:
         return []
 
 
-SIDES = {"peer": PeerSide}
+class OwnSide:
+    """This project's readers, filters and writers, as a script without Dagster uses them."""
+
+    def __init__(self) -> None:
+        import logging
+
+        logging.disable(logging.WARNING)  # what they say is asked for in other ways
+        self._said: list[str] = []
+
+    def read(self, paths: list[Path], *, lazy: bool = False, sample_id_field: str | None = None) -> Batches:
+        from interleaved_assets.io.webdataset_reader import InterleavedWebdatasetReader
+
+        uris = [str(path) for path in paths]
+        return list(InterleavedWebdatasetReader(uris, materialize_on_read=not lazy, sample_id_field=sample_id_field))
+
+    def found(self, folder: Path) -> int:
+        from interleaved_assets.io.webdataset_reader import InterleavedWebdatasetReader
+
+        return sum(len(files) for files in InterleavedWebdatasetReader(str(folder)).partitions())
+
+    def batches(self, table: pa.Table) -> Batches:
+        from interleaved_assets.model.batch import InterleavedBatch
+
+        return [InterleavedBatch(table)]
+
+    def rows(self, batches: Batches) -> Rows:
+        return [row for batch in batches for row in batch.to_pyarrow().to_pylist()]
+
+    def filter(self, batches: Batches, kind: str) -> Batches:
+        from interleaved_assets.scoring.settings import ScoringSettings
+        from interleaved_assets.selection.batch import filter_batch
+        from interleaved_assets.selection.settings import SelectionSettings
+
+        selection, scoring = {
+            "aspect": ({"order": ("aspect",), "max_aspect_ratio": 10.0}, {"scorers": ()}),
+            "blur": ({"order": ("sharpness",), "min_sharpness": 0.0}, {"scorers": ("sharpness",)}),
+            "qr": ({"order": ("qr",), "max_qr_area_ratio": 0.05}, {"scorers": ("qr",), "qr_detector": "opencv"}),
+        }[kind]
+        kept = []
+        for batch in batches:
+            filtered, ledger = filter_batch(batch, SelectionSettings(**selection), ScoringSettings(**scoring))
+            kept.append(filtered)
+            self._said += [f"{row['reason']}: {row['detail']}" for row in ledger.to_pylist()]
+        return kept
+
+    def writer(self, folder: Path, form: str, mode: str) -> Any:
+        from interleaved_assets.io.webdataset_writer import InterleavedWebdatasetWriter
+
+        from interleaved_assets.io.parquet_writer import InterleavedParquetWriter
+
+        return (InterleavedWebdatasetWriter if form == "wds" else InterleavedParquetWriter)(str(folder), mode=mode)
+
+    def write(self, batches: Batches, folder: Path, form: str = "wds") -> list[Path]:
+        writer = self.writer(folder, form, "error")
+        return [Path(path) for batch in batches for path in writer.write(batch)]
+
+    def said(self) -> list[str]:
+        return self._said
+
+
+SIDES = {"peer": PeerSide, "own": OwnSide}

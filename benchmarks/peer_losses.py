@@ -28,8 +28,8 @@ def run_side(name: str) -> list[dict[str, str | bool]]:
     for case in READING + FILTERING_AND_WRITING:
         with tempfile.TemporaryDirectory() as folder:
             outcome, failure = attempt(lambda case=case, folder=folder: case(SIDES[name](), Path(folder)))
-        lost, seen = outcome if outcome else (True, f"the case stopped with {failure}")
-        outcomes.append({"claim": case.__doc__ or "", "lost": lost, "seen": seen})
+        lost, seen = outcome if outcome else (True, f"the case stopped: {failure}")
+        outcomes.append({"claim": case.__doc__ or "", "lost": lost, "seen": seen.replace(f"{folder}/", "")})
     return outcomes
 
 
