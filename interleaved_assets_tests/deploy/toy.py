@@ -19,10 +19,10 @@ def _asset(name: str, deps: list[str], **needs: object) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             metadata={
                 "pid": os.getpid(),
-                "devices": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+                "devices": os.environ.get("CUDA_VISIBLE_DEVICES", "none"),
                 "output_root": settings.storage.output_root,
                 "shards_per_run": settings.run.shards_per_run,
-                "sees": os.path.exists(os.environ.get("TOY_LAUNCHER_FOLDER", "/")),  # noqa: PTH110
+                "sees_launcher": os.path.exists(os.environ.get("TOY_LAUNCHER_FILE", "/")),  # noqa: PTH110
             }
         )
 

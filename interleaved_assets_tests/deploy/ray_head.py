@@ -1,0 +1,104 @@
+"""A Ray head for the tests, as deploy/ray/start.sh starts it, on loopback and blind to a folder of the machine's."""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_START_SECONDS = 90
+_OBJECT_STORE_BYTES = 100_000_000
+# In a mount namespace of its own, an empty read-only folder hides the one named: the node has no part in it. In a
+# process namespace of its own, all that Ray starts ends with its first process, wherever it has detached itself to.
+_APART = ("unshare", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_BLIND = ("sh", "-c", 'mount -t tmpfs -o ro tmpfs "$1" && shift && exec "$@"', "blind")
+
+
+@dataclass(frozen=True)
+class RayHead:
+    """A running head with two CPUs and one GPU, the latter logical where the machine has none."""
+
+    address: str
+    token: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs that submits to it."""
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token, "RAY_API_SERVER_ADDRESS": self.address}
+
+    def get(self, path: str) -> bytes:
+        """What the job server answers to this token."""
+        request = urllib.request.Request(self.address + path, headers={"Authorization": f"Bearer {self.token}"})
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            body: bytes = answer.read()
+            return body
+
+
+@contextmanager
+def ray_head(start: Path, hidden: Path, environment: Mapping[str, str]) -> Iterator[RayHead]:
+    """Start a head that cannot see the folder ``hidden``; its steps have ``environment`` on top of the test's."""
+    if not shutil.which("ray", path=_path()):
+        pytest.skip("no Ray: pip install 'interleaved-assets[ray]'")
+    # Ray's sockets lie below this folder, and a socket's path has room for 107 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))
+    ports = _free_ports(3)
+    head = RayHead(f"http://127.0.0.1:{ports[0]}", secrets.token_hex(32))
+    command = [start, "head", "--num-cpus=2", "--num-gpus=1", f"--port={ports[1]}", f"--temp-dir={folder}"]
+    command += [f"--ray-client-server-port={ports[2]}", "--min-worker-port=0", "--max-worker-port=0"]
+    command += [f"--object-store-memory={_OBJECT_STORE_BYTES}"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*_APART, *_BLIND, hidden, *command],
+            env={
+                **os.environ,
+                "PATH": _path(),
+                **environment,
+                "RAY_AUTH_TOKEN": head.token,
+                "RAY_JOB_PORT": str(ports[0]),
+            },
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+        )
+    try:
+        _wait(process, head, folder / "log")
+        yield head
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _path() -> str:
+    return os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+
+
+def _wait(process: "subprocess.Popen[bytes]", head: RayHead, log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            head.get("/api/jobs/")
+            return
+        except (urllib.error.URLError, OSError):
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"Ray did not start:\n{log.read_text(errors='replace')[-3000:]}")
+            time.sleep(0.2)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for item in sockets:
+            item.bind(("127.0.0.1", 0))
+        return [item.getsockname()[1] for item in sockets]

@@ -1,0 +1,127 @@
+"""Steps on a Ray cluster whose node shares a bucket and PostgreSQL with the process of the run, and no folder."""
+
+import base64
+import json
+import urllib.error
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from interleaved_assets_tests.deploy.postgres import PostgresServer
+from interleaved_assets_tests.deploy.ray_head import RayHead, ray_head
+from interleaved_assets_tests.deploy.toy import ASSETS, said, toy_job
+from interleaved_assets_tests.s3 import S3Server
+
+pytestmark = pytest.mark.system
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What the launching side has: a folder of its own, the bucket's name, the cluster."""
+
+    folder: Path
+    bucket: str
+    head: RayHead
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    deploy_folder: Path,
+    postgres_server: PostgresServer,
+    s3_server: S3Server,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Deployment]:
+    launcher, worker = tmp_path_factory.mktemp("launcher"), tmp_path_factory.mktemp("worker")
+    bucket = s3_server.new_bucket()
+    instance = yaml.safe_load((deploy_folder / "postgres/dagster.yaml").read_text(encoding="utf-8"))
+    logs = yaml.safe_load((deploy_folder / "s3-logs/dagster.yaml").read_text(encoding="utf-8"))
+    (launcher / "dagster.yaml").write_text(yaml.safe_dump(instance | {"compute_logs": logs["compute_logs"]}))
+    (launcher / "interleaved.toml").write_text(
+        f'[storage]\nraw_root = "s3://{bucket}/raw"\noutput_root = "s3://{bucket}/out"\n'
+        '[run]\nexecutor = "ray"\nshards_per_run = 7\n',
+        encoding="utf-8",
+    )
+    (worker / "interleaved.toml").touch()
+    shared = {
+        **postgres_server.environment,
+        **s3_server.environment,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "DAGSTER_LOGS_BUCKET": bucket,
+    }
+    on_worker = {
+        "INTERLEAVED_SETTINGS": str(worker / "interleaved.toml"),
+        "DAGSTER_LOGS_STAGING": str(worker / "logs"),
+        "TOY_LAUNCHER_FILE": str(launcher / "interleaved.toml"),
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    with (
+        ray_head(deploy_folder / "ray/start.sh", launcher, shared | on_worker) as head,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        here = {
+            "INTERLEAVED_SETTINGS": str(launcher / "interleaved.toml"),
+            "DAGSTER_LOGS_STAGING": str(launcher / "logs"),
+        }
+        for name, value in {**shared, **here, **head.environment}.items():
+            patch.setenv(name, value)
+        yield Deployment(launcher, bucket, head)
+
+
+@pytest.fixture(scope="module")
+def facts(deployment: Deployment) -> dict[str, dict[str, object]]:
+    """What each step said of the place it worked in."""
+    with (
+        dg.DagsterInstance.from_config(str(deployment.folder)) as instance,
+        dg.execute_job(dg.reconstructable(toy_job), instance=instance) as result,
+    ):
+        assert result.success
+        return said(instance)
+
+
+def test_only_the_gpu_step_is_given_the_gpu(facts: dict[str, dict[str, object]]) -> None:
+    assert {name: facts[name]["devices"] for name in ASSETS} == {"before": "none", "on_gpu": "0", "after": "none"}
+
+
+def test_a_worker_that_sees_nothing_of_this_side_has_its_settings(
+    facts: dict[str, dict[str, object]], deployment: Deployment
+) -> None:
+    assert not any(facts[name]["sees_launcher"] for name in ASSETS)
+    assert {facts[name]["output_root"] for name in ASSETS} == {f"s3://{deployment.bucket}/out"}
+    assert {facts[name]["shards_per_run"] for name in ASSETS} == {7}
+
+
+def test_what_a_step_prints_lands_in_the_bucket(
+    facts: dict[str, dict[str, object]], deployment: Deployment, s3_server: S3Server
+) -> None:
+    names = [name for name in s3_server.fs.find(f"{deployment.bucket}/dagster-logs") if name.endswith(".out")]
+    assert sorted(s3_server.fs.cat_file(name) for name in names if s3_server.fs.size(name)) == [
+        f"this is {asset}\n".encode() for asset in sorted(ASSETS)
+    ]
+
+
+def test_no_secret_is_sent_along(
+    facts: dict[str, dict[str, object]], deployment: Deployment, postgres_server: PostgresServer
+) -> None:
+    """Ray's job server hands out the variables of every job, Dagster's packed arguments among them."""
+    jobs = json.loads(deployment.head.get("/api/jobs/"))
+    variables = [job["runtime_env"]["env_vars"] for job in jobs if job["type"] == "SUBMISSION"]
+    assert len(variables) == len(ASSETS)
+    shown = json.dumps(jobs) + "".join(unpacked(item["DAGSTER_COMPRESSED_EXECUTE_STEP_ARGS"]) for item in variables)
+    assert "DAGSTER_PG_PASSWORD" in shown
+    assert postgres_server.password not in shown
+    assert "admin-secret" not in shown
+
+
+def test_the_cluster_answers_to_its_token_alone(deployment: Deployment) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        RayHead(deployment.head.address, "another-token-of-32-characters-x").get("/api/jobs/")
+
+
+def unpacked(arguments: str) -> str:
+    return zlib.decompress(base64.b64decode(arguments)).decode()
