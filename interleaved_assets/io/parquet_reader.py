@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from interleaved_assets.io.align import align_shard
 from interleaved_assets.io.batches import are_adjacent, filter_rows, whole_samples
 from interleaved_assets.io.parquet_types import original_schema
 from interleaved_assets.io.reader import ShardReader
@@ -20,7 +21,6 @@ from interleaved_assets.model.schema import (
     INTERLEAVED_SCHEMA,
     REQUIRED_COLUMNS,
     RESERVED_COLUMNS,
-    align_table,
     reconcile_schema,
 )
 
@@ -85,7 +85,7 @@ class InterleavedParquetReader(ShardReader):
             storage_options=self._storage_options,
             filters=self._options.get("filters"),
         )
-        return (_aligned(table, schema, uri) for table in tables)
+        return (align_shard(table, schema, uri) for table in tables)
 
 
 def read_parquet_shard(
@@ -117,7 +117,7 @@ def read_parquet_shard(
     keep = _expression(filters)
     with _open(uri, storage_options) as file:
         schema = _readable(file, uri, wanted)
-        steps = (_aligned(_filtered(step, keep), schema, uri) for step in _steps(file, schema, max_batch_bytes))
+        steps = (align_shard(_filtered(step, keep), schema, uri) for step in _steps(file, schema, max_batch_bytes))
         if are_adjacent(_sample_ids(file, uri)):
             yield from whole_samples(steps, max_batch_bytes)
         else:
@@ -162,13 +162,6 @@ def _damage(uri: str) -> Iterator[None]:
         if is_storage or isinstance(error, MemoryError):
             raise
         raise ShardError(f"{uri} is not a sound Parquet file: {error}. Write it anew, or take it out.") from error
-
-
-def _aligned(table: pa.Table, schema: pa.Schema, uri: str) -> pa.Table:
-    try:
-        return align_table(table, schema)
-    except (ShardError, pa.ArrowInvalid) as error:
-        raise ShardError(f"{uri}: {error}") from error
 
 
 def _readable(file: pq.ParquetFile, uri: str, columns: set[str] | None) -> pa.Schema:

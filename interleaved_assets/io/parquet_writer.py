@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from interleaved_assets.io.align import align_shard
 from interleaved_assets.io.atomic import AtomicOutput
 from interleaved_assets.io.batches import row_bytes, split_samples
 from interleaved_assets.io.parquet_types import stored_schema
@@ -17,7 +18,6 @@ from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_s
 from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.casting import cast_table
 from interleaved_assets.model.errors import OptionError, StorageError
-from interleaved_assets.model.schema import align_table
 
 ROW_GROUP_BYTES: Final = 64 * 2**20
 """Default limit for one row group, and so for the least that a reader must hold."""
@@ -66,7 +66,7 @@ class ParquetShard:
         if table.num_rows == 0:
             return
         self.rows += table.num_rows
-        self._pending.append(align_table(table, self.schema))
+        self._pending.append(align_shard(table, self.schema, self.uri))
         self._pending_bytes += int(row_bytes(table).sum())
         if self._pending_bytes > self._limit:
             *complete, rest = self._groups()

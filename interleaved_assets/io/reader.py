@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from interleaved_assets.io.align import align_shard
 from interleaved_assets.io.batches import join_files, prefetch
 from interleaved_assets.io.storage import FilePaths, InputFile, find_files, group_files, parse_size
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.model.schema import RESERVED_COLUMNS, align_or_reconcile, resolve_schema
+from interleaved_assets.model.schema import RESERVED_COLUMNS, resolve_schema
 
 
 @dataclass
@@ -89,7 +90,7 @@ class ShardReader(ABC):
 
         Raises:
             StorageError: a file is missing or unreadable.
-            ShardError: a file is not what its ending says, or is damaged as a whole.
+            ShardError: a file is not what its ending says, is damaged as a whole, or does not fit the schema asked for.
         """
         with closing(prefetch(self._batches())) as batches:
             yield from batches
@@ -97,4 +98,4 @@ class ShardReader(ABC):
     def _batches(self) -> Iterator[InterleavedBatch]:
         for files in self.partitions():
             for table, sources in join_files(self.read_files(files), self._limit):
-                yield InterleavedBatch(align_or_reconcile(table, self._target), sources)
+                yield InterleavedBatch(align_shard(table, self._target, ", ".join(sources)), sources)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from interleaved_assets.io.align import align_shard
 from interleaved_assets.io.batches import are_adjacent, split_samples
 from interleaved_assets.io.materialize import bytes_to_fetch, materialize, with_fetch_columns
 from interleaved_assets.io.policy import apply_error_policy, check_policy
@@ -17,7 +18,7 @@ from interleaved_assets.io.storage import exists, folders_of, join
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.model.schema import REQUIRED_COLUMNS, align_or_reconcile, align_table, resolve_schema
+from interleaved_assets.model.schema import REQUIRED_COLUMNS, resolve_schema
 
 WriteMode = Literal["error", "overwrite", "append", "ignore"]
 MODES: Final[tuple[str, ...]] = get_args(WriteMode)
@@ -115,7 +116,7 @@ class ShardWriter(ABC):
         Raises:
             MaterializeError: policy ``error`` met a row with an error.
             OptionError: the rows lack a required column, or have what the form has no place for.
-            ShardError: a required column has nulls.
+            ShardError: a required column has nulls, or a value does not fit ``schema``.
             StorageError: the file is there and ``mode`` is ``error``, or it cannot be written.
         """
         table = batch.to_pyarrow()
@@ -123,7 +124,7 @@ class ShardWriter(ABC):
         stem = _stem(batch.source_files)
         number, uri = self._next_free(stem)
         if uri is not None:
-            self._write_parts(uri, align_or_reconcile(table, None), batch)
+            self._write_parts(uri, align_shard(table, None, _named(batch)), batch)
         # a batch that failed leaves its number to the next try
         self._numbers[stem] = number + 1
         return [] if uri is None else [uri]
@@ -148,7 +149,7 @@ class ShardWriter(ABC):
         kept, ledger = apply_error_policy(part, self.on_materialize_error, shard=_named(batch), stage="write")
         if ledger.num_rows:
             dropped.append(ledger)
-        return align_table(kept, schema)
+        return align_shard(kept, schema, _named(batch))
 
     def _next_free(self, stem: str) -> tuple[int, str | None]:
         number = self._numbers[stem]
