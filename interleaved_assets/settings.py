@@ -1,0 +1,263 @@
+"""``interleaved.toml``: every setting of the project, typed, validated, with its unit and default.
+
+The file is found through ``INTERLEAVED_SETTINGS``, else as ``interleaved.toml`` in the working directory, else in
+``DAGSTER_HOME``. Environment variables win over the file: ``INTERLEAVED_<SECTION>__<KEY>``, for example
+``INTERLEAVED_STORAGE__RAW_ROOT=s3://bucket/raw``. Secrets have no place here: credentials come from the environment
+that fsspec and boto read (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
+"""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import fsspec
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from interleaved_assets.model.errors import ErrorPolicy, SettingsError
+from interleaved_assets.scoring.clip_settings import ClipSettings
+from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.selection.settings import SelectionSettings
+
+FILE_NAME = "interleaved.toml"
+FILE_VARIABLE = "INTERLEAVED_SETTINGS"
+ENV_PREFIX = "INTERLEAVED_"
+_MIB = 2**20
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StorageSettings(_Section):
+    """Where shards come from and where outputs go."""
+
+    raw_root: str = Field(
+        default="data/raw",
+        description="Folder or URL (s3://…) with the raw tars. Default data/raw, relative to the settings file.",
+    )
+    output_root: str = Field(
+        default="data/out",
+        description="Folder or URL under which every stage writes. Default data/out, relative to the settings file.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="fsspec storage options for both roots (endpoint, region; never secrets). Default none.",
+    )
+
+
+class ReadingSettings(_Section):
+    """How a document's JSON is laid out."""
+
+    sample_id_field: str | None = Field(
+        default=None,
+        description="JSON field with the document's id. Default none: the member's path without its extension.",
+    )
+    texts_field: str = Field(
+        default="texts", min_length=1, description="JSON field with the list of texts. Default texts."
+    )
+    images_field: str = Field(
+        default="images", min_length=1, description="JSON field with the image tokens. Default images."
+    )
+    image_member_field: str | None = Field(
+        default=None, description="JSON field that names the member holding the frames. Default none: <key>.tiff."
+    )
+    fields: tuple[str, ...] | None = Field(
+        default=None, description="Passthrough fields to keep. Default none: all of them."
+    )
+    per_image_fields: tuple[str, ...] = Field(
+        default=("image_metadata",), description="JSON lists with one entry per image. Default image_metadata."
+    )
+    per_text_fields: tuple[str, ...] = Field(
+        default=(), description="JSON lists with one entry per text. Default none."
+    )
+
+
+class ErrorSettings(_Section):
+    """What becomes of a row whose bytes could not be had."""
+
+    on_materialize_error: ErrorPolicy = Field(
+        default="error",
+        description="error fails the shard, warn keeps the row with its error, drop_row and drop_sample drop through "
+        "the ledger. Default error.",
+    )
+    max_error_rate: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Share of a shard's rows with materialization errors above which its check fails as an ERROR, "
+        "0 to 1; below it the check warns. Default 1.",
+    )
+
+
+class RunSettings(_Section):
+    """How work is cut and how much of it goes on at once."""
+
+    shards_per_run: int = Field(
+        default=100, ge=1, le=10_000, description="Shards a backfill gives to one run. Default 100."
+    )
+    storage_tries: int = Field(
+        default=4,
+        ge=1,
+        le=20,
+        description="Times a shard is tried while the storage does not answer, with pauses up to 30 s. Default 4.",
+    )
+    parallel_shards: int = Field(default=2, ge=1, le=256, description="Shards a step works on at once. Default 2.")
+    max_batch_bytes: int = Field(
+        default=128 * _MIB,
+        ge=_MIB,
+        description="Bytes of rows held at once per shard, at least 1 MiB. Default 128 MiB (134217728).",
+    )
+    executor: Literal["in_process", "multiprocess", "ray", "k8s"] = Field(
+        default="in_process",
+        description="Where steps work: in_process, one process for the run; multiprocess, one for each step; ray, a "
+        "Ray cluster; k8s, a Kubernetes job for each step. Default in_process.",
+    )
+
+
+class WatchSettings(_Section):
+    """How the sensor looks for new and changed shards."""
+
+    interval_seconds: int = Field(
+        default=60, ge=5, le=86_400, description="Seconds between two looks at the raw root. Default 60."
+    )
+    quiet_seconds: float = Field(
+        default=60, ge=0, description="Seconds a shard must stay unchanged before it is taken as complete. Default 60."
+    )
+    nightly: str = Field(
+        default="0 2 * * *",
+        description="When the nightly schedule looks for stale shards, as cron in UTC. Default 0 2 * * *.",
+    )
+    max_per_tick: int = Field(
+        default=400,
+        ge=1,
+        le=500,
+        description="New or changed shards reported per look; the rest waits for the next. Default 400.",
+    )
+
+
+class Settings(BaseSettings):
+    """All settings, one attribute per section of the file."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,
+    )
+
+    storage: StorageSettings = Field(default_factory=StorageSettings, description="Roots of input and output.")
+    reading: ReadingSettings = Field(default_factory=ReadingSettings, description="Layout of the documents' JSON.")
+    errors: ErrorSettings = Field(default_factory=ErrorSettings, description="Policy for rows that cannot be read.")
+    run: RunSettings = Field(default_factory=RunSettings, description="Size of runs, parallelism, memory.")
+    watch: WatchSettings = Field(default_factory=WatchSettings, description="Sensor over the raw root.")
+    scoring: ScoringSettings = Field(default_factory=ScoringSettings, description="What is measured, and how.")
+    clip: ClipSettings = Field(default_factory=ClipSettings, description="CLIP model, heads and device.")
+    selection: SelectionSettings = Field(default_factory=SelectionSettings, description="Filters and thresholds.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the signature is the library's
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, init_settings
+
+
+def settings_path() -> Path:
+    """The settings file in force.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    if named := os.environ.get(FILE_VARIABLE):
+        candidates = [Path(named)]
+    else:
+        candidates = [Path.cwd() / FILE_NAME]
+        if home := os.environ.get("DAGSTER_HOME"):
+            candidates.append(Path(home) / FILE_NAME)
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate.resolve()
+    raise SettingsError(
+        f"no settings file: looked for {', '.join(str(path) for path in candidates)}. "
+        f"Start from the folder that has {FILE_NAME}, or name it in {FILE_VARIABLE}."
+    )
+
+
+def load_settings(path: Path | str | None = None) -> Settings:
+    """Read, check and complete the settings; relative roots are made absolute from the file's folder.
+
+    Raises:
+        SettingsError: no such file, not TOML, an unknown key or variable, a wrong type or a value out of range; the
+            message names file, key and what is allowed.
+    """
+    file = settings_path() if path is None else Path(path)
+    try:
+        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise SettingsError(f"no settings file {file}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} is not valid TOML: {error}") from error
+    _refuse_unknown_variables()
+    try:
+        settings = Settings(**raw)
+    except ValidationError as error:
+        lines = "\n".join(f"  {_describe(problem)}" for problem in error.errors())
+        raise SettingsError(f"{file}:\n{lines}") from error
+    storage = settings.storage.model_copy(
+        update={name: _absolute(getattr(settings.storage, name), file.parent) for name in ("raw_root", "output_root")}
+    )
+    return settings.model_copy(update={"storage": storage})
+
+
+def _absolute(root: str, folder: Path) -> str:
+    protocol, _ = fsspec.core.split_protocol(root)
+    if protocol is None:
+        root = os.path.normpath(folder.resolve() / Path(root).expanduser())
+    return root.rstrip("/") or "/"
+
+
+def _describe(problem: Any) -> str:
+    key = ".".join(str(part) for part in problem["loc"]) or "the file"
+    if problem["type"] == "extra_forbidden":
+        known = _known_keys(problem["loc"][:-1])
+        return f"{key}: unknown key; allowed here: {', '.join(known)}"
+    field = _field_at(problem["loc"])
+    about = f" ({field.description})" if field is not None and field.description else ""
+    return f"{key}: {problem['msg']}, got {problem['input']!r}{about}"
+
+
+def _field_at(location: tuple[str | int, ...]) -> FieldInfo | None:
+    model: Any = Settings
+    field = None
+    for part in location:
+        fields = getattr(model, "model_fields", {})
+        if part not in fields:
+            return field
+        field = fields[part]
+        model = field.annotation
+    return field
+
+
+def _known_keys(location: tuple[str | int, ...]) -> list[str]:
+    field = _field_at(location)
+    model: Any = Settings if field is None else field.annotation
+    return sorted(getattr(model, "model_fields", {}))
+
+
+def _refuse_unknown_variables() -> None:
+    """A misspelt variable would otherwise do nothing, and nobody would see it."""
+    for variable in sorted(os.environ):
+        if not variable.startswith(ENV_PREFIX) or variable == FILE_VARIABLE:
+            continue
+        location = tuple(variable.removeprefix(ENV_PREFIX).lower().split("__"))
+        field = _field_at(location[:1])
+        if field is None or (len(location) > 1 and location[1] not in _known_keys(location[:1])):
+            raise SettingsError(f"{variable}: no such setting; variables are {ENV_PREFIX}<SECTION>__<KEY>")

@@ -1,0 +1,69 @@
+"""Small raw shards for the tests: documents with texts and images whose scores are known."""
+
+import io
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from interleaved_assets.settings import Settings, load_settings
+
+
+def sharp_image(seed: int, width: int = 64, height: int = 48) -> bytes:
+    """A PNG of noise: sharpness in the tens of thousands."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+    return cv2.imencode(".png", pixels)[1].tobytes()
+
+
+def blurred_image(level: int = 128, width: int = 64, height: int = 48) -> bytes:
+    """A PNG of one even colour: sharpness 0."""
+    return cv2.imencode(".png", np.full((height, width, 3), level, np.uint8))[1].tobytes()
+
+
+def document(*items: str | bytes, **fields: object) -> tuple[dict[str, object], list[bytes]]:
+    """A document: texts and images in order, and its other JSON fields."""
+    texts = [item if isinstance(item, str) else None for item in items]
+    images = [item for item in items if isinstance(item, bytes)]
+    return {"texts": texts, "images": [item if isinstance(item, bytes) else None for item in items], **fields}, images
+
+
+def write_shard(path: Path, documents: Mapping[str, tuple[dict[str, object], Sequence[bytes]]]) -> Path:
+    """A tar with ``<key>.json`` and ``<key>.<position>.png`` for each document; time stamps are 0."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for key, (fields, _) in documents.items():
+            names = []
+            members = {}
+            for position, image in enumerate(fields["images"]):  # type: ignore[arg-type]
+                names.append(None if image is None else f"{key}.{position}.png")
+                if image is not None:
+                    members[names[-1]] = image
+            body = json.dumps({**fields, "images": names}).encode()
+            for name, content in {f"{key}.json": body, **members}.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def good_shard(path: Path, seed: int = 0) -> Path:
+    """Three documents with four sharp images and one blurred; five texts."""
+    return write_shard(
+        path,
+        {
+            f"doc-{seed}-a": document("one two three", sharp_image(seed), "four", url="https://example.org/a"),
+            f"doc-{seed}-b": document("five six", sharp_image(seed + 1), blurred_image(), year=2024),
+            f"doc-{seed}-c": document(sharp_image(seed + 2), "seven", sharp_image(seed + 3), "eight nine"),
+        },
+    )
+
+
+def project(folder: Path, text: str = "") -> Settings:
+    """A project below ``folder``: raw shards in ``raw``, outputs in ``out``, and ``text`` in its settings file."""
+    (folder / "raw").mkdir(exist_ok=True)
+    file = folder / "interleaved.toml"
+    file.write_text(f'[storage]\nraw_root = "raw"\noutput_root = "out"\n{text}')
+    return load_settings(file)

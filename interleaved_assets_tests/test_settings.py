@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.settings import Settings, load_settings, settings_path
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "interleaved.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_an_empty_file_gives_the_documented_defaults(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, ""))
+    assert settings.errors.on_materialize_error == "error"
+    assert settings.selection.min_sharpness == 100
+    assert settings.selection.max_qr_area_ratio == 0.05
+    assert settings.run.shards_per_run == 100
+
+
+def test_relative_roots_start_at_the_file_and_urls_stay(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, '[storage]\nraw_root = "shards"\noutput_root = "s3://bucket/out/"\n'))
+    assert settings.storage.raw_root == str(tmp_path / "shards")
+    assert settings.storage.output_root == "s3://bucket/out"
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path, '[storage]\nraw_root = "a"\noutput_root = "b"\n')
+    monkeypatch.setenv("INTERLEAVED_STORAGE__RAW_ROOT", "s3://bucket/raw")
+    monkeypatch.setenv("INTERLEAVED_SELECTION__MIN_SHARPNESS", "50")
+    settings = load_settings(file)
+    assert settings.storage.raw_root == "s3://bucket/raw"
+    assert settings.storage.output_root == str(tmp_path / "b")
+    assert settings.selection.min_sharpness == 50
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[selection]\nmin_sharp = 1\n", r"selection\.min_sharp: unknown key; allowed here: .*min_sharpness"),
+        ("[storing]\n", r"storing: unknown key; allowed here: clip, errors, .*storage"),
+        (
+            "[selection]\nmax_qr_area_ratio = 1.5\n",
+            r"selection\.max_qr_area_ratio: .*less than or equal to 1, got 1\.5 .*0 to 1",
+        ),
+        ("[run]\nparallel_shards = 0\n", r"run\.parallel_shards: .*greater than or equal to 1, got 0"),
+        ('[run]\nparallel_shards = "many"\n', r"run\.parallel_shards: .*valid integer.*, got 'many'"),
+        (
+            '[errors]\non_materialize_error = "ignore"\n',
+            r"errors\.on_materialize_error: .*'error', 'warn', 'drop_row' or 'drop_sample'",
+        ),
+        ('[scoring]\nscorers = ["sharpnes"]\n', r"scoring\.scorers: .*no scorer named sharpnes; there are sharpness"),
+        ("[run\n", r"interleaved\.toml is not valid TOML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        load_settings(write(tmp_path, text))
+
+
+def test_a_misspelt_variable_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path, "")
+    monkeypatch.setenv("INTERLEAVED_STORAGE__RAW_ROOTS", "x")
+    with pytest.raises(SettingsError, match="INTERLEAVED_STORAGE__RAW_ROOTS: no such setting"):
+        load_settings(file)
+
+
+def test_where_the_file_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, home = tmp_path / "work", tmp_path / "home"
+    work.mkdir()
+    home.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.delenv("INTERLEAVED_SETTINGS", raising=False)
+    with pytest.raises(
+        SettingsError, match=r"no settings file: looked for .*work/interleaved\.toml, .*home/interleaved\.toml"
+    ):
+        settings_path()
+    in_home = write(home, "")
+    assert settings_path() == in_home
+    in_work = write(work, "")
+    assert settings_path() == in_work
+    monkeypatch.setenv("INTERLEAVED_SETTINGS", str(in_home))
+    assert settings_path() == in_home
+
+
+def test_every_setting_says_what_it_means_and_its_default() -> None:
+    def leaves(model: type, prefix: str = "") -> list[tuple[str, str | None]]:
+        found = []
+        for name, field in model.model_fields.items():
+            if hasattr(field.annotation, "model_fields"):
+                found += leaves(field.annotation, f"{prefix}{name}.")
+            else:
+                found.append((prefix + name, field.description))
+        return found
+
+    undocumented = [name for name, description in leaves(Settings) if not description or "Default" not in description]
+    assert undocumented == []
