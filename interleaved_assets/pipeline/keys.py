@@ -1,8 +1,9 @@
 """Partition keys: one per raw shard, safe in the UI, in URLs and in file names, and injective.
 
 A key is the shard's path below the raw root, percent-encoded except for ``/`` and without ``.tar``. What Dagster's
-partition selections or a file system would read in a way of their own is encoded as well: commas and ``...``, the folder
-names ``.`` and ``..``, empty folder names, and ``~``, which marks keys that were cut for being longer than 200 bytes.
+partition selections or a file system would read in a way of their own is encoded as well: commas and ``...``, the
+folder names ``.`` and ``..``, empty folder names, and ``~``, which marks keys that were cut for being longer than 200
+bytes.
 """
 
 import hashlib

@@ -8,7 +8,28 @@ from interleaved_assets.pipeline.keys import MAX_KEY_BYTES, SHARD_EXTENSIONS, is
 
 # pieces that have a meaning of their own somewhere: in keys, in selections, in URLs, in file systems
 pieces = st.sampled_from(
-    ["a", "b", "/", "//", ".", "..", "...", ",", "~", "%", "%2F", " ", "?", "*", "[", "ü", "😀", ".tar", ".tar.gz", "\n"]
+    [
+        "a",
+        "b",
+        "/",
+        "//",
+        ".",
+        "..",
+        "...",
+        ",",
+        "~",
+        "%",
+        "%2F",
+        " ",
+        "?",
+        "*",
+        "[",
+        "ü",
+        "😀",
+        ".tar",
+        ".tar.gz",
+        "\n",
+    ]
 )
 stems = st.lists(pieces, max_size=12).map("".join) | st.text(max_size=300)
 paths = st.builds(lambda stem, extension: stem + extension, stems, st.sampled_from(SHARD_EXTENSIONS))

@@ -1,0 +1,100 @@
+"""clip_scores: how well each image goes with the texts of its sample, and what the heads make of its embedding."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from interleaved_assets.io.parquet_reader import read_parquet_shard
+from interleaved_assets.io.parquet_writer import parquet_shard
+from interleaved_assets.io.storage import open_input
+from interleaved_assets.model.errors import InterleavedError, error_code
+from interleaved_assets.pipeline import image_scores, normalized
+from interleaved_assets.pipeline.record import Counts, OutputFile, read_record
+from interleaved_assets.pipeline.stage import Shard, Stage, Work
+from interleaved_assets.scoring.clip import ClipStats, load_scorer, score_shards
+from interleaved_assets.scoring.clip_identity import score_fingerprint
+from interleaved_assets.settings import Settings
+
+NAME: Final = "clip_scores"
+_COLUMNS: Final = ("sample_id", "position", "modality", "text_content", "binary_content", "materialize_error")
+
+
+def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+    """Score the images of many shards with one model, in batches that go across shards.
+
+    Raises:
+        MissingDependency, SettingsError: the model cannot be loaded; before any work.
+        Exception: whatever the device fails with.
+    """
+    options = settings.storage.options
+    scorer = load_scorer(settings.clip, options)
+    begun: dict[str, Shard] = {}
+    broken: dict[str, InterleavedError] = {}
+    stats = ClipStats()
+
+    def named_tables() -> Iterator[tuple[str, Iterable[pa.Table]]]:
+        for shard in shards:
+            begun[shard.key] = shard
+            yield shard.key, _tables(shard, broken)
+
+    def stored_scores(key: str) -> pa.Table:
+        with open_input(begun[key].paths.output(image_scores.NAME), options) as file:
+            return pq.read_table(file)
+
+    for key, scores in score_shards(named_tables(), scorer, image_scores=stored_scores, stats=stats):
+        if key in broken:
+            yield key, broken[key]
+        else:
+            yield key, _write(begun[key], scores, {**scorer.facts(), "images_per_second": stats.images_per_second})
+
+
+def _tables(shard: Shard, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
+    """The shard's rows; what is wrong with it ends its rows and not the stream that other shards are part of."""
+    try:
+        yield from read_parquet_shard(
+            shard.paths.output(normalized.NAME),
+            columns=_COLUMNS,
+            max_batch_bytes=shard.settings.run.max_batch_bytes,
+            storage_options=shard.options,
+        )
+    except InterleavedError as error:
+        broken[shard.key] = error
+
+
+def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Work:
+    with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
+        out.write(scores)
+    errors = Counter(error_code(error) for error in scores["clip_error"].drop_null().to_pylist())
+    scored = Counts(rows=scores.num_rows, images=scores.num_rows)
+    return Work(
+        outputs={"rows": OutputFile.of(out)},
+        data_version=_computed_from(shard),
+        counts_in=scored,
+        counts_out=scored,
+        errors=dict(errors),
+        columns={field.name: str(field.type) for field in scores.schema},
+        notes=facts,
+    )
+
+
+def _computed_from(shard: Shard) -> str:
+    """Version of scores: of what they were computed from, since another device may round differently."""
+    rows = read_record(shard.paths.record(normalized.NAME), shard.options)
+    text = json.dumps([rows.data_version if rows else None, relevant(shard.settings)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def relevant(settings: Settings) -> dict[str, object]:
+    """Every setting and file that changes a score; not the device, which changes speed and rounding."""
+    return {"clip": score_fingerprint(settings.clip, settings.storage.options)}
+
+
+def stage(settings: Settings) -> Stage:
+    """The stage; it reads the cheap scores only where ``clip.prescreen`` has bounds on them."""
+    reads = (normalized.NAME, image_scores.NAME) if settings.clip.prescreen.is_on else (normalized.NAME,)
+    return Stage(NAME, inputs=reads, version=1, settings=relevant, together=score_together)

@@ -1,0 +1,159 @@
+"""The record beside each output: what went in, what came out, under which code and settings.
+
+A stage writes its outputs, each of them atomically, and then this file: the record is what commits them. From records
+alone one knows whether an output is current (same inputs, same code version), where it came from and what was dropped;
+nothing has to be read twice.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from interleaved_assets.io.storage import atomic_output, filesystem, storage_errors
+from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline.raw import Source
+
+RAW_SHARDS: Final = "raw_shards"
+
+
+class Written(Protocol):
+    """What every writer knows of its file once it is committed."""
+
+    uri: str
+    size: int
+    sha256: str | None
+
+
+class OutputFile(BaseModel):
+    """One file that a stage wrote; size in bytes, content hash as 64 hex digits."""
+
+    model_config = ConfigDict(frozen=True)
+
+    uri: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, written: "Written") -> "OutputFile":
+        """The facts of a committed output.
+
+        Raises:
+            ValueError: it was not committed, or not hashed.
+        """
+        if written.sha256 is None:
+            raise ValueError(f"{written.uri} was not committed, or not hashed")
+        return cls(uri=written.uri, size=written.size, sha256=written.sha256)
+
+
+class Counts(BaseModel):
+    """Rows of one shard on one side of a stage; metadata rows count as rows."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rows: int = 0
+    samples: int = 0
+    images: int = 0
+    texts: int = 0
+    image_bytes: int = 0
+
+
+class Facts(BaseModel):
+    """What a stage tells of the rows of one shard."""
+
+    model_config = ConfigDict(frozen=True)
+
+    counts_in: Counts = Counts()
+    counts_out: Counts = Counts()
+    errors: dict[str, int] = {}
+    """Rows with an error, by code."""
+    dropped: dict[str, int] = {}
+    """Rows in the ledger, by reason."""
+    columns: dict[str, str] = {}
+    """Arrow type of each column of the output; none for an output that is no table."""
+    notes: dict[str, float | int | str] = {}
+    """Further facts (repeated ids, filters, device, …)."""
+
+
+class Record(Facts):
+    """What one stage did to one shard. Holds nothing that differs between two runs over the same input."""
+
+    stage: str
+    shard: str
+    code_version: str
+    inputs: dict[str, str]
+    """Data version of each input, by stage."""
+    data_version: str
+    outputs: dict[str, OutputFile]
+    """By role: ``rows`` is the stage's own output, ``ledger`` what it dropped."""
+    settings: dict[str, object]
+    """The settings that this output depends on."""
+    source: Source | None = None
+    """The raw shard, on the stage that read it."""
+
+
+class ShardPaths(BaseModel):
+    """Where the outputs of one shard lie below the output root."""
+
+    model_config = ConfigDict(frozen=True)
+
+    output_root: str
+    key: str
+
+    def output(self, stage: str) -> str:
+        """The stage's own output: Parquet, and a tar for the last one."""
+        if stage == "final_tars":
+            return f"{self.output_root}/tars/{self.key}.tar"
+        return f"{self.output_root}/{stage}/{self.key}.parquet"
+
+    def ledger(self, stage: str) -> str:
+        """What the stage dropped, as Parquet."""
+        return f"{self.output_root}/dropped/{stage}/{self.key}.parquet"
+
+    def record(self, stage: str) -> str:
+        """The stage's record, as JSON."""
+        return f"{self.output_root}/records/{stage}/{self.key}.json"
+
+
+def write_record(record: Record, uri: str, storage_options: Mapping[str, object]) -> None:
+    """Write ``record`` atomically."""
+    with atomic_output(uri, storage_options) as out:
+        out.write((record.model_dump_json(indent=1) + "\n").encode())
+
+
+def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
+    """The record at ``uri``, or None where there is none.
+
+    Raises:
+        ShardError: the file is no record of ours.
+    """
+    with storage_errors(uri, "read"):
+        fs, path = filesystem(uri, storage_options)
+        try:
+            content = fs.cat_file(path)
+        except FileNotFoundError:
+            return None
+    try:
+        return Record.model_validate_json(content)
+    except ValidationError as error:
+        raise ShardError(
+            f"{uri} is not a stage record: {error.errors()[0]['msg']}. Delete it to redo the stage."
+        ) from error
+
+
+def remove_record(uri: str, storage_options: Mapping[str, object]) -> None:
+    """Take back what vouches for an output, before the output is touched."""
+    with storage_errors(uri, "remove"):
+        fs, path = filesystem(uri, storage_options)
+        fs.rm_file(path)
+
+
+def is_there(output: OutputFile, storage_options: Mapping[str, object]) -> bool:
+    """Whether the file still lies where the record says, with the size it says."""
+    with storage_errors(output.uri, "look at"):
+        fs, path = filesystem(output.uri, storage_options)
+        fs.invalidate_cache(path)
+        try:
+            return bool(fs.info(path)["size"] == output.size)
+        except FileNotFoundError:
+            return False

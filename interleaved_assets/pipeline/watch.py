@@ -1,0 +1,120 @@
+"""Watching the raw root: which shards are new, changed, still growing or gone since the last look.
+
+What was seen stands in a snapshot, a small Parquet file below the output root. Looks are compared by our own clock
+alone, so that the clock of the storage may be wrong: a shard counts as complete once two looks, at least
+``quiet_seconds`` apart, found it with the same stamp.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from interleaved_assets.io.storage import atomic_output, open_input
+from interleaved_assets.pipeline.raw import RawShard, Source, content_version
+from interleaved_assets.settings import StorageSettings
+
+_SNAPSHOT_SCHEMA: Final = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("uri", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("stamp", pa.string(), nullable=False),
+        pa.field("since", pa.float64(), nullable=False),
+        pa.field("settled", pa.bool_(), nullable=False),
+        pa.field("reported", pa.string()),
+        pa.field("gone", pa.bool_(), nullable=False),
+    ]
+)
+
+
+class Seen(NamedTuple):
+    """One shard as of the last look."""
+
+    key: str
+    uri: str
+    size: int
+    stamp: str
+    since: float
+    """When the stamp was first seen, in seconds since 1970."""
+    settled: bool
+    """Whether the content under this stamp has been looked at."""
+    reported: str | None
+    """The version last reported."""
+    gone: bool
+    """Whether the shard has vanished."""
+
+
+class Look(NamedTuple):
+    """What a look at the raw root found."""
+
+    changed: list[Source]
+    """New or changed and complete, with their versions: to be reported."""
+    keys: list[str]
+    """Partition keys of ``changed``, in the same order."""
+    growing: list[str]
+    """Seen, but not yet quiet for long enough, or left for the next look."""
+    vanished: list[str]
+    """There at the last look, gone now."""
+    snapshot: dict[str, Seen]
+
+
+def look(
+    listing: Iterable[RawShard],
+    before: Mapping[str, Seen],
+    storage: StorageSettings,
+    *,
+    now: float,
+    quiet_seconds: float,
+    at_most: int,
+) -> Look:
+    """Compare a listing of the raw root with the snapshot of the look before.
+
+    Args:
+        now: seconds since 1970 by the caller's clock.
+        quiet_seconds: how long a stamp must have stood unchanged before its shard counts as complete; 0 takes it at
+        once.
+        at_most: changed shards to report; the rest waits for the next look. A local shard is read to hash it, so this
+            bounds how long a look takes.
+    """
+    found = Look([], [], [], [], {})
+    for shard in listing:
+        known = before.get(shard.key)
+        if known is None:
+            seen = Seen(*shard, since=now, settled=False, reported=None, gone=False)
+        elif known.gone or (known.uri, known.size, known.stamp) != (shard.uri, shard.size, shard.stamp):
+            seen = Seen(*shard, since=now, settled=False, reported=known.reported, gone=False)
+        else:
+            seen = known
+        if not seen.settled:
+            if now - seen.since < quiet_seconds or len(found.changed) >= at_most:
+                found.growing.append(shard.key)
+            else:
+                version = content_version(shard, storage)
+                if version != seen.reported:
+                    found.keys.append(shard.key)
+                    found.changed.append(Source(uri=shard.uri, size=shard.size, stamp=shard.stamp, version=version))
+                seen = seen._replace(settled=True, reported=version)
+        found.snapshot[shard.key] = seen
+    for key, known in before.items():
+        if key not in found.snapshot:
+            if not known.gone:
+                found.vanished.append(key)
+            found.snapshot[key] = known._replace(gone=True)
+    return found
+
+
+def read_snapshot(uri: str, storage_options: Mapping[str, object]) -> dict[str, Seen]:
+    """The snapshot at ``uri`` by key."""
+    with open_input(uri, storage_options) as file:
+        columns = pq.read_table(file).to_pydict()
+    return {row[0]: Seen(*row) for row in zip(*(columns[name] for name in Seen._fields), strict=True)}
+
+
+def write_snapshot(snapshot: Mapping[str, Seen], uri: str, storage_options: Mapping[str, object]) -> None:
+    """Write ``snapshot`` atomically, as Parquet of a few dozen bytes per shard."""
+    rows = sorted(snapshot.values())
+    columns = {name: [getattr(row, name) for row in rows] for name in Seen._fields}
+    with atomic_output(uri, storage_options) as out:
+        pq.write_table(pa.table(columns, schema=_SNAPSHOT_SCHEMA), out, compression="zstd")
