@@ -1,0 +1,152 @@
+"""The ``interleaved`` command: questions about the data set that need no UI, answered from what is stored."""
+
+import argparse
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+
+from interleaved_assets.model.errors import InterleavedError, SettingsError
+from interleaved_assets.pipeline.filtered import deciding_tables
+from interleaved_assets.pipeline.raw import list_raw_shards
+from interleaved_assets.pipeline.stored import scored_keys
+from interleaved_assets.pipeline.trace import StageTrace, find_sample
+from interleaved_assets.selection.what_if import Outcome, changed_settings, what_if
+from interleaved_assets.settings import Settings, load_settings
+
+WHAT_IF = "Decides again on every stored score under changed settings of [selection]. Reads no image, writes nothing."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; gives the exit code: 0 done, 1 nothing found, 2 something is wrong and was said."""
+    options = parser().parse_args(arguments)
+    try:
+        return options.run(options, Console(soft_wrap=not sys.stdout.isatty()))
+    except InterleavedError as error:
+        print(f"interleaved: {error}", file=sys.stderr)
+        return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    top = argparse.ArgumentParser("interleaved", description="Questions about a data set of interleaved shards.")
+    top.add_argument("--settings", metavar="FILE", help="settings file; default: interleaved.toml in this folder")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    show = commands.add_parser("settings", help="every setting with its value, unit, range and default")
+    show.set_defaults(run=show_settings)
+
+    trace = commands.add_parser("trace", help="the path of one sample through the stages, with drop reasons")
+    trace.add_argument("sample_id")
+    trace.add_argument("--shard", metavar="KEY", help="partition key of its shard; default: look in every shard")
+    trace.set_defaults(run=show_trace)
+    wonder = commands.add_parser(
+        "what-if", help="what other thresholds would keep, from the stored scores alone", description=WHAT_IF
+    )
+    wonder.add_argument(
+        "change", nargs="+", metavar="NAME=VALUE", help="a setting of [selection], as in min_sharpness=80"
+    )
+    wonder.add_argument("--shard", metavar="KEY", action="append", help="partition key; default: every scored shard")
+    wonder.set_defaults(run=show_what_if)
+    return top
+
+
+def show_what_if(options: argparse.Namespace, console: Console) -> int:
+    """Compare what the settings in force keep with what changed ones would."""
+    settings = load_settings(options.settings)
+    overrides = dict(_override(text) for text in options.change)
+    changed = changed_settings(settings.selection, overrides)
+    keys = options.shard or scored_keys(settings.storage)
+    if not keys:
+        print("no shard has been scored yet: materialize image_scores first", file=sys.stderr)
+        return 1
+    now, then = Outcome(), Outcome()
+    for key in keys:
+        rows, scores = deciding_tables(key, settings)
+        now += what_if(rows, scores, settings.selection)
+        then += what_if(rows, scores, changed)
+    table = Table(title=f"{', '.join(options.change)}, {len(keys)} shards", title_justify="left")
+    table.add_column("")
+    for column in ("now", "then", "difference"):
+        table.add_column(column, justify="right")
+    lines = [(name, getattr(now, name), getattr(then, name)) for name in ("samples_kept", "images_kept", "rows_kept")]
+    reasons = sorted({*now.dropped, *then.dropped})
+    lines += [(f"dropped: {name}", now.dropped.get(name, 0), then.dropped.get(name, 0)) for name in reasons]
+    for name, before, after in lines:
+        table.add_row(name, f"{before:,}", f"{after:,}", f"{after - before:+,}")
+    console.print(table)
+    return 0
+
+
+def _override(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise SettingsError(f"what-if: {text!r} is not NAME=VALUE, as in min_sharpness=80")
+    try:
+        return name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value  # a bare word, such as drop_row
+
+
+def show_settings(options: argparse.Namespace, console: Console) -> int:
+    """Print every setting in force."""
+    table = Table("setting", "value", "meaning")
+    for name, value, description in _leaves(load_settings(options.settings)):
+        table.add_row(name, repr(value), description)
+    console.print(table)
+    return 0
+
+
+def show_trace(options: argparse.Namespace, console: Console) -> int:
+    """Print where a sample went."""
+    settings = load_settings(options.settings)
+    keys = [options.shard] if options.shard else [shard.key for shard in list_raw_shards(settings.storage)]
+    found = False
+    for key, traces in find_sample(options.sample_id, keys, settings):
+        found = True
+        console.print(f"[bold]{options.sample_id}[/bold] in shard [bold]{key}[/bold]")
+        for trace in traces:
+            console.print(_trace_table(trace))
+    if not found:
+        print(f"no sample {options.sample_id!r} in {len(keys)} shards", file=sys.stderr)
+    return 0 if found else 1
+
+
+def _trace_table(trace: StageTrace) -> Table:
+    record = trace.record
+    table = Table(title=f"{record.stage}  {record.outputs['rows'].uri}", title_justify="left")
+    for column in ("position", "modality", "outcome", "measured", "threshold", "detail"):
+        table.add_column(column, overflow="fold")
+    for row in [] if trace.kept is None else trace.kept.to_pylist():
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, float))
+        table.add_row(
+            str(row["position"]), row.get("modality", "image"), "kept", scores, "", row.get("score_error") or ""
+        )
+    for row in trace.dropped.to_pylist():
+        measured, threshold = ("" if row[name] is None else f"{row[name]:.4g}" for name in ("measured", "threshold"))
+        table.add_row(
+            str(row["position"]), row["modality"], f"dropped: {row['reason']}", measured, threshold, row["detail"] or ""
+        )
+    return table
+
+
+def _leaves(settings: Settings) -> Iterator[tuple[str, Any, str]]:
+    for section in type(settings).model_fields:
+        yield from _fields(section, getattr(settings, section))
+
+
+def _fields(prefix: str, model: BaseModel) -> Iterator[tuple[str, Any, str]]:
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from _fields(f"{prefix}.{name}", value)
+        else:
+            yield f"{prefix}.{name}", value, field.description or ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
