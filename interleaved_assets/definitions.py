@@ -1,0 +1,6 @@
+"""The one thing ``workspace.yaml`` points at."""
+
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.settings import load_settings
+
+defs = build_definitions(load_settings())

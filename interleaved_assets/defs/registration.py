@@ -1,0 +1,33 @@
+"""Telling Dagster of raw shards: a partition for each, and an observation with the version of its content."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from interleaved_assets.defs.metadata import DATA_VERSION
+from interleaved_assets.pipeline.raw import Source
+from interleaved_assets.pipeline.record import RAW_SHARDS
+
+
+def observation(key: str, source: Source) -> dg.AssetObservation:
+    """That the shard ``key`` has the content ``source``."""
+    return dg.AssetObservation(
+        RAW_SHARDS,
+        partition=key,
+        tags={DATA_VERSION: source.version},
+        metadata={
+            "dagster/uri": source.uri,
+            "source": dg.MetadataValue.path(source.uri),
+            "source_bytes": source.size,
+            "source_version": source.version,
+        },
+    )
+
+
+def register(
+    instance: dg.DagsterInstance, partitions_name: str, keys: Sequence[str], sources: Sequence[Source]
+) -> None:
+    """Add the partitions and record the observations at once, outside any run."""
+    instance.add_dynamic_partitions(partitions_name, list(keys))
+    for key, source in zip(keys, sources, strict=True):
+        instance.report_runless_asset_event(observation(key, source))

@@ -1,0 +1,80 @@
+"""New and changed shards: a look at the raw root registers and observes them; automation conditions do the rest."""
+
+import time
+
+import dagster as dg
+
+from interleaved_assets.defs.partitions import shards
+from interleaved_assets.defs.registration import observation
+from interleaved_assets.io.storage import filesystem, join, storage_errors
+from interleaved_assets.model.errors import StorageUnavailable
+from interleaved_assets.pipeline.raw import list_raw_shards
+from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.pipeline.watch import look, read_snapshot, write_snapshot
+from interleaved_assets.settings import Settings
+
+SNAPSHOT_FOLDER = "state/raw_shards"
+_NAMED_IN_LOG = 10
+
+
+def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
+    """The sensor over the raw root. It starts no runs itself: with automation conditions, shards would run twice."""
+
+    @dg.sensor(
+        name="raw_shard_sensor",
+        description="Looks at the raw root, adds a partition for each new shard, and reports what is new or changed.",
+        asset_selection=dg.AssetSelection.assets(RAW_SHARDS),
+        minimum_interval_seconds=settings.watch.interval_seconds,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+    )
+    def raw_shard_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        options = settings.storage.options
+        folder = join(settings.storage.output_root, SNAPSHOT_FOLDER)
+        before = read_snapshot(_snapshot_uri(folder, context.cursor), options) if context.cursor else {}
+        try:
+            found = look(
+                list_raw_shards(settings.storage),
+                before,
+                settings.storage,
+                now=time.time(),
+                quiet_seconds=settings.watch.quiet_seconds,
+                at_most=settings.watch.max_per_tick,
+            )
+        except StorageUnavailable as error:
+            return dg.SkipReason(f"the raw root did not answer, the next tick tries again: {error}")
+        if found.vanished:
+            context.log.warning(
+                f"{len(found.vanished)} raw shards have vanished; their outputs are left as they are: "
+                f"{', '.join(found.vanished[:_NAMED_IN_LOG])}"
+            )
+        if found.snapshot == before:
+            return dg.SkipReason(f"{len(before)} shards, none new or changed")
+        # The cursor names the snapshot. A tick that fails after this line leaves the old cursor in force, and with it
+        # the old snapshot: what it would have reported is found again.
+        cursor = str(int(context.cursor or 0) + 1)
+        write_snapshot(found.snapshot, _snapshot_uri(folder, cursor), options)
+        _remove_older(folder, int(cursor) - 1, options)
+        return dg.SensorResult(
+            dynamic_partitions_requests=[shards.build_add_request(found.keys)] if found.keys else [],
+            asset_events=[observation(key, source) for key, source in zip(found.keys, found.changed, strict=True)],
+            cursor=cursor,
+            skip_reason=None
+            if found.keys
+            else dg.SkipReason(f"{len(found.growing)} shards are not yet quiet, {len(found.vanished)} vanished"),
+        )
+
+    return raw_shard_sensor
+
+
+def _snapshot_uri(folder: str, cursor: str) -> str:
+    return f"{folder}/{cursor}.parquet"
+
+
+def _remove_older(folder: str, oldest_kept: int, options: dict[str, object]) -> None:
+    with storage_errors(folder, "remove old snapshots below"):
+        fs, path = filesystem(folder, options)
+        fs.invalidate_cache(path)
+        for name in fs.ls(path, detail=False):
+            number = name.rpartition("/")[2].removesuffix(".parquet")
+            if number.isdigit() and int(number) < oldest_kept:
+                fs.rm_file(name)

@@ -1,0 +1,169 @@
+"""One step over the shards of a run: each of them recorded on its own, good ones kept whatever happens to the others.
+
+Dagster's own way to end a step over a range of partitions stamps one data version on all of them, the failed ones
+included, and stores check results without a partition. So events are logged per shard here, and the step's own output
+is told to record nothing more. What a run costs that way, and which other ways were tried, stands in
+``docs/dagster.md``.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import NamedTuple
+
+import dagster as dg
+import tenacity
+
+# The one private name this project leans on: an output with this key records no materialization of its own. Dagster
+# uses it for observable source assets. The pinned release and test_shard_run.py hold it in place.
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+
+from interleaved_assets.defs.metadata import shard_metadata, version_tags
+from interleaved_assets.model.errors import InterleavedError, StorageUnavailable
+from interleaved_assets.pipeline.chain import chain, is_last_of
+from interleaved_assets.pipeline.checks import ShardCheck
+from interleaved_assets.pipeline.stage import Outcome, Stage, take_through, take_together
+from interleaved_assets.settings import Settings
+
+Pictures = Callable[[str, Settings], Mapping[str, dg.MetadataValue]]
+"""Makes further metadata of a shard from what its stages have stored, for people to look at."""
+
+
+class Done(NamedTuple):
+    """A shard that went through, with what there is to see of it."""
+
+    outcome: Outcome
+    pictures: Mapping[str, dg.MetadataValue]
+
+    @classmethod
+    def of(cls, key: str, outcome: Outcome, pictures: Pictures | None, settings: Settings) -> "Done":
+        """Make the pictures of a shard that went through."""
+        return cls(outcome, pictures(key, settings) if pictures else {})
+
+
+def run_over_shards(
+    context: dg.AssetExecutionContext,
+    stage: Stage,
+    checks: Sequence[ShardCheck],
+    pictures: Pictures | None,
+    settings: Settings,
+) -> Iterator[dg.Output[None]]:
+    """Take every shard of this run through ``stage``, ``run.parallel_shards`` of them at a time.
+
+    Raises:
+        dg.Failure: shards failed, and no asset downstream of this one is part of the run: then the run ends here,
+        failed,
+            with the good shards recorded. Where one is, it goes on with the good shards and has the last word.
+    """
+    failed: dict[str, BaseException] = {}
+    keys = context.partition_keys
+    # filling a device takes all shards in one go; other work goes shard by shard, some of them at a time
+    worked = _together if stage.together else _one_by_one
+    for key, done in worked(stage, keys, pictures, settings):
+        if isinstance(done, Done):
+            _record_success(context, checks, key, done, settings)
+        else:
+            failed[key] = done
+            _record_failure(context, stage, checks, key, done)
+    if failed and not _continues_downstream(context, stage, settings):
+        raise dg.Failure(
+            description=_summary(stage, failed, len(keys)),
+            metadata={key: dg.MetadataValue.text(_describe(error)) for key, error in sorted(failed.items())},
+            allow_retries=False,
+        )
+    for name in sorted(context.op_execution_context.selected_output_names):
+        yield dg.Output(None, output_name=name, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
+
+
+def _one_by_one(
+    stage: Stage, keys: Sequence[str], pictures: Pictures | None, settings: Settings
+) -> Iterator[tuple[str, Done | BaseException]]:
+    # only a storage that did not answer is worth another try; whatever else is wrong would be wrong again
+    tries = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(StorageUnavailable),
+        stop=tenacity.stop_after_attempt(settings.run.storage_tries),
+        wait=tenacity.wait_random_exponential(multiplier=1, max=30),
+        reraise=True,
+    )
+
+    def work(key: str) -> Done:
+        return Done.of(key, tries.copy()(take_through, stage, key, settings), pictures, settings)
+
+    with ThreadPoolExecutor(settings.run.parallel_shards, thread_name_prefix=stage.name) as pool:
+        futures = {pool.submit(work, key): key for key in keys}
+        for future in as_completed(futures):
+            yield futures[future], future.exception() or future.result()
+
+
+def _together(
+    stage: Stage, keys: Sequence[str], pictures: Pictures | None, settings: Settings
+) -> Iterator[tuple[str, Done | BaseException]]:
+    for key, outcome in take_together(stage, keys, settings):
+        yield key, Done.of(key, outcome, pictures, settings) if isinstance(outcome, Outcome) else outcome
+
+
+def _record_success(
+    context: dg.AssetExecutionContext,
+    checks: Sequence[ShardCheck],
+    key: str,
+    done: Done,
+    settings: Settings,
+) -> None:
+    context.log_event(
+        dg.AssetMaterialization(
+            context.asset_key,
+            partition=key,
+            metadata=shard_metadata(done.outcome, done.pictures),
+            tags=version_tags(done.outcome.record),
+        )
+    )
+    for check in checks:
+        verdict = check.judge(done.outcome.record, settings)
+        context.log_event(
+            dg.AssetCheckEvaluation(
+                asset_key=context.asset_key,
+                check_name=check.name,
+                passed=verdict.passed,
+                severity=dg.AssetCheckSeverity(verdict.severity),
+                description=verdict.summary,
+                metadata=dict(verdict.figures),
+                partition=key,
+            )
+        )
+
+
+def _record_failure(
+    context: dg.AssetExecutionContext, stage: Stage, checks: Sequence[ShardCheck], key: str, error: BaseException
+) -> None:
+    # an error that is not ours is a defect: its traceback belongs in the log
+    traceback = None if isinstance(error, InterleavedError) else error
+    context.log.error(f"{stage.name}, shard {key}: {_describe(error)}", exc_info=traceback)
+    for check in checks:
+        if isinstance(error, check.failed_by):
+            context.log_event(
+                dg.AssetCheckEvaluation(
+                    asset_key=context.asset_key,
+                    check_name=check.name,
+                    passed=False,
+                    severity=dg.AssetCheckSeverity.ERROR,
+                    description=f"not materialized: {error}",
+                    metadata={"error": _describe(error)},
+                    partition=key,
+                )
+            )
+
+
+def _continues_downstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> bool:
+    stages = chain(settings)
+    # no selection means every asset of the job
+    selected = stages if context.run.asset_selection is None else {key.path[-1] for key in context.run.asset_selection}
+    return not is_last_of(stage.name, selected, stages)
+
+
+def _describe(error: BaseException) -> str:
+    return str(error) if isinstance(error, InterleavedError) else f"{type(error).__name__}: {error}"
+
+
+def _summary(stage: Stage, failed: dict[str, BaseException], total: int) -> str:
+    lines = [f"{key}: {_describe(error)}" for key, error in sorted(failed.items())]
+    shown = "\n".join(lines[:10]) + (f"\n… and {len(lines) - 10} more" if len(lines) > 10 else "")
+    return f"{stage.name}: {len(failed)} of {total} shards failed, the others are materialized.\n{shown}"

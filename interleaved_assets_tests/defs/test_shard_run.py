@@ -1,0 +1,184 @@
+"""The real chain in real runs: what is recorded for each shard, whatever becomes of its neighbours."""
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster import AssetCheckKey, AssetKey, DagsterInstance
+
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.demo import register_all
+from interleaved_assets.defs.partitions import shards
+from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import good_shard, project
+
+STAGES = ("normalized", "image_scores", "filtered", "final_tars")
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def run(
+    instance: DagsterInstance, settings: Settings, keys: Sequence[str], assets: Sequence[str] = STAGES
+) -> dg.ExecuteInProcessResult:
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    selection = [AssetKey(name) for name in assets]
+    if len(keys) == 1:
+        return job.execute_in_process(
+            instance=instance, asset_selection=selection, partition_key=keys[0], raise_on_error=False
+        )
+    return job.execute_in_process(
+        instance=instance,
+        asset_selection=selection,
+        tags={RANGE_START: keys[0], RANGE_END: keys[-1]},
+        raise_on_error=False,
+    )
+
+
+def materialized(instance: DagsterInstance, asset: str) -> set[str]:
+    return instance.get_materialized_partitions(AssetKey(asset))
+
+
+def latest(instance: DagsterInstance, asset: str, key: str) -> dg.AssetMaterialization:
+    records = instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=AssetKey(asset), asset_partitions=[key]), limit=1
+    ).records
+    assert records[0].asset_materialization is not None
+    return records[0].asset_materialization
+
+
+def check_results(instance: DagsterInstance, asset: str, check: str) -> dict[str | None, bool]:
+    history = instance.event_log_storage.get_asset_check_execution_history(
+        AssetCheckKey(AssetKey(asset), check), limit=50
+    )
+    return {
+        record.partition: record.status.value == "SUCCEEDED" for record in reversed(history) if record.event is not None
+    }
+
+
+def test_a_run_over_several_shards_records_each_of_them(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    for name in ("a", "b", "c"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    keys = register_all(instance, settings)
+    assert keys == ["a", "b", "c"]
+    assert run(instance, settings, keys).success
+    for asset in STAGES:
+        assert materialized(instance, asset) == {"a", "b", "c"}
+    versions = {key: latest(instance, "normalized", key).tags["dagster/data_version"] for key in keys}
+    assert len(set(versions.values())) == 3  # one version per shard, not one for the range
+    for key in keys:
+        filtered = latest(instance, "filtered", key)
+        assert filtered.tags["dagster/input_data_version/normalized"] == versions[key]
+        assert filtered.metadata["rows_in"].value == 13
+        assert filtered.metadata["rows_dropped"].value == 1
+        assert filtered.metadata["images"].value == 4
+    assert check_results(instance, "filtered", "rows_accounted_for") == {"a": True, "b": True, "c": True}
+    assert check_results(instance, "normalized", "materialization_errors") == {"a": True, "b": True, "c": True}
+
+
+def test_each_shard_is_materialized_once_per_asset(tmp_path: Path, instance: DagsterInstance) -> None:
+    """Dagster's own range-wide events must stay away: the private key of shard_run.py still means what it meant."""
+    settings = project(tmp_path)
+    for name in ("a", "b"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    keys = register_all(instance, settings)
+    run(instance, settings, keys)
+    run(instance, settings, keys[:1])
+    for asset in STAGES:
+        events = instance.fetch_materializations(AssetKey(asset), limit=50).records
+        assert sorted(str(event.partition_key) for event in events) == ["a", "a", "b"]
+
+
+def test_one_bad_shard_does_not_fail_its_neighbours(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    for name in ("a", "c"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    (tmp_path / "raw" / "b.tar").write_bytes(b"this is no tar" * 100)
+    keys = register_all(instance, settings)
+    result = run(instance, settings, keys)
+    assert not result.success
+    for asset in STAGES:
+        assert materialized(instance, asset) == {"a", "c"}
+        status = instance.get_status_by_partition(AssetKey(asset), keys, shards)
+        assert status is not None
+        assert {key: str(state.value) for key, state in status.items() if state} == {
+            "a": "MATERIALIZED",
+            "b": "FAILED",
+            "c": "MATERIALIZED",
+        }
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert failure.step_key == "final_tars"
+    assert "1 of 3 shards failed" in str(failure.step_failure_data.user_failure_data.description)
+    assert not list((tmp_path / "out").rglob("b.*"))
+
+
+def test_mending_the_bad_shard_redoes_only_that_one(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    (tmp_path / "raw" / "b.tar").write_bytes(b"this is no tar" * 100)
+    keys = register_all(instance, settings)
+    run(instance, settings, keys)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    good_shard(tmp_path / "raw" / "b.tar", seed=2)
+    assert run(instance, settings, keys).success
+    after = {path: path.stat().st_mtime_ns for path in before}
+    assert after == before
+    assert materialized(instance, "final_tars") == {"a", "b"}
+    assert latest(instance, "final_tars", "a").metadata["unchanged"].value is True
+    assert latest(instance, "final_tars", "b").metadata["unchanged"].value is False
+
+
+def test_policy_error_fails_the_check_of_the_shard(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    shard_without_an_image(tmp_path / "raw" / "b.tar")
+    keys = register_all(instance, settings)
+    assert not run(instance, settings, keys).success
+    assert materialized(instance, "normalized") == {"a"}
+    assert check_results(instance, "normalized", "materialization_errors") == {"a": True, "b": False}
+
+
+def test_policy_drop_row_keeps_the_shard_and_warns(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path, '[errors]\non_materialize_error = "drop_row"\n')
+    shard_without_an_image(tmp_path / "raw" / "b.tar")
+    keys = register_all(instance, settings)
+    assert run(instance, settings, keys).success
+    assert check_results(instance, "normalized", "materialization_errors") == {"b": False}
+    metadata = latest(instance, "normalized", "b").metadata
+    assert metadata["errors"].value == 1
+    assert metadata["rows_in"].value == metadata["rows"].value + 1
+    assert json.loads((tmp_path / "out/records/normalized/b.json").read_text())["dropped"] == {"missing_member": 1}
+
+
+def test_a_changed_threshold_redoes_the_selection_and_no_score(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    keys = register_all(instance, settings)
+    run(instance, settings, keys)
+    changed = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
+    stages = chain(settings).values()
+    stale = {stage.name for stage in stages if stage.code_version(settings) != stage.code_version(changed)}
+    assert stale == {"filtered"}
+    run(instance, changed, keys)
+    unchanged = {name: latest(instance, name, "a").metadata["unchanged"].value for name in STAGES}
+    assert unchanged == {"normalized": True, "image_scores": True, "filtered": False, "final_tars": False}
+    assert latest(instance, "filtered", "a").metadata["rows_dropped"].value == 0
+
+
+def shard_without_an_image(path: Path) -> None:
+    good_shard(path)
+    with tarfile.open(path) as tar:
+        kept = [(member, tar.extractfile(member).read()) for member in tar if not member.name.endswith("b.1.png")]  # type: ignore[union-attr]
+    with tarfile.open(path, "w") as tar:
+        for member, content in kept:
+            tar.addfile(member, io.BytesIO(content))
