@@ -1,0 +1,45 @@
+# `make demo` and `make test` need nothing but Python 3.11 or newer; everything goes into $(VENV).
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
+UI_PORT ?= 3000
+
+.PHONY: demo ui test check format clean help
+
+help:
+	@echo "make demo    install, make demo shards, take them through every asset, print what happened"
+	@echo "make ui      the Dagster UI on that data, http://127.0.0.1:$(UI_PORT)"
+	@echo "make test    the tests (no system packages, no GPU, no network)"
+	@echo "make check   lint, format and types"
+
+$(BIN)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip]'
+	touch $@
+
+$(DAGSTER_HOME)/dagster.yaml: dagster.yaml
+	mkdir -p $(DAGSTER_HOME)
+	cp dagster.yaml $@
+
+demo: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml
+	$(BIN)/python -m interleaved_assets.defs.demo
+
+ui: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml
+	$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
+
+test: $(BIN)/.installed
+	$(BIN)/python -m pytest -m "not system"
+
+check: $(BIN)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(BIN)/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) $(DAGSTER_HOME) data/raw data/out
