@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,30 +11,21 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.atomic import BytesLike
 from interleaved_assets.model.casting import concat_unified
+from interleaved_assets.model.rows import filter_rows
+
+__all__ = [
+    "are_adjacent",
+    "binary_column",
+    "filter_rows",
+    "join_files",
+    "prefetch",
+    "row_bytes",
+    "sample_starts",
+    "split_samples",
+    "whole_samples",
+]
 
 T = TypeVar("T")
-
-# Below so many bytes for each run of kept rows, copying them is cheaper than keeping track of a slice.
-_WORTH_A_SLICE_BYTES: Final = 16 * 2**10
-
-
-def filter_rows(table: pa.Table, keep: pa.BooleanArray | pa.ChunkedArray) -> pa.Table:
-    """The rows where ``keep`` (no nulls) is True, as ``Table.filter`` gives them, image bytes shared and not copied."""
-    mask = np.asarray(keep, dtype=bool)
-    if mask.all():
-        return table
-    if "binary_content" not in table.column_names:
-        return table.filter(keep)
-    column = table["binary_content"]
-    # 0 before and after, so that every run has a beginning and an end
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
-    if column.nbytes < _WORTH_A_SLICE_BYTES * (len(edges) // 2):
-        return table.filter(keep)
-    index = table.column_names.index("binary_content")
-    field = table.schema.field(index)
-    runs = [chunk for start, end in edges.reshape(-1, 2) for chunk in column.slice(start, end - start).chunks]
-    kept = table.remove_column(index).filter(keep)
-    return kept.add_column(index, field, pa.chunked_array(runs, field.type))
 
 
 def binary_column(rows: Sequence[Sequence[BytesLike] | None]) -> pa.Array:

@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 
 from interleaved_assets.model.casting import cast_table, concat_unified
 from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.schema import (
     INTERLEAVED_SCHEMA,
     METADATA_POSITION,
     REQUIRED_COLUMNS,
+    RESERVED_COLUMNS,
     reconcile_schema,
 )
 from interleaved_assets.model.source_ref import SourceRef, build_source_ref, parse_source_ref
@@ -45,7 +47,15 @@ class InterleavedBatch:
             return self.data
         table = pa.Table.from_pandas(self.data, preserve_index=False).replace_schema_metadata(None)
         # pandas has no type of its own for most Arrow types, so reserved columns are put right here
-        return cast_table(table, pa.schema([field.with_nullable(True) for field in reconcile_schema(table.schema)]))
+        fields = [field.with_nullable(True) for field in reconcile_schema(table.schema)]
+        return cast_table(table, pa.schema([self._not_larger_than_needed(field) for field in fields]))
+
+    def _not_larger_than_needed(self, field: pa.Field) -> pa.Field:
+        """A reserved column of pandas' own strings, which are large to Arrow whatever they hold, in its usual type."""
+        is_large = field.name in RESERVED_COLUMNS and field.type == pa.large_string()
+        if is_large and not isinstance(self.data.dtypes[field.name], pd.ArrowDtype):
+            return INTERLEAVED_SCHEMA.field(field.name).with_nullable(True)
+        return field
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a DataFrame of Arrow-backed columns, so that integers with nulls stay integers."""
@@ -82,9 +92,12 @@ class InterleavedBatch:
         A valid batch has at least one sample, the required columns without nulls, reserved columns of their types,
         position -1 on metadata rows and only there, and no (sample_id, position, modality) twice.
         """
-        missing = [name for name in REQUIRED_COLUMNS if name not in self.get_columns()]
+        names = self.get_columns()
+        missing = [name for name in REQUIRED_COLUMNS if name not in names]
         if missing:
             return [f"required columns are missing: {', '.join(missing)}"]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            return [f"column {name!r} is there more than once" for name in repeated]
         try:
             table = self.to_pyarrow()
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -96,8 +109,6 @@ class InterleavedBatch:
             for name in REQUIRED_COLUMNS
             if table[name].null_count
         ]
-        repeated = [name for name in set(table.column_names) if table.column_names.count(name) > 1]
-        found += [f"column {name!r} is there more than once" for name in sorted(repeated)]
         reconciled = reconcile_schema(table.schema)
         found += [
             f"column {name!r} has type {table.schema.field(name).type}, not {reconciled.field(name).type}"
@@ -142,8 +153,11 @@ class InterleavedBatch:
                 order given; metadata rows get -1. Positions that ``rows`` brings are replaced.
 
         Raises:
-            OptionError: a required column is missing or null in ``rows``, or the result would not be a valid batch.
+            OptionError: a required column is missing or null in ``rows``, a column has a type that does not go with the
+                batch's, or the result would not be a valid batch.
         """
+        if len(rows) == 0:
+            return self
         present = self.to_pyarrow()
         added = _as_table(rows)
         if sample_id is not None:
@@ -154,7 +168,10 @@ class InterleavedBatch:
                 raise OptionError(f"add_rows: column {name!r} is missing or null in the new rows")
         if auto_position:
             added = _with_column(added, "position", _next_positions(present, added))
-        joined = concat_unified([present, cast_table(added, reconcile_schema(added.schema))])
+        try:
+            joined = concat_unified([present, cast_table(added, reconcile_schema(added.schema))])
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise OptionError(f"add_rows: the new rows do not fit the types of the batch: {error}") from error
         result = self.with_table(cast_table(joined, reconcile_schema(joined.schema)))
         if found := result.problems():
             raise OptionError(f"add_rows: {'; '.join(found)}")
@@ -163,19 +180,20 @@ class InterleavedBatch:
     def delete_rows(
         self, mask: pd.Series | pa.Array | pa.ChunkedArray | np.ndarray | Sequence[bool]
     ) -> "InterleavedBatch":
-        """A batch without the rows whose ``mask`` is True; positions and order stay.
+        """A batch without the rows whose ``mask`` is True; positions and order stay, image bytes are not copied.
 
         Raises:
             OptionError: ``mask`` is not one bool per row.
         """
         table = self.to_pyarrow()
-        array = pa.array(mask) if not isinstance(mask, pa.Array | pa.ChunkedArray) else mask
+        # an empty list tells Arrow no type
+        array = mask if isinstance(mask, pa.Array | pa.ChunkedArray) else pa.array(mask, None if len(mask) else "bool")
         if len(array) != table.num_rows or not pa.types.is_boolean(array.type) or array.null_count:
             raise OptionError(
                 f"delete_rows: mask must be one True or False for each of {table.num_rows} rows, "
                 f"got {len(array)} values of type {array.type} with {array.null_count} nulls"
             )
-        return self.with_table(table.filter(pc.invert(array)))
+        return self.with_table(filter_rows(table, pc.invert(array)))
 
     def with_parsed_source_ref_columns(self, prefix: str = "_src_") -> pd.DataFrame:
         """A DataFrame with the parts of ``source_ref`` as further columns, ``<prefix>path`` to ``<prefix>frame_index``.
@@ -184,7 +202,8 @@ class InterleavedBatch:
             ValueError: a ``source_ref`` is not a JSON locator.
         """
         frame = self.to_pandas().copy()
-        refs = [parse_source_ref(value) for value in self.to_pyarrow()["source_ref"].to_pylist()]
+        column = frame["source_ref"] if "source_ref" in frame.columns else [None] * len(frame)
+        refs = [parse_source_ref(None if pd.isna(value) else value) for value in column]
         for number, name in enumerate(SourceRef._fields):
             dtype = pa.string() if name in ("path", "member") else pa.int64()
             values = pa.array([ref[number] for ref in refs], dtype)

@@ -51,17 +51,30 @@ def parse_source_ref(value: str | None) -> SourceRef:
     """
     if not value:
         return SourceRef()
-    parsed = json.loads(value)
+    try:
+        parsed = json.loads(value)
+    except RecursionError as error:
+        raise ValueError("source_ref is nested too deeply") from error
     if not isinstance(parsed, dict):
         raise ValueError(f"source_ref must be a JSON object, got {value[:80]!r}")
     for name in ("path", "member"):
-        if not isinstance(parsed.get(name), str | None):
-            raise ValueError(f"source_ref field {name!r} must be a string or null, got {parsed[name]!r}")
+        text = parsed.get(name)
+        if not isinstance(text, str | None):
+            raise ValueError(f"source_ref field {name!r} must be a string or null, got {text!r}")
+        if text is not None and not _is_unicode(text):
+            raise ValueError(f"source_ref field {name!r} has half of a surrogate pair: {text!r}")
     for name in _INTEGER_FIELDS:
         number = parsed.get(name)
-        if number is not None and (type(number) is not int or number < 0):
-            raise ValueError(f"source_ref field {name!r} must be a whole number from 0 or null, got {number!r}")
+        if number is not None and (type(number) is not int or not 0 <= number < 2**63):
+            raise ValueError(
+                f"source_ref field {name!r} must be a whole number from 0 to 2**63 - 1 or null, got {number!r}"
+            )
     return SourceRef(*(parsed.get(name) for name in SourceRef._fields))
+
+
+def _is_unicode(text: str) -> bool:
+    # JSON can spell halves of surrogate pairs, which no path and no Arrow string can hold
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def source_ref_array(

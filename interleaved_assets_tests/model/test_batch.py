@@ -1,0 +1,255 @@
+"""The batch: its views, what makes it valid, adding and deleting rows."""
+
+import dataclasses
+import logging
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interleaved_assets.model import InterleavedBatch
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets.model.source_ref import SourceRef, build_source_ref
+
+KEYS = [("a", -1, "metadata"), ("a", 0, "text"), ("a", 2, "image"), ("b", 0, "image"), ("b", 1, "table")]
+
+
+def table(keys: list[tuple[str, int, str]] = KEYS, **passthrough: list) -> pa.Table:
+    rows = [
+        {
+            "sample_id": name,
+            "position": position,
+            "modality": kind,
+            "text_content": f"text {position}" if kind == "text" else None,
+            "binary_content": bytes(position) if kind == "image" else None,
+        }
+        for name, position, kind in keys
+    ]
+    result = pa.Table.from_pylist(rows, INTERLEAVED_SCHEMA)
+    for name, values in passthrough.items():
+        result = result.append_column(name, pa.array(values))
+    return result
+
+
+def keys(batch: InterleavedBatch) -> list[tuple[str, int, str]]:
+    rows = batch.to_pyarrow().select(["sample_id", "position", "modality"]).to_pylist()
+    return [tuple(row.values()) for row in rows]
+
+
+@pytest.fixture(params=["arrow", "pandas"])
+def batch(request: pytest.FixtureRequest) -> InterleavedBatch:
+    rows = table(score=[None, 1, 2, 3, None], tags=[["x"], [], None, ["y"], ["z"]])
+    as_arrow = InterleavedBatch(rows, ("/raw/s.tar",))
+    return as_arrow if request.param == "arrow" else InterleavedBatch(as_arrow.to_pandas(), ("/raw/s.tar",))
+
+
+# ---------------------------------------------------------------- views
+
+
+def test_both_views_have_the_same_rows(batch: InterleavedBatch) -> None:
+    found = batch.to_pyarrow()
+    assert found.to_pylist() == table(score=[None, 1, 2, 3, None], tags=[["x"], [], None, ["y"], ["z"]]).to_pylist()
+    assert [field.type for field in found.schema] == [*INTERLEAVED_SCHEMA.types, pa.int64(), pa.list_(pa.string())]
+    # integers with nulls stay integers
+    assert batch.to_pandas()["score"].tolist()[1:4] == [1, 2, 3]
+    assert str(batch.to_pandas()["score"].dtype) == "int64[pyarrow]"
+    assert batch.get_columns() == [*INTERLEAVED_SCHEMA.names, "score", "tags"]
+
+
+def test_the_table_a_batch_holds_is_given_as_it_is() -> None:
+    rows = table()
+    assert InterleavedBatch(rows).to_pyarrow() is rows
+    frame = rows.to_pandas()
+    assert InterleavedBatch(frame).to_pandas() is frame
+
+
+def test_a_plain_dataframe_gets_canonical_types() -> None:
+    frame = pd.DataFrame(
+        {"sample_id": ["a"], "position": [0], "modality": ["image"], "binary_content": [b"x"], "n": [1]}
+    )
+    found = InterleavedBatch(frame).to_pyarrow()
+    assert [str(dtype) for dtype in found.schema.types] == ["string", "int32", "string", "large_binary", "int64"]
+    assert InterleavedBatch(frame).validate()
+
+
+def test_counts(batch: InterleavedBatch) -> None:
+    assert batch.num_items == 2
+    assert batch.count() == 5
+    assert batch.count(modality="image") == 2
+    assert batch.count(modality="audio") == 0
+    empty = InterleavedBatch()
+    assert (empty.num_items, empty.count(), empty.count(modality="text")) == (0, 0, 0)
+    assert empty.get_columns() == INTERLEAVED_SCHEMA.names
+
+
+def test_source_files_stay_and_the_batch_itself_does_not_change(batch: InterleavedBatch) -> None:
+    for other in (
+        batch.delete_rows([True] * 5),
+        batch.add_rows([{"modality": "text"}], sample_id="a"),
+        batch.with_table(table()),
+    ):
+        assert other.source_files == ("/raw/s.tar",)
+        assert batch.count() == 5
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        batch.source_files = ()
+
+
+# ---------------------------------------------------------------- validity
+
+
+def test_a_good_batch_is_valid(batch: InterleavedBatch) -> None:
+    assert batch.problems() == []
+    assert batch.validate()
+
+
+def replaced(name: str, values: pa.Array) -> pa.Table:
+    return table().set_column(table().column_names.index(name), name, values)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (table().slice(0, 0), "the batch has no rows"),
+        (table().drop_columns(["position", "modality"]), "required columns are missing: position, modality"),
+        (replaced("sample_id", pa.array(["a", None, None, "b", "b"])), "column 'sample_id' is null in 2 rows"),
+        (replaced("position", pa.array([-1, 0, 2, 0, 1])), "column 'position' has type int64, not int32"),
+        (
+            replaced("binary_content", pa.nulls(5, pa.binary())),
+            "column 'binary_content' has type binary, not large_binary",
+        ),
+        (table(sample_id=["a"] * 5), "column 'sample_id' is there more than once"),
+        (table().append_column("x", pa.nulls(5)).append_column("x", pa.nulls(5)), "column 'x' is there more than once"),
+        (table([("a", 0, "metadata")]), "1 rows break the rule that metadata rows, and only they, stand at -1"),
+        (table([("a", -1, "text"), ("a", 0, "text")]), "1 rows break the rule that metadata rows"),
+        (table([("a", -2, "text")]), "a position is below -1"),
+        (table([("a", 0, "text")] * 3), "2 rows repeat the key (sample_id, position, modality)"),
+        (pd.DataFrame({"sample_id": ["a"], "position": ["x"], "modality": ["text"]}), "the rows are no Arrow table: "),
+    ],
+)
+def test_what_makes_a_batch_invalid(data, problem: str, caplog: pytest.LogCaptureFixture) -> None:
+    batch = InterleavedBatch(data, ("/raw/s.tar",))
+    assert any(found.startswith(problem) for found in batch.problems()), batch.problems()
+    with caplog.at_level(logging.WARNING):
+        assert not batch.validate()
+    assert f"batch of /raw/s.tar: {problem}" in "\n".join(caplog.messages)
+
+
+def test_the_same_position_may_hold_two_modalities() -> None:
+    assert InterleavedBatch(table([("a", 0, "text"), ("a", 0, "image")])).validate()
+
+
+# ---------------------------------------------------------------- adding rows
+
+
+@pytest.mark.parametrize("form", ["dicts", "table", "frame"])
+def test_new_rows_go_on_from_the_highest_position(batch: InterleavedBatch, form: str) -> None:
+    rows = [
+        {"sample_id": "a", "modality": "text", "text_content": "new", "position": 99},
+        {"sample_id": "new", "modality": "metadata", "position": 99},
+        {"sample_id": "new", "modality": "image", "binary_content": b"1"},
+        {"sample_id": "a", "modality": "text", "score": 7},
+    ]
+    names = ("sample_id", "modality", "text_content", "position", "binary_content", "score")
+    as_table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+    given_rows = {"dicts": rows, "table": as_table, "frame": as_table.to_pandas(types_mapper=pd.ArrowDtype)}[form]
+    added = batch.add_rows(given_rows)
+    assert keys(added)[:5] == KEYS
+    assert keys(added)[5:] == [("a", 3, "text"), ("new", -1, "metadata"), ("new", 0, "image"), ("a", 4, "text")]
+    found = added.to_pyarrow()
+    assert found["score"].to_pylist() == [None, 1, 2, 3, None, None, None, None, 7]
+    assert found["binary_content"].to_pylist()[-2:] == [b"1", None]
+    assert found["tags"].to_pylist()[-4:] == [None] * 4
+    assert added.validate()
+
+
+def test_rows_for_one_sample_and_given_positions(batch: InterleavedBatch) -> None:
+    assert keys(batch.add_rows([{"modality": "text"}] * 2, sample_id="b"))[5:] == [("b", 2, "text"), ("b", 3, "text")]
+    placed = batch.add_rows([{"modality": "text", "position": 1}], sample_id="a", auto_position=False)
+    assert keys(placed)[5:] == [("a", 1, "text")]
+
+
+def test_new_columns_are_null_in_the_rows_before(batch: InterleavedBatch) -> None:
+    added = batch.add_rows([{"modality": "text", "note": {"x": [None]}}], sample_id="a").to_pyarrow()
+    assert added["note"].to_pylist() == [None] * 5 + [{"x": [None]}]
+
+
+def test_no_rows_change_nothing(batch: InterleavedBatch) -> None:
+    assert batch.add_rows([]) is batch
+    assert batch.add_rows(table().slice(0, 0)) is batch
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([{"sample_id": "a"}], {}, "add_rows: column 'modality' is missing or null in the new rows"),
+        ([{"modality": "text"}], {}, "column 'sample_id' is missing or null"),
+        ([{"modality": "text", "sample_id": None}], {}, "column 'sample_id' is missing or null"),
+        ([{"modality": "text"}], {"sample_id": "a", "auto_position": False}, "column 'position' is missing or null"),
+        ([{"modality": "metadata"}], {"sample_id": "a"}, "add_rows: 1 rows repeat the key"),
+        (
+            [{"modality": "text", "position": 0}],
+            {"sample_id": "a", "auto_position": False},
+            "add_rows: 1 rows repeat the key",
+        ),
+        ([{"modality": "text", "score": "high"}], {"sample_id": "a"}, "add_rows: the new rows do not fit the types"),
+    ],
+)
+def test_rows_that_cannot_be_added(batch: InterleavedBatch, rows: list, options: dict, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        batch.add_rows(rows, **options)
+
+
+# ---------------------------------------------------------------- deleting rows
+
+
+@given(st.lists(st.booleans(), min_size=5, max_size=5), st.sampled_from([list, np.array, pd.Series, pa.array]))
+def test_true_deletes(mask: list[bool], form) -> None:
+    batch = InterleavedBatch(table())
+    assert keys(batch.delete_rows(form(mask))) == [key for key, gone in zip(KEYS, mask, strict=True) if not gone]
+
+
+def test_deleting_shares_image_bytes() -> None:
+    rows = table([("a", number, "image") for number in range(6)])
+    image = pa.array([bytes([number]) * 100_000 for number in range(6)], pa.large_binary())
+    batch = InterleavedBatch(rows.set_column(5, "binary_content", image))
+    kept = batch.delete_rows([False, True, False, False, True, False]).to_pyarrow()
+    assert [value[0] for value in kept["binary_content"].to_pylist()] == [0, 2, 3, 5]
+    assert {chunk.buffers()[2].address for chunk in kept["binary_content"].chunks} == {image.buffers()[2].address}
+
+
+@pytest.mark.parametrize("mask", [[True], [0, 1, 0, 1, 0], [True, None, True, True, True], ["x"] * 5])
+def test_a_mask_is_one_truth_value_per_row(mask: list) -> None:
+    with pytest.raises(OptionError, match="mask must be one True or False for each of 5 rows"):
+        InterleavedBatch(table()).delete_rows(mask)
+
+
+def test_an_empty_batch_takes_an_empty_mask() -> None:
+    assert InterleavedBatch().delete_rows([]).count() == 0
+
+
+# ---------------------------------------------------------------- locators
+
+
+def test_locators_as_columns(batch: InterleavedBatch) -> None:
+    refs = [None, build_source_ref("/a.tar", "b.tiff", 1, 2, 3), build_source_ref("/c.jpg"), None, None]
+    rows = batch.to_pyarrow().set_column(6, "source_ref", pa.array(refs))
+    for data in (rows, InterleavedBatch(rows).to_pandas()):
+        frame = InterleavedBatch(data).with_parsed_source_ref_columns()
+        assert list(frame.columns[-5:]) == [f"_src_{name}" for name in SourceRef._fields]
+        assert frame["_src_path"].tolist()[1:3] == ["/a.tar", "/c.jpg"]
+        assert frame["_src_frame_index"].isna().tolist() == [True, False, True, True, True]
+        assert frame["_src_byte_size"].tolist()[1] == 2
+        assert len(data if isinstance(data, pd.DataFrame) else data.column_names) >= 5
+    named = InterleavedBatch(rows).with_parsed_source_ref_columns(prefix="at.")
+    assert "at.member" in named.columns
+    without = InterleavedBatch(rows.drop_columns(["source_ref"])).with_parsed_source_ref_columns()
+    assert without["_src_path"].isna().all()
+
+
+def test_a_batch_builds_and_reads_locators() -> None:
+    text = InterleavedBatch.build_source_ref("/a.tar", "b", 1, 2)
+    assert InterleavedBatch().parse_source_ref(text) == ("/a.tar", "b", 1, 2, None)

@@ -1,0 +1,72 @@
+"""The JSON locator: built, read, and what is refused."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interleaved_assets.model.source_ref import SourceRef, build_source_ref, parse_source_ref, source_ref_array
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+numbers = st.none() | st.integers(0, 2**63 - 1)
+
+
+@given(st.none() | texts, st.none() | texts, numbers, numbers, numbers)
+def test_what_is_built_is_read_back(path, member, offset, size, frame) -> None:
+    assert parse_source_ref(build_source_ref(path, member, offset, size, frame)) == (path, member, offset, size, frame)
+
+
+def test_the_text_has_all_parts_but_a_frame_that_is_none() -> None:
+    assert json.loads(build_source_ref("/a.tar")) == {
+        "path": "/a.tar",
+        "member": None,
+        "byte_offset": None,
+        "byte_size": None,
+    }
+    assert build_source_ref("/ü.tar", "b.tiff", 1, 2, 3) == (
+        '{"path": "/ü.tar", "member": "b.tiff", "byte_offset": 1, "byte_size": 2, "frame_index": 3}'
+    )
+
+
+@pytest.mark.parametrize("value", [None, "", "{}", '{"unknown": 1}'])
+def test_nothing_is_nowhere(value: str | None) -> None:
+    assert parse_source_ref(value) == SourceRef()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("{broken", "Expecting property name"),
+        ('["a"]', "source_ref must be a JSON object, got '\\[\"a\"\\]'"),
+        ('"text"', "must be a JSON object"),
+        ('{"path": 1}', "field 'path' must be a string or null, got 1"),
+        ('{"member": ["a"]}', "field 'member' must be a string or null"),
+        ('{"path": "\\ud800"}', "field 'path' has half of a surrogate pair"),
+        ('{"byte_offset": -1}', "field 'byte_offset' must be a whole number from 0 to"),
+        ('{"byte_offset": true}', "field 'byte_offset' must be a whole number"),
+        ('{"byte_size": 1.5}', "field 'byte_size' must be a whole number"),
+        ('{"frame_index": "1"}', "field 'frame_index' must be a whole number"),
+        (f'{{"byte_size": {2**63}}}', "field 'byte_size' must be a whole number"),
+        ("[" * 100_000, "source_ref is nested too deeply"),
+    ],
+)
+def test_what_is_no_locator(value: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_source_ref(value)
+
+
+@given(
+    texts,
+    st.lists(st.tuples(st.none() | texts, numbers, numbers, numbers), max_size=6),
+    st.booleans(),
+)
+def test_an_array_is_what_one_by_one_gives(path: str, rows: list, with_frames: bool) -> None:
+    members, offsets, sizes, frames = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
+    found = source_ref_array(path, members, offsets, sizes, frames if with_frames else None)
+    assert found.type == pa.string()
+    assert found.to_pylist() == [
+        None if member is None else build_source_ref(path, member, offset, size, frame if with_frames else None)
+        for member, offset, size, frame in rows
+    ]
