@@ -148,6 +148,18 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: py
     assert names(tmp_path) == []
 
 
+def test_what_could_not_be_cleaned_up_is_logged_and_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(KeyError, match="the cause"):
+        write_and_raise(str(tmp_path / "a.bin"), {}, b"1", KeyError("the cause"))
+    assert f"cannot clean up after {tmp_path}/a.bin: Permission denied" in caplog.text
+
+
 def test_s3_without_permission_and_without_bucket(s3_server: S3Server, bucket: str) -> None:
     with (
         pytest.raises(StorageError, match=r"cannot write s3://shared/a\.bin: .* Grant access"),

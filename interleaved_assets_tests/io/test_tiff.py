@@ -215,6 +215,19 @@ def test_strip_lengths_of_a_compressed_frame_must_be_stated() -> None:
     assert Image.open(io.BytesIO(cut_frame(data, 1))).tobytes() == BODY[:12]
 
 
+def test_strip_lengths_are_worked_out_for_each_plane() -> None:
+    # 3 planes of 4 × 3 pixels in strips of 2 rows: 8 and 4 bytes for each plane
+    body = bytes(range(36)) + struct.pack("<6I", 8, 16, 20, 28, 32, 40)
+    entries = [(256, SHORT, 1, 4), (257, SHORT, 1, 3), (258, SHORT, 1, 8), (259, SHORT, 1, 1), (262, SHORT, 1, 2)]
+    entries += [(273, LONG, 6, 44), (277, SHORT, 1, 3), (278, SHORT, 1, 2), (284, SHORT, 1, 2)]
+    cut = tifffile.TiffFile(io.BytesIO(cut_frame(tiff(entries, frame(), body=body), 0))).pages[0]
+    assert cut.databytecounts == (8, 4) * 3
+    assert cut.asarray().tobytes() == bytes(range(36))
+    wrong = [(273, LONG, 5, 44) if entry[0] == 273 else entry for entry in entries]
+    with pytest.raises(ValueError, match="has 5 strips, which does not fit its size"):
+        cut_frame(tiff(wrong, frame(), body=body), 0)
+
+
 def test_old_style_jpeg_is_refused() -> None:
     with pytest.raises(ValueError, match="old-style JPEG \\(compression 6\\), which cannot be cut out"):
         cut_frame(tiff(frame(compression=6), frame(), body=BODY), 0)
@@ -269,11 +282,40 @@ def test_a_truncated_file_keeps_its_whole_frames() -> None:
 
 
 def test_directories_that_overlap_end_the_walk() -> None:
-    # a directory at every even byte, each linked to the next: as many as the file has bytes, were it not stopped
-    data = struct.pack("<2sHI", b"II", 42, 8) + b"".join(
-        struct.pack("<HI", 0, 8 + 2 * (number + 1))[:2] for number in range(5000)
-    )
-    assert len(tiff_frames(data)) <= len(data) // 6 + 2
+    # 200 directories of 70 entries, 4 bytes apart: far more to walk through than there are bytes
+    count, entries = 200, 70
+    data = bytearray(102 + 12 * entries + 4 * count)
+    struct.pack_into("<2sHI", data, 0, b"II", 42, 100)
+    for number in range(count):
+        at = 100 + 4 * number
+        struct.pack_into("<H", data, at, entries)
+        struct.pack_into("<I", data, at + 2 + 12 * entries, at + 4)
+    frames = tiff_frames(data)
+    assert len(frames) < 5
+    assert frames[-1].error == f"directory {len(frames) - 1} of the TIFF overlaps with others"
+
+
+def test_values_that_overlap_are_refused_before_they_are_copied() -> None:
+    tags = [(number, 7, 60, 8) for number in range(60000, 60020)]
+    with pytest.raises(ValueError, match="values of the TIFF frame's tags overlap"):
+        cut_frame(tiff([*frame(), *tags], frame(), body=bytes(60)), 0)
+
+
+def test_offsets_beyond_63_bits_are_refused() -> None:
+    entries = [(273, 16, 1, 8) if entry[0] == 273 else entry for entry in frame()]
+    with pytest.raises(ValueError, match="tag 273 of the TIFF has a value beyond 63 bits"):
+        cut_frame(tiff(entries, frame(), body=b"\xff" * 24), 0)
+
+
+@pytest.mark.parametrize("pointer", [34665, 34853])
+@pytest.mark.parametrize("leads_to", ["beyond the end", "itself"])
+def test_a_damaged_exif_directory_costs_no_frame(pointer: int, leads_to: str) -> None:
+    # the second directory begins behind the header, the body and the first one
+    at = 32 + 2 + 12 * 9 + 4 if leads_to == "itself" else 10**6
+    data = tiff(frame(), [*frame(at=20), (pointer, LONG, 1, at)], body=BODY)
+    cut = cut_frame(data, 1)
+    assert Image.open(io.BytesIO(cut)).tobytes() == BODY[12:]
+    assert len(cut) < 1000
 
 
 @pytest.mark.parametrize(

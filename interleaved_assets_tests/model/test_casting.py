@@ -67,6 +67,11 @@ def test_other_casts_are_arrow_s() -> None:
     assert cast_column(pa.chunked_array([[300]]), pa.int8(), safe=False).to_pylist() == [44]
 
 
+def test_lists_of_another_length_are_not_cast() -> None:
+    with pytest.raises((pa.ArrowTypeError, pa.ArrowInvalid), match="3"):
+        cast(pa.array([[None, None]], pa.list_(pa.null(), 2)), pa.list_(pa.null(), 3))
+
+
 def test_a_table_is_cast_column_by_column() -> None:
     table = pa.table({"a": pa.array([1]), "b": pa.array([[None]])})
     schema = pa.schema([("a", pa.int8()), ("b", NULLS)])
