@@ -11,7 +11,7 @@ from interleaved_assets.defs.gpu import StepNeeds, gpu_step
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.pictures import score_pictures, selection_pictures
 from interleaved_assets.defs.shard_run import Pictures, run_over_shards
-from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.chain import chain, code_versions
 from interleaved_assets.pipeline.checks import MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ShardCheck
 from interleaved_assets.pipeline.raw import content_version, find_raw_shard
 from interleaved_assets.pipeline.record import RAW_SHARDS
@@ -75,7 +75,12 @@ SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
 
 def build_assets(settings: Settings) -> list[dg.AssetsDefinition | dg.SourceAsset]:
     """The assets of the chain, in order, all under the same ``settings``."""
-    return [_raw_shards(settings), *(_shard_asset(stage, settings) for stage in chain(settings).values())]
+    stages = chain(settings)
+    versions = code_versions(stages, settings)
+    return [
+        _raw_shards(settings),
+        *(_shard_asset(stage, versions[name], settings) for name, stage in stages.items()),
+    ]
 
 
 def _raw_shards(settings: Settings) -> dg.SourceAsset:
@@ -97,7 +102,7 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
     return raw_shards
 
 
-def _shard_asset(stage: Stage, settings: Settings) -> dg.AssetsDefinition:
+def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.AssetsDefinition:
     shown = SHOWN[stage.name]
     # a stage that takes its shards together does so to fill a device
     needs = gpu_step(settings.clip.device) if stage.together else SHARD_IO
@@ -108,7 +113,7 @@ def _shard_asset(stage: Stage, settings: Settings) -> dg.AssetsDefinition:
         deps=list(stage.inputs),
         partitions_def=shards,
         backfill_policy=dg.BackfillPolicy.multi_run(settings.run.shards_per_run),
-        code_version=stage.code_version(settings),
+        code_version=code_version,
         dagster_type=dg.Nothing,
         description=shown.description,
         group_name=shown.group,

@@ -13,17 +13,27 @@ DATA_VERSION = "dagster/data_version"
 DATA_VERSION_IS_OURS = "dagster/data_version_is_user_provided"
 CODE_VERSION = "dagster/code_version"
 INPUT_DATA_VERSION = "dagster/input_data_version"
+INPUT_EVENT = "dagster/input_event_pointer"
+NO_EVENT = "NULL"
 
 
-def version_tags(record: Record) -> dict[str, str]:
-    """Tags that tell Dagster which data this is, and from which inputs and code it came."""
+def version_tags(record: Record, code_version: str, input_events: Mapping[str, int]) -> dict[str, str]:
+    """Tags that tell Dagster which data this is, and from which inputs and code it came.
+
+    Args:
+        record: of the shard at this stage.
+        code_version: the asset's.
+        input_events: for each input that has one, the id of the event that brought it; Dagster compares what came later
+            with that event to tell whether the input has changed since.
+    """
     tags = {
         DATA_VERSION: record.data_version,
         DATA_VERSION_IS_OURS: "true",
-        CODE_VERSION: record.code_version,
+        CODE_VERSION: code_version,
     }
     for name, version in record.inputs.items():
         tags[f"{INPUT_DATA_VERSION}/{name}"] = version
+        tags[f"{INPUT_EVENT}/{name}"] = str(input_events.get(name, NO_EVENT))
     return tags
 
 

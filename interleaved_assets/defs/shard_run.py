@@ -21,6 +21,7 @@ from interleaved_assets.defs.metadata import shard_metadata, version_tags
 from interleaved_assets.model.errors import InterleavedError, StorageUnavailable
 from interleaved_assets.pipeline.chain import chain, is_last_of
 from interleaved_assets.pipeline.checks import ShardCheck
+from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Outcome, Stage, take_through, take_together
 from interleaved_assets.settings import Settings
 
@@ -56,11 +57,15 @@ def run_over_shards(
     """
     failed: dict[str, BaseException] = {}
     keys = context.partition_keys
+    code_version = context.assets_def.code_versions_by_key[context.asset_key] or ""
+    input_events = _input_events(context.instance, stage, keys)
     # filling a device takes all shards in one go; other work goes shard by shard, some of them at a time
     worked = _together if stage.together else _one_by_one
     for key, done in worked(stage, keys, pictures, settings):
         if isinstance(done, Done):
-            _record_success(context, checks, key, done, settings)
+            events = {name: ids[key] for name, ids in input_events.items() if key in ids}
+            tags = version_tags(done.outcome.record, code_version, events)
+            _record_success(context, checks, key, done, tags, settings)
         else:
             failed[key] = done
             _record_failure(context, stage, checks, key, done)
@@ -72,6 +77,17 @@ def run_over_shards(
         )
     for name in sorted(context.op_execution_context.selected_output_names):
         yield dg.Output(None, output_name=name, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
+
+
+def _input_events(instance: dg.DagsterInstance, stage: Stage, keys: Sequence[str]) -> dict[str, Mapping[str, int]]:
+    """For each input, the id of the latest event of each shard: one cheap question per input, not one per shard."""
+    kinds = {RAW_SHARDS: dg.DagsterEventType.ASSET_OBSERVATION}
+    return {
+        name: instance.get_latest_storage_id_by_partition(
+            dg.AssetKey(name), kinds.get(name, dg.DagsterEventType.ASSET_MATERIALIZATION), set(keys)
+        )
+        for name in stage.inputs
+    }
 
 
 def _one_by_one(
@@ -106,6 +122,7 @@ def _record_success(
     checks: Sequence[ShardCheck],
     key: str,
     done: Done,
+    tags: Mapping[str, str],
     settings: Settings,
 ) -> None:
     context.log_event(
@@ -113,7 +130,7 @@ def _record_success(
             context.asset_key,
             partition=key,
             metadata=shard_metadata(done.outcome, done.pictures),
-            tags=version_tags(done.outcome.record),
+            tags=tags,
         )
     )
     for check in checks:

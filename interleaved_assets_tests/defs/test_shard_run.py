@@ -9,6 +9,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster import AssetCheckKey, AssetKey, DagsterInstance
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
@@ -158,6 +160,35 @@ def test_policy_drop_row_keeps_the_shard_and_warns(tmp_path: Path, instance: Dag
     assert metadata["errors"].value == 1
     assert metadata["rows_in"].value == metadata["rows"].value + 1
     assert json.loads((tmp_path / "out/records/normalized/b.json").read_text())["dropped"] == {"missing_member": 1}
+
+
+def stale(instance: DagsterInstance, settings: Settings, key: str) -> set[str]:
+    """The assets that Dagster itself calls stale for this shard."""
+    graph = build_definitions(settings).resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
+    return {name for name in STAGES if resolver.get_status(AssetKey(name), key) != StaleStatus.FRESH}
+
+
+def test_dagster_sees_what_is_stale(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    for name in ("a", "b"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    keys = register_all(instance, settings)
+    run(instance, settings, keys)
+    assert stale(instance, settings, "a") == set()
+    register_all(instance, settings)  # observed again, unchanged
+    assert stale(instance, settings, "a") == set()
+    # settings that select differently: what follows is stale through it
+    changed = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
+    assert stale(instance, changed, "a") == {"filtered", "final_tars"}
+    # other content: what reads it, and no other shard
+    good_shard(tmp_path / "raw" / "a.tar", seed=99)
+    settings = project(tmp_path)
+    register_all(instance, settings)
+    assert stale(instance, settings, "a") == {"normalized"}
+    assert stale(instance, settings, "b") == set()
+    run(instance, settings, ["a"])
+    assert stale(instance, settings, "a") == set()
 
 
 def test_a_changed_threshold_redoes_the_selection_and_no_score(tmp_path: Path, instance: DagsterInstance) -> None:
