@@ -192,7 +192,7 @@ def settings_path() -> Path:
 
 
 def load_settings(path: Path | str | None = None) -> Settings:
-    """Read, check and complete the settings; relative roots are made absolute from the file's folder.
+    """Read, check and complete the settings; relative paths are made absolute from the file's folder.
 
     Raises:
         SettingsError: no such file, not TOML, an unknown key or variable, a wrong type or a value out of range; the
@@ -214,7 +214,19 @@ def load_settings(path: Path | str | None = None) -> Settings:
     storage = settings.storage.model_copy(
         update={name: _absolute(getattr(settings.storage, name), file.parent) for name in ("raw_root", "output_root")}
     )
-    return settings.model_copy(update={"storage": storage})
+    return settings.model_copy(update={"storage": storage, "clip": _with_absolute_files(settings.clip, file.parent)})
+
+
+def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:
+    files = {
+        name: _absolute(value, folder)
+        for name in ("model_config_path", "cache_dir")
+        if (value := getattr(clip, name)) is not None
+    }
+    if (folder / clip.pretrained).is_file():  # else a tag that open_clip knows
+        files["pretrained"] = _absolute(clip.pretrained, folder)
+    heads = {name: head.model_copy(update={"path": _absolute(head.path, folder)}) for name, head in clip.heads.items()}
+    return clip.model_copy(update={**files, "heads": heads})
 
 
 def _absolute(root: str, folder: Path) -> str:

@@ -98,3 +98,13 @@ def test_every_setting_says_what_it_means_and_its_default() -> None:
 
     undocumented = [name for name, description in leaves(Settings) if not description or "Default" not in description]
     assert undocumented == []
+
+
+def test_files_of_the_model_start_at_the_file_and_tags_stay(tmp_path: Path) -> None:
+    (tmp_path / "model.pt").touch()
+    text = '[clip]\npretrained = "{}"\ncache_dir = "cache"\n[clip.heads.mine]\npath = "mine.pth"\n'
+    local = load_settings(write(tmp_path, text.format("model.pt"))).clip
+    assert local.pretrained == str(tmp_path / "model.pt")
+    assert local.cache_dir == str(tmp_path / "cache")
+    assert local.heads["mine"].path == str(tmp_path / "mine.pth")
+    assert load_settings(write(tmp_path, text.format("openai"))).clip.pretrained == "openai"
