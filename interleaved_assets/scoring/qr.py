@@ -56,25 +56,13 @@ def qr_detector(name: QrDetector) -> Callable[[BgrImage], list[Quadrilateral]]:
 
 
 def find_with_zxing(image: BgrImage) -> list[Quadrilateral]:
-    """Codes that zxing-cpp sees, those too damaged or blurred to be read among them."""
+    """Codes that zxing-cpp sees and can read. What it sees and cannot read is on pages of text more often no code."""
     found = zxingcpp.read_barcodes(
         # of colour zxing-cpp makes grey itself, at twice the cost
         cv2.cvtColor(image, cv2.COLOR_BGR2GRAY),
         formats=zxingcpp.BarcodeFormat.QRCode,  # type: ignore[arg-type]  # the stub omits that one format will do
-        return_errors=True,
     )
-    # of a code that cannot be read zxing-cpp reports several guesses: the largest is the code, others lie within it
-    ranked = sorted(
-        ((code.valid, _corners(code.position)) for code in found),
-        key=lambda guess: (guess[0], cv2.contourArea(guess[1])),
-        reverse=True,
-    )
-    codes: list[Quadrilateral] = []
-    for _, corners in ranked:
-        centre = tuple(float(mean) for mean in corners.mean(axis=0))
-        if all(cv2.pointPolygonTest(code, centre, measureDist=False) < 0 for code in codes):
-            codes.append(corners)
-    return codes
+    return [_corners(code.position) for code in found]
 
 
 def find_with_opencv(image: BgrImage) -> list[Quadrilateral]:

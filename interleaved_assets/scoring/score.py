@@ -1,18 +1,17 @@
 """Score the images of a table: each decoded once for all scorers, on a thread pool."""
 
-import contextlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-import cv2
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.scoring.decode import BgrImage, decode_opened
+from interleaved_assets.scoring.opencv import opencv_for_threads
 from interleaved_assets.scoring.registry import Measure, Scorer, chosen_scorers, scores_schema
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.size import Buffer, aspect_ratio, displayed_size, open_header
@@ -61,8 +60,8 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
             return _unscored(source, scorers)
         return score_image(source, scorers, max_pixels=settings.max_pixels)
 
-    threads = threads or len(os.sched_getaffinity(0))
-    with _opencv_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
+    threads = threads or _processors()
+    with opencv_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
         measured = list(pool.map(score, _sources(images)))
     return _score_table(images, measured, scores_schema(settings))
 
@@ -135,14 +134,7 @@ def _score_table(images: pa.Table, measured: Sequence[tuple[object, ...]], schem
     return pa.table([*keys, *measures], schema=schema)
 
 
-@contextlib.contextmanager
-def _opencv_for_threads() -> Iterator[None]:
-    """OpenCV as our pool needs it: one thread a call, and silent on stderr about damage that ``score_error`` holds."""
-    threads, level = cv2.getNumThreads(), cv2.utils.logging.getLogLevel()
-    cv2.setNumThreads(1)
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-    try:
-        yield
-    finally:
-        cv2.setNumThreads(threads)
-        cv2.utils.logging.setLogLevel(level)
+def _processors() -> int:
+    """Processors that this process may use."""
+    # macOS has no affinity
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -41,7 +41,6 @@ class RowState:
         self._is_content = ~_equals(rows["modality"], "metadata")
         self.images: Rows = np.flatnonzero(self._is_image)
         self.alive = np.ones(count, dtype=bool)
-        self._had_content = self._count(self._is_content) > 0
         self._reasons: dict[str, int] = {}
         self._reason = np.full(count, -1, dtype=np.int32)
         self._measured = np.full(count, np.nan)
@@ -90,7 +89,7 @@ class RowState:
 
     def drop_emptied(self, dropped: Rows) -> None:
         """Drop what is left of the samples that lost their last content when the rows ``dropped`` went."""
-        emptied = self._had_content & ~self.with_content()
+        emptied = ~self.with_content()
         self._drop_with(dropped[emptied[self.sample[dropped]]], "no content is left after the image at position ")
 
     def ledger(self, stage: str) -> pa.Table:

@@ -1,4 +1,5 @@
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
@@ -193,9 +194,12 @@ def test_a_bug_in_a_scorer_is_not_hidden():
         unregister_scorer("buggy")
 
 
-def test_opencvs_own_settings_are_put_back():
+def test_pools_at_once_do_not_disturb_each_other():
     before = cv2.getNumThreads(), cv2.utils.logging.getLogLevel()
-    score_images(image_rows([encode(noise()), b"\x89PNG\r\n\x1a\n"]))
+    rows = image_rows([encode(noise(seed=seed), "JPEG") for seed in range(6)] + [b"\x89PNG\r\n\x1a\n"])
+    alone = score_images(rows)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(scores.equals(alone) for scores in pool.map(score_images, [rows] * 8))
     assert (cv2.getNumThreads(), cv2.utils.logging.getLogLevel()) == before
 
 
