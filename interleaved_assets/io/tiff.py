@@ -211,32 +211,38 @@ def _assemble(
     tiled = any(entry.tag == _TILE_OFFSETS for entry in frame.entries)
     offsets_tag, counts_tag = (_TILE_OFFSETS, _TILE_COUNTS) if tiled else (_STRIP_OFFSETS, _STRIP_COUNTS)
     many = len(offsets)
-
-    def with_offsets(values: np.ndarray) -> list[_Field]:
-        own = [
-            _Field(offsets_tag, kind, many, values.astype(dtype).tobytes()),
-            _Field(counts_tag, kind, many, counts.astype(dtype).tobytes()),
-        ]
-        return sorted(fields + own, key=lambda field: field.tag)
-
     if is_big:
         header = struct.pack(order + "2sHHHQ", b"II" if order == "<" else b"MM", 43, 8, 0, 16)
     else:
         header = struct.pack(order + "2sHI", b"II" if order == "<" else b"MM", 42, 8)
-    # the directory is as long with any offsets, so a first pass tells where the strips begin
-    start = len(header) + len(_block(with_offsets(offsets), len(header), order, is_big))
-    ends = start + np.cumsum(counts)
+    # a stand-in as long as the offsets tells how long the directory will be, and so where the strips begin
+    own = [_Field(tag, kind, many, counts.astype(dtype).tobytes()) for tag in (offsets_tag, counts_tag)]
+    ends = len(header) + _block_bytes(fields + own, is_big) + np.cumsum(counts)
     if not is_big and ends[-1:].sum() >= 2**32:
         raise ValueError("the TIFF frame is too large for a classic TIFF")
     # a strip of no bytes stays at 0, which is how sparse files mark what was never written
     placed = np.where(counts > 0, ends - counts, 0)
-    pieces: list[bytes | memoryview] = [header + _block(with_offsets(placed), len(header), order, is_big)]
+    own[0] = own[0]._replace(value=placed.astype(dtype).tobytes())
+    directory = _block(sorted(fields + own, key=lambda field: field.tag), len(header), order, is_big)
+    pieces: list[bytes | memoryview] = [header + directory]
     # neighbours in the file become one piece
     breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + counts[:-1]) + 1
     firsts, lasts = [0, *breaks.tolist()], [*(breaks - 1).tolist(), many - 1]
     for first, last in zip(firsts, lasts, strict=True) if many else ():
         pieces.append(view[int(offsets[first]) : int(offsets[last] + counts[last])])
     return pieces
+
+
+def _block_bytes(fields: list[_Field], is_big: bool) -> int:
+    """How long :func:`_block` makes a directory with these fields."""
+    count_bytes, entry_bytes, link_bytes = (8, 20, 8) if is_big else (2, 12, 4)
+    length = count_bytes + entry_bytes * len(fields) + link_bytes
+    for field in fields:
+        if isinstance(field.value, list):
+            length += _block_bytes(field.value, is_big)
+        elif len(field.value) > link_bytes:
+            length += len(field.value) + len(field.value) % 2
+    return length
 
 
 def _block(fields: list[_Field], at: int, order: str, is_big: bool) -> bytes:
