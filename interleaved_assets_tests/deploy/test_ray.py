@@ -1,6 +1,7 @@
 """Steps on a Ray cluster whose node shares a bucket and PostgreSQL with the process of the run, and no folder."""
 
 import base64
+import itertools
 import json
 import urllib.error
 import zlib
@@ -9,9 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 import yaml
+from dagster._core.definitions.reconstruct import ReconstructableRepository
 
+from interleaved_assets.defs.demo import RANGE_END, RANGE_START, register_all
+from interleaved_assets.demo.documents import pack_tar
+from interleaved_assets.demo.shards import demo_shards
+from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.deploy.postgres import PostgresServer
 from interleaved_assets_tests.deploy.ray_head import RayHead, ray_head
 from interleaved_assets_tests.deploy.toy import ASSETS, said, toy_job
@@ -19,13 +28,37 @@ from interleaved_assets_tests.s3 import S3Server
 
 pytestmark = pytest.mark.system
 REPOSITORY = Path(__file__).parents[2]
+MODELS = REPOSITORY / "data/models"
+SETTINGS = """
+[storage]
+raw_root = "s3://{bucket}/raw"
+output_root = "s3://{bucket}/out"
+[errors]
+on_materialize_error = "drop_row"
+[clip]
+enabled = true
+model = "scenes"
+model_config_path = "s3://{bucket}/models/scenes-clip.json"
+pretrained = "s3://{bucket}/models/scenes-clip.safetensors"
+[run]
+executor = "ray"
+shards_per_run = 7
+"""
+# Python runs it before anything else, so that it tells of every step what Ray gave its process.
+NOTE_DEVICES = """
+import os
+if step := os.environ.get("DAGSTER_RUN_STEP_KEY"):
+    with open(f"{os.environ['DEVICES_NOTED_IN']}/{step}.devices", "w") as file:
+        file.write(os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
+"""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What the launching side has: a folder of its own, the bucket's name, the cluster."""
+    """A folder on either side, which the other does not see, and what both have."""
 
     folder: Path
+    worker: Path
     bucket: str
     head: RayHead
 
@@ -42,12 +75,9 @@ def deployment(
     instance = yaml.safe_load((deploy_folder / "postgres/dagster.yaml").read_text(encoding="utf-8"))
     logs = yaml.safe_load((deploy_folder / "s3-logs/dagster.yaml").read_text(encoding="utf-8"))
     (launcher / "dagster.yaml").write_text(yaml.safe_dump(instance | {"compute_logs": logs["compute_logs"]}))
-    (launcher / "interleaved.toml").write_text(
-        f'[storage]\nraw_root = "s3://{bucket}/raw"\noutput_root = "s3://{bucket}/out"\n'
-        '[run]\nexecutor = "ray"\nshards_per_run = 7\n',
-        encoding="utf-8",
-    )
+    (launcher / "interleaved.toml").write_text(SETTINGS.format(bucket=bucket), encoding="utf-8")
     (worker / "interleaved.toml").touch()
+    (worker / "sitecustomize.py").write_text(NOTE_DEVICES, encoding="utf-8")
     shared = {
         **postgres_server.environment,
         **s3_server.environment,
@@ -58,7 +88,8 @@ def deployment(
         "INTERLEAVED_SETTINGS": str(worker / "interleaved.toml"),
         "DAGSTER_LOGS_STAGING": str(worker / "logs"),
         "TOY_LAUNCHER_FILE": str(launcher / "interleaved.toml"),
-        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONPATH": f"{worker}:{REPOSITORY}",
+        "DEVICES_NOTED_IN": str(worker),
     }
     with (
         ray_head(deploy_folder / "ray/start.sh", launcher, shared | on_worker) as head,
@@ -70,7 +101,7 @@ def deployment(
         }
         for name, value in {**shared, **here, **head.environment}.items():
             patch.setenv(name, value)
-        yield Deployment(launcher, bucket, head)
+        yield Deployment(launcher, worker, bucket, head)
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +156,37 @@ def test_the_cluster_answers_to_its_token_alone(deployment: Deployment) -> None:
 
 def unpacked(arguments: str) -> str:
     return zlib.decompress(base64.b64decode(arguments)).decode()
+
+
+@pytest.mark.torch
+def test_the_chain_over_two_shards(deployment: Deployment, s3_server: S3Server) -> None:
+    pytest.importorskip("open_clip")
+    shards = dict(itertools.islice(demo_shards(), 2))
+    for name, members in shards.items():
+        s3_server.fs.pipe(f"{deployment.bucket}/raw/{name}", pack_tar(members))
+    for file in MODELS.glob("scenes-clip.*"):
+        s3_server.fs.pipe(f"{deployment.bucket}/models/{file.name}", file.read_bytes())
+    settings = load_settings()
+    stages = chain(settings)
+    # what a code server has, and what Ray's workers load in their turn
+    repository = ReconstructableRepository.for_module("interleaved_assets.definitions", "defs")
+    job = repository.get_reconstructable_job("__ASSET_JOB")
+    with dg.DagsterInstance.from_config(str(deployment.folder)) as instance:
+        keys = register_all(instance, settings)
+        with dg.execute_job(
+            job,
+            instance=instance,
+            tags={RANGE_START: keys[0], RANGE_END: keys[-1]},
+            asset_selection=[dg.AssetKey(name) for name in stages],
+        ) as result:
+            assert result.success
+        made = {name: instance.get_materialized_partitions(dg.AssetKey(name)) for name in stages}
+    assert made == {name: set(keys) for name in stages}
+    assert {path.stem: path.read_text() for path in deployment.worker.glob("*.devices") if path.stem in stages} == {
+        name: "0" if name == "clip_scores" else "none" for name in stages
+    }
+    for key in keys:
+        with s3_server.fs.open(f"{deployment.bucket}/out/clip_scores/{key}.parquet") as file:
+            scores = pq.read_table(file)
+        assert pc.count(scores["clip_score"]).as_py() > 0
+        assert s3_server.fs.exists(f"{deployment.bucket}/out/tars/{key}.tar")
