@@ -1,5 +1,7 @@
 """Cutting and joining tables at sample borders, without copying image bytes."""
 
+import contextlib
+import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +19,7 @@ __all__ = [
     "are_adjacent",
     "binary_column",
     "filter_rows",
+    "gathered",
     "join_files",
     "prefetch",
     "row_bytes",
@@ -71,6 +74,17 @@ def sample_starts(ids: pa.ChunkedArray) -> np.ndarray:
 def are_adjacent(ids: pa.ChunkedArray) -> bool:
     """Whether equal ids follow each other, so that each sample is one run of rows."""
     return len(sample_starts(ids)) == pc.count_distinct(ids).as_py()
+
+
+def gathered(table: pa.Table) -> pa.Table:
+    """The rows of each sample together: samples in the order of their first rows, rows of a sample in their own.
+
+    Gives the table itself where it is so already; else all of it is copied.
+    """
+    if are_adjacent(table["sample_id"]):
+        return table
+    codes = table["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    return table.take(pa.array(np.argsort(codes, kind="stable")))
 
 
 def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarray | None = None) -> Iterator[pa.Table]:
@@ -155,20 +169,25 @@ def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
     """
     iterator = iter(items)
     end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
-        ahead: deque[Future[T | object]] = deque(pool.submit(next, iterator, end) for _ in range(depth))
-        try:
-            while True:
-                item = ahead.popleft().result()
-                if item is end:
-                    return
-                ahead.append(pool.submit(next, iterator, end))
-                yield item  # type: ignore[misc]  # the sentinel was sorted out above
-        finally:
-            for future in ahead:
-                future.cancel()
+    pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+    worker = pool.submit(threading.get_ident).result()
+    ahead: deque[Future[T | object]] = deque(pool.submit(next, iterator, end) for _ in range(depth))
+    try:
+        while True:
+            item = ahead.popleft().result()
+            if item is end:
+                return
+            ahead.append(pool.submit(next, iterator, end))
+            yield item  # type: ignore[misc]  # the sentinel was sorted out above
+    finally:
+        for future in ahead:
+            future.cancel()
+        # a generator left behind may be closed by whichever thread collects garbage, the worker included, or when the
+        # interpreter ends and takes no more work
+        with contextlib.suppress(RuntimeError):
             if isinstance(iterator, Generator):
-                pool.submit(iterator.close).result()
+                pool.submit(iterator.close)
+        pool.shutdown(wait=threading.get_ident() != worker)
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:

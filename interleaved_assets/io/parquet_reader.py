@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from interleaved_assets.io.align import align_shard
-from interleaved_assets.io.batches import are_adjacent, filter_rows, whole_samples
+from interleaved_assets.io.batches import are_adjacent, filter_rows, gathered, whole_samples
 from interleaved_assets.io.parquet_types import original_schema
 from interleaved_assets.io.reader import ShardReader
 from interleaved_assets.io.storage import InputFile, StorageOptions, is_local, local_path, open_input, storage_errors
@@ -122,7 +122,7 @@ def read_parquet_shard(
             yield from whole_samples(steps, max_batch_bytes)
         else:
             logger.warning("%s: rows of a sample lie apart; the whole file is read to bring them together", uri)
-            yield from whole_samples([_gathered(pa.concat_tables(steps))], max_batch_bytes)
+            yield from whole_samples([gathered(pa.concat_tables(steps))], max_batch_bytes)
 
 
 def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) -> pa.Schema:
@@ -204,12 +204,6 @@ def _sample_ids(file: pq.ParquetFile, uri: str) -> pa.ChunkedArray:
     if ids.null_count:
         raise ShardError(f"{uri}: sample_id is null in {ids.null_count} of {len(ids)} rows")
     return ids
-
-
-def _gathered(table: pa.Table) -> pa.Table:
-    """The rows of each sample together, samples in the order of their first rows, rows of a sample in theirs."""
-    codes = table["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    return table.take(pa.array(np.argsort(codes, kind="stable")))
 
 
 def _expression(filters: Any) -> pc.Expression | None:

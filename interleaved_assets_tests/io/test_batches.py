@@ -1,6 +1,8 @@
 """Cutting and joining tables at sample borders."""
 
 import itertools
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from interleaved_assets.io.batches import (
     are_adjacent,
     binary_column,
     filter_rows,
+    gathered,
     join_files,
     prefetch,
     row_bytes,
@@ -230,6 +233,42 @@ def test_closing_early_closes_the_source_and_ends_the_thread() -> None:
     ahead.close()
     assert closed.is_set()
     assert threading.active_count() == before
+
+
+def test_a_generator_left_behind_does_not_hold_up_the_end_of_the_program() -> None:
+    program = """
+from interleaved_assets.io.batches import prefetch
+def numbers():
+    yield from range(1000)
+left_behind = prefetch(numbers())
+assert next(left_behind) == 0
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stderr == ""
+
+
+def test_a_generator_may_be_closed_by_its_own_worker() -> None:
+    holder: dict[str, object] = {}
+
+    def closing_its_consumer() -> Iterator[int]:
+        yield 0
+        holder.clear()  # the last reference, dropped in the worker's thread
+        yield 1
+
+    holder["ahead"] = prefetch(closing_its_consumer())
+    assert next(holder["ahead"]) == 0
+    deadline = time.monotonic() + 20
+    while holder and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not holder
+
+
+def test_rows_of_a_sample_are_gathered() -> None:
+    table = table_of("abacb", [5, 6, 7, 8, 9])
+    found = gathered(table)
+    assert ids(found) == "aabbc"
+    assert [len(value) for value in found["binary_content"].to_pylist()] == [5, 7, 6, 9, 8]
+    assert gathered(found) is found
 
 
 def test_samples_helper_makes_what_its_name_says() -> None:
