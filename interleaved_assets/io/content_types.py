@@ -1,0 +1,73 @@
+"""MIME types of image files: from an extension, to an extension, from the first bytes.
+
+A fixed table, because ``mimetypes`` of the standard library reads files of the machine it runs on.
+"""
+
+from typing import Final
+
+TEXT: Final = "text/plain"
+JSON: Final = "application/json"
+TIFF: Final = "image/tiff"
+
+# the first extension of a type is the one written
+_EXTENSIONS: Final = {
+    "image/jpeg": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "image/png": (".png", ".apng"),
+    "image/webp": (".webp",),
+    TIFF: (".tiff", ".tif"),
+    "image/gif": (".gif",),
+    "image/bmp": (".bmp", ".dib"),
+    "image/avif": (".avif",),
+    "image/heic": (".heic", ".heif"),
+    "image/jp2": (".jp2",),
+    "image/jxl": (".jxl",),
+    "image/svg+xml": (".svg",),
+    "image/x-icon": (".ico",),
+    "image/x-portable-pixmap": (".ppm",),
+    "image/x-portable-graymap": (".pgm",),
+}
+_TYPES: Final = {extension: mime for mime, extensions in _EXTENSIONS.items() for extension in extensions}
+
+IMAGE_EXTENSIONS: Final = tuple(_TYPES)
+"""Every extension that stands for an image, lower case, with its dot."""
+
+SNIFFED_BYTES: Final = 32
+"""How many bytes :func:`sniff` looks at."""
+
+_MAGIC: Final = (
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"II*\0", TIFF),
+    (b"MM\0*", TIFF),
+    (b"II+\0", TIFF),
+    (b"MM\0+", TIFF),
+    (b"BM", "image/bmp"),
+    (b"\0\0\0\x0cjP  \r\n\x87\n", "image/jp2"),
+    (b"\xff\x0a", "image/jxl"),
+    (b"\0\0\0\x0cJXL \r\n\x87\n", "image/jxl"),
+)
+_BRANDS: Final = {b"avif": "image/avif", b"avis": "image/avif", b"heic": "image/heic", b"mif1": "image/heic"}
+
+
+def type_of(extension: str) -> str | None:
+    """MIME type of an extension with its dot, in any case; None where it stands for no image."""
+    return _TYPES.get(extension.lower())
+
+
+def extension_of(content_type: str | None) -> str | None:
+    """The usual extension of a MIME type, with its dot; None where the type is none of an image."""
+    return _EXTENSIONS[content_type][0] if content_type in _EXTENSIONS else None
+
+
+def sniff(head: bytes) -> str | None:
+    """MIME type of an image from its first :data:`SNIFFED_BYTES` bytes; None where they are not known."""
+    for magic, mime in _MAGIC:
+        if head.startswith(magic):
+            return mime
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    if head[4:8] == b"ftyp":
+        return _BRANDS.get(head[8:12])
+    return None

@@ -1,0 +1,116 @@
+"""How the tar form names things: fields of a document's JSON, columns of the row model, members of the tar."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+from urllib.parse import quote
+
+from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.schema import RESERVED_COLUMNS
+
+ID_COLUMN: Final = "sample_id_"
+"""Passthrough column of a JSON field ``sample_id`` that is not the id that the sample has."""
+NULL_FIELDS: Final = "_null_fields"
+"""Passthrough column with the names of the columns whose JSON field is an explicit null."""
+EMPTY_LISTS: Final = "_empty_lists"
+"""Passthrough column with the lists that have no value to spread, as ``image:<column>`` or ``text:<column>``."""
+UNREFERENCED_MEMBERS: Final = "_unreferenced_members"
+"""Passthrough column with the members of a sample that its document does not name."""
+EXACT_FIELD: Final = "_interleaved"
+"""JSON field that holds what plain JSON cannot say (see ``exact.py``)."""
+
+_TAKEN: Final = RESERVED_COLUMNS | {NULL_FIELDS, EMPTY_LISTS, UNREFERENCED_MEMBERS, EXACT_FIELD}
+_ESCAPED: Final = re.compile(f"(?:{'|'.join(sorted(_TAKEN))})_*")
+
+
+@dataclass(frozen=True)
+class ShardLayout:
+    """Where the parts of a document stand in its JSON and its tar.
+
+    Attributes:
+        sample_id_field: JSON field with the document's id. None, or where a document lacks it: the path of its JSON
+            member without the extension.
+        texts_field: list of texts; the index is the position.
+        images_field: list of image tokens, parallel to the texts.
+        image_member_field: JSON field that names the member whose frames the tokens stand for. None: ``<key>.tiff``.
+        fields: passthrough columns to keep; one that no document has is null. None keeps all.
+        per_image_fields: lists with one entry per image, spread over the image rows.
+        per_text_fields: lists with one entry per text, spread over the text rows.
+        image_extensions: a token with one of these endings names a member, and never a frame.
+        json_extensions: endings of members that are documents.
+    """
+
+    sample_id_field: str | None = None
+    texts_field: str = "texts"
+    images_field: str = "images"
+    image_member_field: str | None = None
+    fields: Sequence[str] | None = None
+    per_image_fields: Sequence[str] = ("image_metadata",)
+    per_text_fields: Sequence[str] = ()
+    image_extensions: Sequence[str] = IMAGE_EXTENSIONS
+    json_extensions: Sequence[str] = (".json",)
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            OptionError: one of them makes no sense.
+        """
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.name.endswith(("fields", "extensions")):
+                if isinstance(value, str):
+                    raise OptionError(f"{option.name} is a list of names, not one string, got {value!r}")
+                if value is not None:
+                    object.__setattr__(self, option.name, tuple(value))
+        if self.texts_field == self.images_field:
+            raise OptionError(f"texts_field and images_field must differ, both are {self.texts_field!r}")
+        if twice := set(self.per_image_fields) & set(self.per_text_fields):
+            raise OptionError(f"{', '.join(sorted(twice))} cannot be both per image and per text")
+        for name in ("image_extensions", "json_extensions"):
+            extensions = tuple(extension.lower() for extension in getattr(self, name))
+            if any(not extension.startswith(".") for extension in extensions):
+                raise OptionError(f"{name} are endings with their dot, such as '.json', got {extensions!r}")
+            object.__setattr__(self, name, extensions)
+        if not self.json_extensions:
+            raise OptionError("json_extensions is empty: no member would be a document")
+
+
+def column_name(field: str) -> str:
+    """The passthrough column for a JSON field.
+
+    It is the field's own name, but for names that columns of the row model have: they get an underscore behind, and so
+    does whatever looks like one that got it, so that no two fields share a column.
+    """
+    return f"{field}_" if _ESCAPED.fullmatch(field) else field
+
+
+def json_field(column: str) -> str | None:
+    """The JSON field that :func:`column_name` turns into ``column``; None where there is no such field."""
+    if column in _TAKEN:
+        return None
+    return column[:-1] if _ESCAPED.fullmatch(column) else column
+
+
+def member_key(sample_id: str) -> str:
+    """The part in front of the first dot of all member names of a sample; different for different ids.
+
+    Percent-encoded with dots too, since what WebDataset takes for the key of ``a.b.json`` is ``a``. An empty id becomes
+    ``%``, which encoding never gives.
+    """
+    return quote(sample_id, safe="").replace(".", "%2E") or "%"
+
+
+def split_extension(name: str) -> tuple[str, str]:
+    """``name`` in front of its last dot, and the rest with the dot; the dot of a hidden file is none."""
+    folder, slash, base = name.rpartition("/")
+    stem, dot, extension = base.rpartition(".")
+    return (folder + slash + stem, dot + extension) if stem else (name, "")
+
+
+def webdataset_key(name: str) -> str:
+    """What WebDataset groups members by: the path up to the first dot of the file's name."""
+    folder, slash, base = name.rpartition("/")
+    return folder + slash + (base.partition(".")[0] or base)
