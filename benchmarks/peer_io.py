@@ -44,9 +44,10 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         Path(request["output"]).mkdir(parents=True)
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), time.process_time()
         convert(request)
-        print(json.dumps({"seconds": time.perf_counter() - started}), flush=True)
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
+        print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds}), flush=True)
 
 
 if __name__ == "__main__":

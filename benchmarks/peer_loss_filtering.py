@@ -60,7 +60,9 @@ def opencv_detector_raises() -> Iterator[None]:
 
     class Raising:
         def detectMulti(self, _image: Any) -> Any:  # noqa: N802  # OpenCV's name
-            raise cv2.error("Seed point is outside of image in function 'floodFill'")
+            error = cv2.error()
+            error.err = "Seed point is outside of image"
+            raise error
 
         detectAndDecodeMulti = detectMulti  # noqa: N815  # OpenCV's name
 
@@ -111,7 +113,9 @@ def image_metadata(side: Side, folder: Path) -> Outcome:
     images = [token for token in written["images"] if token]
     entries = written["image_metadata"]
     entries = json.loads(entries) if isinstance(entries, str) else entries
-    return Outcome(len(entries) != len(images), f"{len(images)} image, {len(entries)} entries of `image_metadata`")
+    return Outcome(
+        len(entries) != len(images), f"images left: {len(images)}; entries of `image_metadata`: {len(entries)}"
+    )
 
 
 def filters_read_again(side: Side, folder: Path) -> Outcome:
@@ -121,7 +125,7 @@ def filters_read_again(side: Side, folder: Path) -> Outcome:
     with opens_of(tar) as opens:
         for kind in ("aspect", "blur", "qr"):
             batches = side.filter(batches, kind)
-    return Outcome(len(opens) > 1, f"three filters on one lazily read image open its tar {len(opens)} times")
+    return Outcome(len(opens) > 1, f"opens of the tar by three filters in a row, after a lazy read: {len(opens)}")
 
 
 @contextmanager

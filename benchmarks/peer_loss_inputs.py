@@ -86,7 +86,7 @@ def attempt(action: Callable[[], Any]) -> tuple[Any, str]:
     try:
         return action(), ""
     except Exception as error:  # noqa: BLE001  # the failure is the observation
-        return None, f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+        return None, f"{type(error).__name__}: {str(error).splitlines()[0].partition('. ')[0]}"
 
 
 def members_of(paths: list[Path]) -> dict[str, bytes]:
