@@ -16,7 +16,12 @@ Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 DEFAULT_MAX_PIXELS: Final = 89_478_485
 """Pixels above which an image is refused: Pillow's own limit for a decompression bomb, 256 MiB as RGB."""
 
-IMAGE_FORMATS: Final = ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "AVIF", "BMP", "JPEG2000", "ICO", "PPM")
+Image.init()
+IMAGE_FORMATS: Final = tuple(
+    name
+    for name in ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "AVIF", "BMP", "JPEG2000", "ICO", "PPM")
+    if name in Image.OPEN  # Pillow before 11.3 has no AVIF, and a name that it does not know fails every image
+)
 """Formats with a signature of their own. Left out are those that are guessed at (TGA, PCX) or that run code (EPS)."""
 
 # Pillow's plugins parse damaged files by hand, so what they raise says little about what is wrong.
