@@ -120,6 +120,11 @@ class RunSettings(_Section):
 class WatchSettings(_Section):
     """How the sensor looks for new and changed shards."""
 
+    enabled: bool = Field(
+        default=False,
+        description="Whether the sensor and the automation behind it run from the start; else they are turned on in "
+        "the UI. Default false.",
+    )
     interval_seconds: int = Field(
         default=60, ge=5, le=86_400, description="Seconds between two looks at the raw root. Default 60."
     )

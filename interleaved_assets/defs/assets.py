@@ -114,6 +114,7 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         partitions_def=shards,
         backfill_policy=dg.BackfillPolicy.multi_run(settings.run.shards_per_run),
         code_version=code_version,
+        automation_condition=dg.AutomationCondition.eager(),
         dagster_type=dg.Nothing,
         description=shown.description,
         group_name=shown.group,

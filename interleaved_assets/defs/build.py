@@ -5,6 +5,8 @@ import dagster as dg
 from interleaved_assets.defs.assets import build_assets
 from interleaved_assets.defs.executors import build_executor
 from interleaved_assets.defs.report import build_dataset_report
+from interleaved_assets.defs.schedules import build_nightly_schedule
+from interleaved_assets.defs.sensors import build_automation_sensor, build_raw_shard_sensor
 from interleaved_assets.settings import Settings
 
 
@@ -15,5 +17,8 @@ def build_definitions(settings: Settings) -> dg.Definitions:
     works on several shards at a time.
     """
     return dg.Definitions(
-        assets=[*build_assets(settings), build_dataset_report(settings)], executor=build_executor(settings)
+        assets=[*build_assets(settings), build_dataset_report(settings)],
+        sensors=[build_raw_shard_sensor(settings), build_automation_sensor(settings)],
+        schedules=[build_nightly_schedule(settings)],
+        executor=build_executor(settings),
     )

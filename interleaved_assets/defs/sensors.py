@@ -8,6 +8,7 @@ from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.registration import observation
 from interleaved_assets.io.storage import filesystem, join, storage_errors
 from interleaved_assets.model.errors import StorageUnavailable
+from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.raw import list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.watch import look, read_snapshot, write_snapshot
@@ -25,7 +26,7 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         description="Looks at the raw root, adds a partition for each new shard, and reports what is new or changed.",
         asset_selection=dg.AssetSelection.assets(RAW_SHARDS),
         minimum_interval_seconds=settings.watch.interval_seconds,
-        default_status=dg.DefaultSensorStatus.STOPPED,
+        default_status=_from_the_start(settings),
     )
     def raw_shard_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         options = settings.storage.options
@@ -64,6 +65,21 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         )
 
     return raw_shard_sensor
+
+
+def build_automation_sensor(settings: Settings) -> dg.AutomationConditionSensorDefinition:
+    """What launches the chain for shards that were observed to be new or changed, many of them in one backfill."""
+    return dg.AutomationConditionSensorDefinition(
+        "automation",
+        target=dg.AssetSelection.assets(*chain(settings)),
+        minimum_interval_seconds=settings.watch.interval_seconds,
+        default_status=_from_the_start(settings),
+        description="Launches the chain for shards that raw_shard_sensor has reported as new or changed.",
+    )
+
+
+def _from_the_start(settings: Settings) -> dg.DefaultSensorStatus:
+    return dg.DefaultSensorStatus.RUNNING if settings.watch.enabled else dg.DefaultSensorStatus.STOPPED
 
 
 def _snapshot_uri(folder: str, cursor: str) -> str:
