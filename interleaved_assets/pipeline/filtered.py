@@ -1,5 +1,6 @@
 """filtered: the rows that pass the thresholds, decided from stored scores; what does not is in the ledger."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -18,6 +19,7 @@ from interleaved_assets.pipeline.tally import Tally
 from interleaved_assets.scoring.text_ratio import count_words
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.select import select
+from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
 
 NAME: Final = "filtered"
@@ -95,7 +97,7 @@ def _with_decisions(shard: Shard, uri: str, keep: pa.BooleanArray) -> Iterator[t
 
 def relevant(settings: Settings) -> dict[str, object]:
     """Only the selection's own settings: a changed threshold leaves every score as it is."""
-    return settings.selection.model_dump(mode="json")
+    return dict(json.loads(selection_version(settings.selection)))
 
 
 def stage(reads: Sequence[str]) -> Stage:

@@ -1,5 +1,6 @@
 """image_scores: what each image of a shard is like, measured once and stored."""
 
+import json
 from typing import Final
 
 import pyarrow as pa
@@ -52,7 +53,7 @@ def score(shard: Shard) -> Work:
 
 def relevant(settings: Settings) -> dict[str, object]:
     """Scores depend on how they are measured, and on nothing else."""
-    return {"scoring": scoring_version(settings.scoring)}
+    return dict(json.loads(scoring_version(settings.scoring)))
 
 
 STAGE: Final = Stage(NAME, inputs=(normalized.NAME,), version=1, settings=relevant, run=score)
