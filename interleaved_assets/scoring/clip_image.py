@@ -1,0 +1,137 @@
+"""Bytes of an image to the square of pixels that a CLIP model takes, as open_clip's own transform gives it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from open_clip.transform import PreprocessCfg, image_transform_v2
+from PIL import Image, ImageOps
+
+from interleaved_assets.model.errors import ImageError, row_error
+from interleaved_assets.scoring.decode import decode_opened
+from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS, Buffer, exif_orientation, open_header, pillow_result
+
+Resizer = Literal["pillow", "torch"]
+Pixels = NDArray[np.uint8]
+"""Height x width x 3, the channels red, green, blue, 0 to 255."""
+
+_FILTERS: Final = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+
+# Images whose colours OpenCV and Pillow decode alike; OpenCV does so without holding the interpreter's lock.
+_PLAIN_MODES: Final = frozenset({"RGB", "L"})
+# Pillow turns 16- and 32-bit samples into RGB by clipping, nearly all white. The decoder brings them to 8 bits, or
+# refuses.
+_DEEP_MODES: Final = ("I", "F")
+# Pillow scales these by taking the nearest pixel.
+_NEAREST_MODES: Final = frozenset({"1", "P"})
+# Long side ÷ short side from which only what the crop keeps is scaled: 20000 x 10 pixels would become 448000 x 224. For
+# a part of an image Pillow may choose the other order of its two passes, and values near black and white may differ by
+# some grey levels, so this is for lines and rules alone.
+_LINE_RATIO: Final = 256
+# Above this torch, which can only scale the whole image, is no faster.
+_LONG_RATIO: Final = 8
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """From bytes to pixels. Open_clip's transform as far as the crop; to float and normalized is done on the device.
+
+    The images are turned as their EXIF orientation says first, as every scorer here sees them; open_clip leaves that to
+    whoever opens the file.
+
+    Attributes:
+        config: open_clip's preprocessing configuration of the model.
+        resizer: ``pillow`` gives the values of open_clip's transform; ``torch`` takes a ninth of the time and differs
+            by one grey level, rarely a few, here and there, which moves a cosine by some 1e-5.
+        max_pixels: width x height above which an image is refused.
+    """
+
+    config: PreprocessCfg
+    resizer: Resizer
+    max_pixels: int = DEFAULT_MAX_PIXELS
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], resizer: Resizer, max_pixels: int = DEFAULT_MAX_PIXELS) -> "Preprocess":
+        """From the dict that open_clip attaches to a model as ``visual.preprocess_cfg``."""
+        return cls(PreprocessCfg(**config), resizer, max_pixels)
+
+    @property
+    def height_width(self) -> tuple[int, int]:
+        """Size of what :meth:`__call__` returns."""
+        _, height, width = self.config.input_size
+        return height, width
+
+    def __call__(self, data: Buffer) -> Pixels:
+        """The image's pixels, :attr:`height_width` x 3, uint8, red-green-blue. Safe to call from several threads.
+
+        Raises:
+            ImageError: ``undecodable_image`` or ``too_many_pixels``.
+        """
+        header = open_header(data)
+        if header.mode not in _PLAIN_MODES and not header.mode.startswith(_DEEP_MODES):
+            if header.width * header.height > self.max_pixels:
+                raise ImageError(
+                    row_error(
+                        "too_many_pixels", f"{header.width} x {header.height} pixels, the limit is {self.max_pixels}"
+                    )
+                )
+            return pillow_result(lambda: self._scaled(_upright(header)))
+        bgr = np.asarray(decode_opened(header, data, max_pixels=self.max_pixels), np.uint8)
+        if header.mode == "L":
+            return self._scaled(Image.fromarray(np.ascontiguousarray(bgr[..., 0])))
+        if self.resizer == "torch" and self._side and _ratio(bgr.shape[1], bgr.shape[0]) <= _LONG_RATIO:
+            return self._scaled_by_torch(bgr)[..., ::-1]
+        # scaling treats the channels alike, so their order is set right on the small image
+        return self._scaled(Image.fromarray(bgr))[..., ::-1]
+
+    @property
+    def _side(self) -> int | None:
+        """Side of the square where the shortest side is scaled to it and the middle cut out; None for any other way."""
+        height, width = self.height_width
+        usual = height == width and self.config.resize_mode == "shortest" and self.config.interpolation in _FILTERS
+        return height if usual else None
+
+    def _scaled(self, image: Image.Image) -> Pixels:
+        side = self._side
+        if side is None or image.mode in _NEAREST_MODES or _ratio(image.width, image.height) <= _LINE_RATIO:
+            # all but the last two steps, to float and normalized
+            for step in image_transform_v2(self.config, is_train=False).transforms[:-2]:
+                image = step(image)
+            return np.asarray(image)
+        # the box is in source pixels, and Pillow looks beyond it for neighbours
+        (width, height), (left, top) = _scaled_size(image.width, image.height, side)
+        across, down = image.width / width, image.height / height
+        box = (left * across, top * down, (left + side) * across, (top + side) * down)
+        scaled = image.resize((side, side), _FILTERS[self.config.interpolation], box=box)
+        return np.asarray(scaled.convert("RGB"))
+
+    def _scaled_by_torch(self, image: Pixels) -> Pixels:
+        side = self.height_width[0]
+        (width, height), (left, top) = _scaled_size(image.shape[1], image.shape[0], side)
+        if (height, width) != image.shape[:2]:
+            values = torch.from_numpy(image).permute(2, 0, 1).unsqueeze(0)
+            values = torch.nn.functional.interpolate(
+                values, (height, width), mode=self.config.interpolation, antialias=True
+            )
+            image = values[0].permute(1, 2, 0).numpy()
+        return image[top : top + side, left : left + side]
+
+
+def _scaled_size(width: int, height: int, side: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Width and height with the shorter side scaled to ``side``, and left and top of the square in the middle."""
+    # rounded as torchvision's Resize and CenterCrop round
+    scaled = (side, int(side * height / width)) if width <= height else (int(side * width / height), side)
+    return scaled, (round((scaled[0] - side) / 2), round((scaled[1] - side) / 2))
+
+
+def _ratio(width: int, height: int) -> float:
+    return max(width, height) / min(width, height)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    orientation = exif_orientation(image)
+    image.load()
+    return ImageOps.exif_transpose(image) if orientation != 1 else image

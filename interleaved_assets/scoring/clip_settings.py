@@ -1,0 +1,187 @@
+"""The ``[clip]`` section of the settings: which model, on what, and how texts and heads are handled. Loads no torch."""
+
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS
+
+HeadKind = Literal["aesthetic", "nsfw", "own"]
+Activation = Literal["none", "relu", "gelu"]
+Squash = Literal["none", "sigmoid"]
+
+HEAD_COLUMNS: Final = {"aesthetic": "aesthetic_score", "nsfw": "nsfw_clip_score"}
+"""Columns of the kinds of head that selection has filters for. A head of kind ``own`` fills a column of its name."""
+
+_RESERVED_COLUMNS: Final = frozenset(
+    {
+        "sample_id",
+        "position",
+        "width",
+        "height",
+        "aspect_ratio",
+        "sharpness",
+        "qr_area_ratio",
+        "nsfw_score",
+        "score_error",
+        "thumbnail",
+        "sharpness_grey",
+        "clip_score",
+        "clip_text_position",
+        "embedding",
+        "clip_error",
+        *HEAD_COLUMNS.values(),
+    }
+)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HeadSettings(_Section):
+    """One head on the image embedding: a stack of linear layers that ends in one number."""
+
+    path: str = Field(
+        min_length=1,
+        description="File or URL of the head's state dict, .pth (read with weights_only) or .safetensors. No default.",
+    )
+    kind: HeadKind = Field(
+        default="own",
+        description="aesthetic fills aesthetic_score, nsfw fills nsfw_clip_score, own fills a column named as the "
+        "head. Default own.",
+    )
+    activation: Activation | None = Field(
+        default=None,
+        description="Function between the linear layers: none, relu or gelu. Default none, except relu for kind nsfw.",
+    )
+    output: Squash | None = Field(
+        default=None,
+        description="Function behind the last layer: none or sigmoid. Default none, except sigmoid for kind nsfw.",
+    )
+
+    @property
+    def hidden_activation(self) -> Activation:
+        """:attr:`activation`, or the kind's default."""
+        return self.activation or ("relu" if self.kind == "nsfw" else "none")
+
+    @property
+    def output_squash(self) -> Squash:
+        """:attr:`output`, or the kind's default."""
+        return self.output or ("sigmoid" if self.kind == "nsfw" else "none")
+
+
+class PrescreenSettings(_Section):
+    """Bounds on the stored cheap scores; an image outside of one is not given to the model. Off by default.
+
+    They are this stage's own and no filter's thresholds: what CLIP measured must not change with those. An image whose
+    cheap score is missing is not left out.
+    """
+
+    min_sharpness: float | None = Field(
+        default=None, ge=0, description="Variance of the Laplacian, at least (grey levels squared). Default none."
+    )
+    max_qr_area_ratio: float | None = Field(
+        default=None, ge=0, description="Share of the image under QR codes, below, 0 to 1. Default none."
+    )
+    max_nsfw_score: float | None = Field(
+        default=None, ge=0, le=1, description="Probability from the NSFW scorer on pixels, below, 0 to 1. Default none."
+    )
+    min_aspect_ratio: float | None = Field(default=None, gt=0, description="Width ÷ height, at least. Default none.")
+    max_aspect_ratio: float | None = Field(default=None, gt=0, description="Width ÷ height, at most. Default none.")
+    min_width: int | None = Field(default=None, ge=1, description="Width in pixels, at least. Default none.")
+    min_height: int | None = Field(default=None, ge=1, description="Height in pixels, at least. Default none.")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether any bound is given."""
+        return any(bound is not None for _, bound in self)
+
+
+class ClipSettings(_Section):
+    """How images are compared with the texts of their sample."""
+
+    enabled: bool = Field(default=False, description="Whether CLIP scores are computed at all. Default false.")
+    model: str = Field(
+        default="ViT-L-14-quickgelu",
+        min_length=1,
+        description="Name of an open_clip model, also hf-hub:<repository> or local-dir:<folder>; a label only where "
+        "model_config_path is given. Default ViT-L-14-quickgelu.",
+    )
+    pretrained: str = Field(
+        default="openai",
+        description="Weights: a tag that open_clip knows for the model, or the file or URL of a checkpoint; not used "
+        "with hf-hub: and local-dir:. Default openai.",
+    )
+    model_config_path: str | None = Field(
+        default=None,
+        description="File or URL of a JSON with an open_clip model configuration of your own. Default none: the one "
+        "that open_clip has for the model.",
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto",
+        description="auto takes a GPU where there is one, else the CPU; cuda fails where there is none. Default auto.",
+    )
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        default="auto",
+        description="Arithmetic of the model. auto: bf16 on a GPU (fp16 where it has none), fp32 on a CPU. "
+        "Default auto.",
+    )
+    resize: Literal["auto", "pillow", "torch"] = Field(
+        default="auto",
+        description="Who scales images down: pillow, bit for bit as open_clip does, or torch, nine times as fast, "
+        "about one pixel in 250 off by one grey level. auto: pillow in fp32, else torch. Default auto.",
+    )
+    batch_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="Images, and texts, given to the model at once. Halved when memory runs out. Default none: 256 on "
+        "a GPU, 32 on a CPU.",
+    )
+    threads: int | None = Field(
+        default=None, ge=1, description="Threads that decode and scale images. Default none: one per CPU core."
+    )
+    long_text: Literal["truncate", "window"] = Field(
+        default="truncate",
+        description="Texts beyond the model's context: truncate looks at their beginning, window at every piece of the "
+        "context's length, of which the best counts. Default truncate.",
+    )
+    no_text: Literal["drop", "keep"] = Field(
+        default="drop", description="What selection does with images of a sample without any text. Default drop."
+    )
+    prescreen: PrescreenSettings = Field(
+        default_factory=PrescreenSettings,
+        description="Bounds on the cheap scores beyond which an image is not scored. Default none.",
+    )
+    heads: dict[str, HeadSettings] = Field(
+        default_factory=dict, description="Heads on the image embedding, by name. Default none."
+    )
+    keep_embeddings: bool = Field(
+        default=False, description="Whether the score file keeps the image embeddings, as float16. Default false."
+    )
+    cache_dir: str | None = Field(
+        default=None, description="Folder or URL where embeddings are kept for later runs. Default none: no cache."
+    )
+    max_pixels: int = Field(
+        default=DEFAULT_MAX_PIXELS,
+        ge=1,
+        description="Width x height above which an image is not decoded. Default 89478485.",
+    )
+
+    @model_validator(mode="after")
+    def _columns_are_distinct(self) -> Self:
+        for kind, column in HEAD_COLUMNS.items():
+            names = [name for name, head in self.heads.items() if head.kind == kind]
+            if len(names) > 1:
+                raise ValueError(f"heads {names} are all of kind {kind}, and there is one column {column}: keep one")
+        for name, head in self.heads.items():
+            if head.kind == "own" and (name in _RESERVED_COLUMNS or not name.isidentifier()):
+                raise ValueError(
+                    f"head {name!r}: an own head names its column, so it needs a name that is free and a word"
+                )
+        return self
+
+
+def head_column(name: str, head: HeadSettings) -> str:
+    """The column of the score table that a head fills."""
+    return HEAD_COLUMNS.get(head.kind, name)

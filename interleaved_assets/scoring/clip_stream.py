@@ -1,0 +1,331 @@
+"""From shards to their score tables: read and decoded ahead in threads, embedded in batches, given out in order."""
+
+import os
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from interleaved_assets.io.batches import prefetch
+from interleaved_assets.model.errors import ImageError
+from interleaved_assets.scoring.clip_cache import EmbeddingCache, image_key, text_key
+from interleaved_assets.scoring.clip_prescreen import prescreened
+from interleaved_assets.scoring.clip_samples import Image, ImageHead, Sample, ScoreTable, Vector, samples_of
+from interleaved_assets.scoring.clip_settings import ClipSettings
+
+Pixels = NDArray[np.uint8]
+Tokens = NDArray[np.int32]
+
+ImageScores = Callable[[str], pa.Table]
+"""Given a shard's name, its image scores, for ``clip.prescreen``."""
+
+# Batches of images that are decoded ahead of the one on the device.
+_BATCHES_AHEAD: Final = 2
+# Batches of texts embedded at once: enough that texts of like length find each other.
+_BATCHES_OF_TEXTS: Final = 4
+# Texts that are kept in memory for samples to come; with a width of 768 they take 25 MB.
+_REMEMBERED_TEXTS: Final = 8192
+
+
+class Pending(Protocol):
+    """Embeddings that a device may still be computing."""
+
+    def result(self) -> Vector:
+        """They, n x width, waited for."""
+
+
+class Embeds(Protocol):
+    """What turns pixels and tokens into embeddings; :class:`interleaved_assets.scoring.clip_embed.Embedder` does."""
+
+    batch_size: int
+
+    def images(self, pixels: Sequence[Pixels]) -> Pending:
+        """Start embedding images."""
+
+    def texts(self, tokens: Sequence[Tokens]) -> Vector:
+        """Embed token sequences."""
+
+
+@dataclass
+class ClipStats:
+    """Counts of one call of :func:`score_shards`, kept up to date while it goes on.
+
+    Attributes:
+        images: image rows met.
+        embedded: images the model was given.
+        cached: images whose embedding came from the cache.
+        texts: sequences (texts, or windows of them) the model was given.
+        seconds: time spent here, without what the caller did between two shards.
+        batch_size: images given to the model at once, last.
+    """
+
+    images: int = 0
+    embedded: int = 0
+    cached: int = 0
+    texts: int = 0
+    seconds: float = 0.0
+    batch_size: int = 0
+
+    @property
+    def images_per_second(self) -> float:
+        """Images embedded ÷ seconds; 0 where none was."""
+        return self.embedded / self.seconds if self.seconds else 0.0
+
+
+@dataclass
+class _Shard:
+    name: str
+    scores: ScoreTable
+    open_samples: int = 0
+    open_images: int = 0
+    is_read: bool = False
+
+
+@dataclass
+class _Job:
+    """A sample being scored.
+
+    Attributes:
+        images: images of it that will come as :class:`_Decoding`.
+        tokens: its sequences that the cache did not have, by key.
+        place: where its scores go.
+    """
+
+    shard: _Shard
+    sample: Sample
+    images: int
+    tokens: dict[bytes, Tokens] = field(default_factory=dict)
+    place: int = -1
+
+
+@dataclass(frozen=True)
+class _Decoding:
+    job: _Job
+    image: Image
+    pixels: Future[Pixels]
+
+
+@dataclass(frozen=True)
+class _End:
+    shard: _Shard
+
+
+_Event = _Shard | _Job | _Decoding | _End
+_Batch = list[tuple[_Job, Image, Pixels]]
+
+
+@dataclass
+class ScoreStream:
+    """One pass over shards. :meth:`_events` runs in the reading thread, everything else in the caller's."""
+
+    settings: ClipSettings
+    schema: pa.Schema
+    embedder: Embeds
+    tokenizer: Callable[[str], list[Tokens]]
+    preprocess: Callable[[Any], Pixels]
+    heads: Sequence[ImageHead]
+    cache: EmbeddingCache | None
+    image_scores: ImageScores | None
+    stats: ClipStats
+    _shards: deque[_Shard] = field(default_factory=deque)
+    _images: _Batch = field(default_factory=list)
+    _launched: tuple[_Batch, Pending] | None = None
+    _tokens: dict[bytes, Tokens] = field(default_factory=dict)
+    _waiting_for: dict[bytes, list[_Job]] = field(default_factory=dict)
+    _known_texts: OrderedDict[bytes, Vector] = field(default_factory=OrderedDict)
+
+    def run(self, shards: Iterable[tuple[str, Iterable[pa.Table]]]) -> Iterator[tuple[str, pa.Table]]:
+        """Name and score table of each shard, in order."""
+        started = time.perf_counter()
+        pool = ThreadPoolExecutor(self.settings.threads or os.cpu_count(), thread_name_prefix="clip-decode")
+        events = prefetch(self._events(shards, pool), depth=_BATCHES_AHEAD * self.embedder.batch_size)
+        try:
+            for event in events:
+                self._take(event)
+                while (shard := self._next_complete()) is not None:
+                    self.stats.seconds += time.perf_counter() - started
+                    yield shard.name, shard.scores.table()
+                    started = time.perf_counter()
+            self._embed_images()
+            self._collect_images()
+            while (shard := self._next_complete()) is not None:
+                self.stats.seconds += time.perf_counter() - started
+                yield shard.name, shard.scores.table()
+                started = time.perf_counter()
+        finally:
+            events.close()
+            pool.shutdown(cancel_futures=True)
+            if self.cache is not None:
+                # also after a failure: what was embedded need not be embedded again
+                self.cache.flush()
+
+    def _events(self, shards: Iterable[tuple[str, Iterable[pa.Table]]], pool: ThreadPoolExecutor) -> Iterator[_Event]:
+        """Shards, samples, and images on their way to pixels; as many as the consumer lets be ahead."""
+        for name, tables in shards:
+            left_out = {}
+            if self.image_scores is not None and self.settings.prescreen.is_on:
+                left_out = prescreened(self.image_scores(name), self.settings.prescreen)
+            shard = _Shard(name, ScoreTable(self.schema, self.heads))
+            yield shard
+            for table in tables:
+                for sample in samples_of(table):
+                    job = self._prepare(shard, sample, left_out)
+                    to_decode = [(image, image.data) for image in sample.images if image.data is not None]
+                    yield job
+                    for image, data in to_decode:
+                        image.data = None
+                        yield _Decoding(job, image, pool.submit(self.preprocess, data))
+            yield _End(shard)
+
+    def _prepare(self, shard: _Shard, sample: Sample, left_out: dict[tuple[str, int], str]) -> _Job:
+        """Decide which images the model is to see, and look up in the cache what it has seen."""
+        is_wanted = bool(sample.texts or self.heads or self.settings.keep_embeddings)
+        for image in sample.images:
+            if image.error is None:
+                image.error = left_out.get((sample.sample_id, image.position))
+            if image.error is not None or not is_wanted:
+                image.data = None
+            elif self.cache is not None and image.data is not None:
+                image.key = image_key(image.data)
+                image.vector = self.cache.get(image.key)
+                if image.vector is not None:
+                    image.data = None
+        job = _Job(shard, sample, images=sum(image.data is not None for image in sample.images))
+        if job.images or any(image.vector is not None for image in sample.images):
+            for _, text in sample.texts:
+                keys = []
+                for tokens in self.tokenizer(text):
+                    key = text_key(tokens)
+                    keys.append(key)
+                    if key not in sample.vectors and key not in job.tokens:
+                        vector = self.cache.get(key) if self.cache is not None else None
+                        if vector is None:
+                            job.tokens[key] = tokens
+                        else:
+                            sample.vectors[key] = vector
+                sample.pieces.append(keys)
+        return job
+
+    def _take(self, event: _Event) -> None:
+        match event:
+            case _Shard():
+                self._shards.append(event)
+            case _Job():
+                self._take_job(event)
+            case _Decoding():
+                try:
+                    self._images.append((event.job, event.image, event.pixels.result()))
+                except ImageError as error:
+                    event.image.error = error.error
+                    self._image_done(event.job)
+                if len(self._images) >= self.embedder.batch_size:
+                    self._embed_images()
+            case _End():
+                event.shard.is_read = True
+
+    def _take_job(self, job: _Job) -> None:
+        sample = job.sample
+        self.stats.images += len(sample.images)
+        self.stats.cached += sum(image.vector is not None for image in sample.images)
+        job.place = job.shard.scores.reserve()
+        job.shard.open_samples += 1
+        job.shard.open_images += job.images
+        sample.waiting = job.images
+        for key, tokens in job.tokens.items():
+            if key in self._known_texts:
+                self._known_texts.move_to_end(key)
+                sample.vectors[key] = self._known_texts[key]
+            else:
+                self._tokens[key] = tokens
+                self._waiting_for.setdefault(key, []).append(job)
+                sample.waiting += 1
+        job.tokens = {}
+        self._fill_if_complete(job)
+        if len(self._tokens) >= _BATCHES_OF_TEXTS * self.embedder.batch_size:
+            self._embed_texts()
+
+    def _next_complete(self) -> _Shard | None:
+        """The shard at the head, if it is complete; its last texts are embedded where nothing else is missing."""
+        if not self._shards or not self._shards[0].is_read:
+            return None
+        head = self._shards[0]
+        if head.open_samples and not head.open_images:
+            self._embed_texts()
+        if head.open_samples:
+            return None
+        if self.cache is not None:
+            self.cache.flush()
+        self.stats.batch_size = self.embedder.batch_size
+        return self._shards.popleft()
+
+    def _embed_images(self) -> None:
+        """Start a batch, and then take in the one before: the device computes while its results are dealt with."""
+        if not self._images:
+            return
+        batch, self._images = self._images, []
+        with _noted(batch):
+            launched = self.embedder.images([pixels for _, _, pixels in batch])
+        self._collect_images()
+        self._launched = batch, launched
+
+    def _collect_images(self) -> None:
+        if self._launched is None:
+            return
+        (batch, launched), self._launched = self._launched, None
+        with _noted(batch):
+            vectors = launched.result()
+        self.stats.embedded += len(batch)
+        for (job, image, _), vector in zip(batch, vectors, strict=True):
+            # a copy: a row of the batch would keep all of it in memory
+            image.vector = vector.copy()
+            if self.cache is not None and image.key is not None:
+                self.cache.put(image.key, image.vector)
+            self._image_done(job)
+
+    def _embed_texts(self) -> None:
+        tokens, self._tokens = self._tokens, {}
+        waiting, self._waiting_for = self._waiting_for, {}
+        if not tokens:
+            return
+        vectors = self.embedder.texts(list(tokens.values()))
+        self.stats.texts += len(tokens)
+        for key, vector in zip(tokens, vectors, strict=True):
+            self._known_texts[key] = vector.copy()
+            if self.cache is not None:
+                self.cache.put(key, self._known_texts[key])
+            for job in waiting[key]:
+                job.sample.vectors[key] = self._known_texts[key]
+                job.sample.waiting -= 1
+                self._fill_if_complete(job)
+        while len(self._known_texts) > _REMEMBERED_TEXTS:
+            self._known_texts.popitem(last=False)
+
+    def _image_done(self, job: _Job) -> None:
+        job.shard.open_images -= 1
+        job.sample.waiting -= 1
+        self._fill_if_complete(job)
+
+    def _fill_if_complete(self, job: _Job) -> None:
+        if not job.sample.waiting:
+            job.shard.scores.fill(job.place, job.sample)
+            job.shard.open_samples -= 1
+
+
+@contextmanager
+def _noted(batch: _Batch) -> Iterator[None]:
+    """Say which shards were at hand when a device fails."""
+    try:
+        yield
+    except RuntimeError as error:
+        names = ", ".join(dict.fromkeys(job.shard.name for job, _, _ in batch))
+        error.add_note(
+            f"while CLIP embedded {len(batch)} images of {names}; no image was marked for it, run them again"
+        )
+        raise
