@@ -74,7 +74,11 @@ def exists(uri: str, storage_options: StorageOptions = None) -> bool:
     with storage_errors(uri, "look at"):
         fs, path = filesystem(uri, storage_options)
         fs.invalidate_cache(path)
-        return bool(fs.exists(path))
+        try:
+            fs.info(path)  # not fs.exists, which takes a storage that fails for one that has no such file
+        except FileNotFoundError:
+            return False
+        return True
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import glob
 import re
 from collections.abc import Sequence
 from os import PathLike, fspath
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fsspec.spec import AbstractFileSystem
 
@@ -112,16 +112,13 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
         uri = str(local_path(uri))
     fs, path = filesystem(uri, storage_options)
     fs.invalidate_cache()  # a long-running process must see shards that arrived since
-    is_glob = glob.has_magic(path)
     try:
-        entry = fs.info(path)
-    except FileNotFoundError:
-        if not is_glob:
-            raise
-        entry = None
-    if entry is not None and entry["type"] != "directory":
-        return [(uri, int(entry["size"] or 0))]
-    entries = fs.find(path, detail=True) if entry is not None else fs.glob(path, detail=True)
+        entry = _entry(fs, path)
+        if entry is not None and entry["type"] != "directory":
+            return [(uri, int(entry["size"] or 0))]
+        entries = fs.find(path, detail=True) if entry is not None else fs.glob(path, detail=True)
+    except ValueError as error:
+        raise OptionError(f"{uri} names nothing that can be searched: {error}") from error
     what = "matches" if entry is None else "holds"
     files = {name: info for name, info in entries.items() if info["type"] != "directory"}
     chosen = {name: info for name, info in files.items() if name.lower().endswith(suffixes)}
@@ -131,6 +128,16 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
             f"{f' ({len(files)} with other endings)' if files else ''}. Check the path, or pass file_extensions."
         )
     return [(_with_path(uri, name, fs), int(info["size"] or 0)) for name, info in chosen.items()]
+
+
+def _entry(fs: AbstractFileSystem, path: str) -> dict[str, Any] | None:
+    """What the filesystem knows of ``path``; None where it is a glob and nothing has that very name."""
+    try:
+        return dict(fs.info(path))
+    except FileNotFoundError:
+        if not glob.has_magic(path):
+            raise
+        return None
 
 
 def _with_path(uri: str, path: str, fs: AbstractFileSystem) -> str:

@@ -82,6 +82,11 @@ def test_s3_urls_lead_back_to_s3(s3_server: S3Server, bucket: str) -> None:
         find_files("s3://no-such-bucket/raw", (".tar",), options)
 
 
+def test_a_url_without_a_bucket_is_a_wrong_option(s3_server: S3Server) -> None:
+    with pytest.raises(OptionError, match="s3:// names nothing that can be searched"):
+        find_files("s3://", (".tar",), s3_server.storage_options)
+
+
 def test_shards_that_arrived_since_are_found(s3_server: S3Server, bucket: str) -> None:
     fs, options = s3_server.fs, s3_server.storage_options
     fs.pipe(f"{bucket}/raw/a.tar", b"1")

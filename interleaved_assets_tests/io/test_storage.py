@@ -11,6 +11,21 @@ from interleaved_assets.model.errors import MissingDependency, OptionError, Stor
 from interleaved_assets_tests.s3 import S3Server
 
 
+def test_whether_something_is_there(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
+    (tmp_path / "a.bin").touch()
+    assert exists(str(tmp_path / "a.bin"))
+    assert exists(str(tmp_path))
+    assert not exists(str(tmp_path / "b.bin"))
+    s3_server.fs.pipe(f"{bucket}/a.bin", b"1")
+    options = s3_server.storage_options
+    assert exists(f"{bucket}/a.bin", options)
+    assert not exists(f"{bucket}/b.bin", options)
+    assert not exists("s3://no-such-bucket/a.bin", options)
+    # not to be told from a missing file by whoever only asks whether it is there, and overwrites it then
+    with pytest.raises(StorageError, match="Grant access"):
+        exists(f"{bucket}/a.bin", {**options, "secret": "wrong"})
+
+
 def test_a_local_input_can_be_memory_mapped(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     path.write_bytes(b"0123456789")
