@@ -146,9 +146,6 @@ class ClipSettings(_Section):
         description="Texts beyond the model's context: truncate looks at their beginning, window at every piece of the "
         "context's length, of which the best counts. Default truncate.",
     )
-    no_text: Literal["drop", "keep"] = Field(
-        default="drop", description="What selection does with images of a sample without any text. Default drop."
-    )
     prescreen: PrescreenSettings = Field(
         default_factory=PrescreenSettings,
         description="Bounds on the cheap scores beyond which an image is not scored. Default none.",

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.errors import ImageError, row_error
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.decode import BgrImage, decode_opened
 from interleaved_assets.scoring.opencv import opencv_for_threads
 from interleaved_assets.scoring.registry import Measure, Scorer, chosen_scorers, scores_schema
@@ -53,13 +54,16 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
     """
     settings = settings or ScoringSettings()
     scorers = prepare_scorers(settings)
-    images = rows.filter(pc.equal(rows["modality"], "image"))
+    images = filter_rows(rows, pc.equal(rows["modality"], "image"))
 
     def score(source: pa.Buffer | str) -> tuple[object, ...]:
         if isinstance(source, str):
             return _unscored(source, scorers)
         return score_image(source, scorers, max_pixels=settings.max_pixels)
 
+    if not scorers:
+        # headers are read in microseconds; handing them to threads takes longer
+        return _score_table(images, [score(source) for source in _sources(images)], scores_schema(settings))
     threads = threads or _processors()
     with opencv_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
         measured = list(pool.map(score, _sources(images)))

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Callable
-from io import BytesIO
+from io import BufferedReader
 from typing import Final, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -11,6 +11,8 @@ from PIL import Image, UnidentifiedImageError
 from interleaved_assets.model.errors import ImageError, row_error
 
 T = TypeVar("T")
+
+_HEADER_BYTES: Final = 4096
 Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 
 DEFAULT_MAX_PIXELS: Final = 89_478_485
@@ -75,7 +77,9 @@ def open_header(data: Buffer) -> Image.Image:
     """
     if not len(data):
         raise ImageError(row_error("undecodable_image", "0 bytes"))
-    image = pillow_result(lambda: Image.open(BytesIO(data), formats=IMAGE_FORMATS))
+    # BytesIO would copy the whole image for the sake of its header
+    file = BufferedReader(pa.BufferReader(data), _HEADER_BYTES)
+    image = pillow_result(lambda: Image.open(file, formats=IMAGE_FORMATS))
     if min(image.size) < 1:
         raise ImageError(row_error("undecodable_image", f"the header says {image.width} x {image.height} pixels"))
     return image

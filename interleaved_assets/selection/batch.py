@@ -8,6 +8,7 @@ import pyarrow as pa
 from interleaved_assets.io.materialize import materialize
 from interleaved_assets.io.roots import folders_of
 from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.text_ratio import count_words
@@ -64,5 +65,5 @@ def filter_batch(
         scores = join_scores(scores, clip(table))
     shard = ", ".join(batch.source_files) or "batch"
     selection = select(selection_rows(table), scores, settings, shard=shard)
-    kept = table.filter(selection.keep)
+    kept = filter_rows(table, selection.keep)
     return batch.with_table(reindex_positions(kept) if settings.reindex_positions else kept), selection.ledger
