@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 UI_PORT ?= 3000
 
-.PHONY: demo ui test check format clean help
+.PHONY: demo ui test test-all check format clean help
 
 help:
 	@echo "make demo    install, make demo shards, take them through every asset, print what happened"
 	@echo "make ui      the Dagster UI on that data, http://127.0.0.1:$(UI_PORT)"
 	@echo "make test    the tests (no system packages, no GPU, no network)"
+	@echo "make test-all  those that need PostgreSQL, Chromium, Caddy, libzbar or Ray too; installs them (apt-get, pip)"
 	@echo "make check   lint, format and types"
 
 $(BIN)/.installed: pyproject.toml constraints.txt
@@ -31,6 +32,19 @@ ui: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml
 
 test: $(BIN)/.installed
 	$(BIN)/python -m pytest -m "not system"
+
+# Debian packages that `make test-all` installs, as root or through sudo.
+DEBIAN := postgresql libzbar0 caddy chromium
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+$(BIN)/.installed-all: $(BIN)/.installed
+	$(SUDO) apt-get update -qq
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(DEBIAN) >/dev/null
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip,ray,postgres,k8s,ui]'
+	touch $@
+
+test-all: $(BIN)/.installed-all
+	$(BIN)/python -m pytest -m system --no-skips
 
 check: $(BIN)/.installed
 	$(BIN)/ruff check .

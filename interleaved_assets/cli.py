@@ -18,6 +18,8 @@ from interleaved_assets.pipeline.trace import StageTrace, find_sample
 from interleaved_assets.selection.what_if import Outcome, changed_settings, what_if
 from interleaved_assets.settings import Settings, load_settings
 
+PLAIN_WIDTH = 160
+"""Columns of a table that goes to a file or a pipe."""
 WHAT_IF = "Decides again on every stored score under changed settings of [selection]. Reads no image, writes nothing."
 
 
@@ -25,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit code: 0 done, 1 nothing found, 2 something is wrong and was said."""
     options = parser().parse_args(arguments)
     try:
-        return options.run(options, Console(soft_wrap=not sys.stdout.isatty()))
+        return options.run(options, Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH))
     except InterleavedError as error:
         print(f"interleaved: {error}", file=sys.stderr)
         return 2

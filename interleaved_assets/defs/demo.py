@@ -27,7 +27,8 @@ from interleaved_assets.pipeline.staleness import stage_records
 from interleaved_assets.pipeline.watch import look
 from interleaved_assets.settings import Settings, load_settings
 
-SHARD_IO_SLOTS = 2
+# A default limit applies late: the very first runs would overlap.
+POOL_SLOTS = {"shard_io": 2, "gpu": 1}
 TABLE_WIDTH = 150
 
 
@@ -40,7 +41,8 @@ def main() -> int:
         written = write_demo_shards(Path(settings.storage.raw_root))
     console.print(f"{len(written)} demo shards in {settings.storage.raw_root}")
     with dg.DagsterInstance.get() as instance:
-        instance.event_log_storage.set_concurrency_slots("shard_io", SHARD_IO_SLOTS)
+        for pool, slots in POOL_SLOTS.items():
+            instance.event_log_storage.set_concurrency_slots(pool, slots)
         keys = register_all(instance, settings)
         console.print(f"taking {len(keys)} shards through {len(chain(settings))} assets, with Dagster …")
         succeeded = materialize_all(instance, settings, keys)

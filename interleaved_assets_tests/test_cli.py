@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.cli import main
+from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.stage import take_through
+from interleaved_assets_tests.documents import good_shard, project
+
+
+@pytest.fixture
+def curated(tmp_path: Path) -> list[str]:
+    """Arguments that point at a project with two shards that went through the chain."""
+    settings = project(tmp_path)
+    for name in ("a", "b"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+        for stage in chain(settings).values():
+            take_through(stage, name, settings)
+    return ["--settings", str(tmp_path / "interleaved.toml")]
+
+
+def test_trace_shows_every_stage_and_why_a_row_was_dropped(
+    curated: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*curated, "trace", "doc-97-b"]) == 0
+    printed = capsys.readouterr().out
+    assert "in shard a" in printed
+    for stage in ("normalized", "image_scores", "filtered"):
+        assert stage in printed
+    dropped = next(line for line in printed.splitlines() if "dropped: sharpness_below" in line)
+    assert "100" in dropped
+
+
+def test_trace_of_an_unknown_sample(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "trace", "nobody"]) == 1
+    assert "no sample 'nobody' in 2 shards" in capsys.readouterr().err
+
+
+def test_what_if_compares_with_the_settings_in_force(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "what-if", "min_sharpness=0"]) == 0
+    lines = {line.split("│")[1].strip(): line for line in capsys.readouterr().out.splitlines() if "│" in line}
+    assert [cell.strip() for cell in lines["images_kept"].split("│")[2:5]] == ["8", "10", "+2"]
+    assert [cell.strip() for cell in lines["dropped: sharpness_below"].split("│")[2:5]] == ["2", "0", "-2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("min_sharpness", "'min_sharpness' is not NAME=VALUE"),
+        ("min_sharpness=-1", "min_sharpness: Input should be greater than or equal to 0"),
+        ("min_sharp=1", "min_sharp: Extra inputs are not permitted"),
+    ],
+)
+def test_what_if_refuses_what_is_no_setting(
+    curated: list[str], capsys: pytest.CaptureFixture[str], change: str, message: str
+) -> None:
+    assert main([*curated, "what-if", change]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_settings_lists_value_and_meaning(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "settings"]) == 0
+    printed = capsys.readouterr().out
+    assert "selection.min_sharpness" in printed
+    assert "Default 100" in printed
+
+
+def test_a_missing_settings_file_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--settings", str(tmp_path / "none.toml"), "settings"]) == 2
+    assert capsys.readouterr().err == f"interleaved: no settings file {tmp_path / 'none.toml'}\n"
