@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaved_assets.scoring.clip_cache import EmbeddingCache, image_key, text_key
+from interleaved_assets_tests.s3 import S3Server
 
 WIDTH = 3
 
@@ -46,6 +47,20 @@ def test_an_embedding_comes_back_bit_for_bit_in_a_later_run(place: str, tmp_path
         assert found.dtype == np.float32
         assert np.array_equal(found, vector(number))
     assert second.get(image_key(b"d")) is None
+
+
+def test_workers_that_share_only_a_bucket_share_the_cache(s3_server: S3Server, bucket: str) -> None:
+    def cache() -> EmbeddingCache:
+        return EmbeddingCache(f"{bucket}/cache", "f" * 32, WIDTH, s3_server.storage_options)
+
+    one, other = cache(), cache()
+    for number, writer in enumerate((one, other)):
+        writer.put(image_key(bytes([number])), vector(number))
+        writer.flush()
+    reader = cache()
+    assert len(reader) == 2
+    assert np.array_equal(reader.get(image_key(b"\0")), vector(0))  # type: ignore[arg-type]  # None would fail
+    assert np.array_equal(reader.get(image_key(b"\1")), vector(1))  # type: ignore[arg-type]  # None would fail
 
 
 @settings(max_examples=30, deadline=None)

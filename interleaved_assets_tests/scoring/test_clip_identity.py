@@ -11,6 +11,7 @@ from interleaved_assets.scoring.clip_identity import (
     score_fingerprint,
 )
 from interleaved_assets.scoring.clip_settings import ClipSettings, HeadSettings, PrescreenSettings
+from interleaved_assets_tests.s3 import S3Server
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def changed(settings: ClipSettings, **values: object) -> ClipSettings:
 
 
 def test_what_changes_no_score_changes_no_fingerprint(files: ClipSettings) -> None:
-    other = changed(files, device="cpu", batch_size=7, threads=3, cache_dir="/somewhere", no_text="keep", enabled=True)
+    other = changed(files, device="cpu", batch_size=7, threads=3, cache_dir="/somewhere", enabled=True)
     assert score_fingerprint(other) == score_fingerprint(files)
     assert len(score_fingerprint(files)) == 32
 
@@ -94,6 +95,15 @@ def test_a_remote_file_counts_by_what_its_store_says() -> None:
     fs.pipe_file("/clip-identity/a.pt", b"1234")
     assert content_version("memory://clip-identity/a.pt") != before
     assert checkpoint_file(ClipSettings(pretrained="memory://clip-identity/a.pt")) == "memory://clip-identity/a.pt"
+
+
+def test_an_object_counts_by_what_s3_says_without_being_fetched(s3_server: S3Server, bucket: str) -> None:
+    for content in (b"123", b"456"):
+        s3_server.fs.pipe_file(f"{bucket}/a.pt", content)
+        found = {content_version(f"{bucket}/a.pt", s3_server.storage_options) for _ in range(2)}
+        assert len(found) == 1
+    s3_server.fs.pipe_file(f"{bucket}/a.pt", b"123")
+    assert {content_version(f"{bucket}/a.pt", s3_server.storage_options)} != found
 
 
 def test_a_missing_file_is_named(files: ClipSettings, tmp_path: Path) -> None:
