@@ -20,9 +20,12 @@ from interleaved_assets.scoring.text_ratio import count_words
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import selection_version
+from interleaved_assets.selection.what_if import judged_values
 from interleaved_assets.settings import Settings
 
 NAME: Final = "filtered"
+RATIO: Final = "ratio"
+"""The filter of samples whose values are kept for the reports, and the column they are kept in."""
 _DECIDING_COLUMNS: Final = ("sample_id", "position", "modality", "text_content")
 
 
@@ -38,10 +41,12 @@ def select_rows(shard: Shard) -> Work:
     rows, scores = deciding_tables(shard.key, settings)
     selection = select(rows, scores, settings.selection, stage=NAME, shard=shard.key)
     check_balance(f"shard {shard.key}, {NAME}", rows.num_rows, selection.keep.true_count, selection.ledger)
+    ratios = pa.table({RATIO: judged_values(rows, scores, settings.selection, RATIO)})
     schema = parquet_shard_schema(rows_uri, storage_options=shard.options)
     seen, written = Tally(), Tally()
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
+        parquet_shard(shard.paths.sample_scores(), ratios.schema, storage_options=shard.options) as samples_file,
         parquet_shard(shard.paths.output(NAME), schema, storage_options=shard.options) as rows_file,
     ):
         for table, keep in _with_decisions(shard, rows_uri, selection.keep):
@@ -50,9 +55,14 @@ def select_rows(shard: Shard) -> Work:
             written.add(kept)
             rows_file.write(reindex_positions(kept) if settings.selection.reindex_positions else kept)
         ledger_file.write(selection.ledger)
+        samples_file.write(ratios)
         check_balance(f"shard {shard.key}, {NAME}", seen.counts.rows, written.counts.rows, selection.ledger)
     return Work(
-        outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file)},
+        outputs={
+            "rows": OutputFile.of(rows_file),
+            "ledger": OutputFile.of(ledger_file),
+            "samples": OutputFile.of(samples_file),
+        },
         counts_in=seen.counts,
         counts_out=written.counts,
         errors=dict(selection.unscored),

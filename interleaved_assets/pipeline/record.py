@@ -85,7 +85,7 @@ class Record(Facts):
     """Data version of each input, by stage."""
     data_version: str
     outputs: dict[str, OutputFile]
-    """By role: ``rows`` is the stage's own output, ``ledger`` what it dropped."""
+    """By role: ``rows`` is the stage's own output, ``ledger`` what it dropped, ``samples`` scores of samples."""
     settings: dict[str, object]
     """The settings that this output depends on."""
     source: Source | None = None
@@ -105,6 +105,10 @@ class ShardPaths(BaseModel):
         if stage == "final_tars":
             return f"{self.output_root}/tars/{self.key}.tar"
         return f"{self.output_root}/{stage}/{self.key}.parquet"
+
+    def sample_scores(self) -> str:
+        """What filters of samples judged by, one row per sample that was left for them."""
+        return f"{self.output_root}/sample_scores/{self.key}.parquet"
 
     def ledger(self, stage: str) -> str:
         """What the stage dropped, as Parquet."""

@@ -2,10 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import pyarrow.parquet as pq
+
+from interleaved_assets.io.storage import open_input
+from interleaved_assets.pipeline import filtered
 from interleaved_assets.pipeline.record import Record, ShardPaths
 from interleaved_assets.pipeline.staleness import shard_status, stage_records
 from interleaved_assets.pipeline.stored import LEDGER_STAGES, read_ledgers, read_scores
 from interleaved_assets.reporting.facts import ShardFacts
+from interleaved_assets.reporting.measures import Values
 from interleaved_assets.settings import Settings
 
 
@@ -30,6 +35,7 @@ def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> Sh
         images_kept=kept.images,
         scores=read_scores(paths, settings, thumbnails=thumbnails) if scored else None,
         ledger=read_ledgers(paths, storage.options, dropping),
+        values=_sample_values(records, settings),
         errors=_errors(records),
         status=shard_status(records, settings),
     )
@@ -38,6 +44,14 @@ def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> Sh
 def all_shard_facts(keys: Iterable[str], settings: Settings) -> Iterator[ShardFacts]:
     """:func:`shard_facts` of each shard, one at a time."""
     return (shard_facts(key, settings) for key in keys)
+
+
+def _sample_values(records: Mapping[str, Record], settings: Settings) -> dict[str, Values]:
+    samples = records["filtered"].outputs.get("samples") if "filtered" in records else None
+    if samples is None:
+        return {}
+    with open_input(samples.uri, settings.storage.options) as file:
+        return {filtered.RATIO: pq.read_table(file)[filtered.RATIO].to_numpy()}
 
 
 def _errors(records: Mapping[str, Record]) -> dict[str, int]:
