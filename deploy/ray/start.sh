@@ -16,6 +16,11 @@ if [ "${#RAY_AUTH_TOKEN}" -lt 32 ]; then
     echo "RAY_AUTH_TOKEN needs 32 characters or more: export RAY_AUTH_TOKEN=\$(openssl rand -hex 32)" >&2
     exit 2
 fi
+# The settings of a run travel with its steps; a variable of this node would win over them, and no one would see it.
+if env | grep -q '^INTERLEAVED_.*__'; then
+    echo "set no INTERLEAVED_<SECTION>__<KEY> on a Ray node: the run brings its settings along" >&2
+    exit 2
+fi
 export RAY_AUTH_MODE=token
 export RAY_USAGE_STATS_ENABLED=0
 

@@ -70,7 +70,9 @@ def deployment(
     s3_server: S3Server,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Deployment]:
-    launcher, worker = tmp_path_factory.mktemp("launcher"), tmp_path_factory.mktemp("worker")
+    here, worker = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("worker")
+    launcher = here / "launcher"
+    launcher.mkdir()
     bucket = s3_server.new_bucket()
     instance = yaml.safe_load((deploy_folder / "postgres/dagster.yaml").read_text(encoding="utf-8"))
     logs = yaml.safe_load((deploy_folder / "s3-logs/dagster.yaml").read_text(encoding="utf-8"))
@@ -92,14 +94,14 @@ def deployment(
         "DEVICES_NOTED_IN": str(worker),
     }
     with (
-        ray_head(deploy_folder / "ray/start.sh", launcher, shared | on_worker) as head,
+        ray_head(deploy_folder / "ray/start.sh", here, shared | on_worker) as head,
         pytest.MonkeyPatch.context() as patch,
     ):
-        here = {
+        on_launcher = {
             "INTERLEAVED_SETTINGS": str(launcher / "interleaved.toml"),
             "DAGSTER_LOGS_STAGING": str(launcher / "logs"),
         }
-        for name, value in {**shared, **here, **head.environment}.items():
+        for name, value in {**shared, **on_launcher, **head.environment}.items():
             patch.setenv(name, value)
         yield Deployment(launcher, worker, bucket, head)
 
