@@ -10,6 +10,7 @@ from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet_reader import read_parquet_shard
 from interleaved_assets.io.parquet_writer import parquet_shard
 from interleaved_assets.model.errors import error_code
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline import normalized
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import Shard, Stage, Work
@@ -35,7 +36,7 @@ def score(shard: Shard) -> Work:
             storage_options=shard.options,
         )
     ):
-        images = table.filter(pc.equal(table["modality"], "image"))
+        images = filter_rows(table, pc.equal(table["modality"], "image"))
         seen.add(images)
         scored.append(score_images(images, settings.scoring))
     scores = pa.concat_tables(scored)

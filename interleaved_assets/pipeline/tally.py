@@ -25,7 +25,8 @@ class Tally:
         self._counts["images"] += pc.sum(is_image, min_count=0).as_py()
         self._counts["texts"] += pc.sum(pc.equal(table["modality"], "text"), min_count=0).as_py()
         if "binary_content" in table.column_names:
-            sizes = pc.binary_length(table["binary_content"].filter(is_image))
+            # lengths first: filtering the column itself would copy every image
+            sizes = pc.binary_length(table["binary_content"]).filter(is_image)
             self._counts["image_bytes"] += pc.sum(sizes, min_count=0).as_py()
         if "materialize_error" in table.column_names:
             for error in table["materialize_error"].drop_null().to_pylist():

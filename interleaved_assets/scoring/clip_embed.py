@@ -50,11 +50,13 @@ class Embedder:
 
     Attributes:
         batch_size: images, or texts, at once. Halved for good when the device runs out of memory.
+        is_on_cpu: whether it computes on the cores that decoding takes too.
     """
 
     def __init__(self, model: ClipModel, batch_size: int | None = None) -> None:
         self.model = model
         self.batch_size = batch_size or _DEFAULT_BATCH[model.device.type]
+        self.is_on_cpu = model.device.type == "cpu"
         config = model.preprocess_config
         self._mean, self._std = (
             torch.tensor(config[key], device=model.device).view(1, 3, 1, 1) for key in ("mean", "std")

@@ -15,7 +15,7 @@ from interleaved_assets.scoring.decode import BgrImage, decode_opened
 from interleaved_assets.scoring.opencv import opencv_for_threads
 from interleaved_assets.scoring.registry import Measure, Scorer, chosen_scorers, scores_schema
 from interleaved_assets.scoring.settings import ScoringSettings
-from interleaved_assets.scoring.size import Buffer, aspect_ratio, displayed_size, open_header
+from interleaved_assets.scoring.size import Buffer, aspect_ratio, displayed_size, image_size, open_header
 
 _NO_SIZE: Final = (None, None, None)
 
@@ -85,20 +85,23 @@ def score_image(data: Buffer, scorers: Sequence[PreparedScorer], *, max_pixels: 
     size: tuple[object, ...] = _NO_SIZE
     image: BgrImage | None = None
     try:
+        if not scorers:
+            return *_sized(*image_size(data)), None
         header = open_header(data)
-        width, height = displayed_size(header)
-        size = width, height, aspect_ratio(width, height)
-        if scorers:
-            image = decode_opened(header, data, max_pixels=max_pixels)
-            # what is measured is the decoded image, should the header ever disagree with it
-            height, width = image.shape[:2]
-            size = width, height, aspect_ratio(width, height)
+        size = _sized(*displayed_size(header))
+        image = decode_opened(header, data, max_pixels=max_pixels)
+        # what is measured is the decoded image, should the header ever disagree with it
+        size = _sized(image.shape[1], image.shape[0])
     except ImageError as error:
         errors.append(error.error)
     values: list[object] = []
     for prepared in scorers:
         values += _measure(prepared, image, errors)
     return *size, *values, "; ".join(errors) or None
+
+
+def _sized(width: int, height: int) -> tuple[int, int, float]:
+    return width, height, aspect_ratio(width, height)
 
 
 def _measure(prepared: PreparedScorer, image: BgrImage | None, errors: list[str]) -> Sequence[object]:
