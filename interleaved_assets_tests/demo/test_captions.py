@@ -1,0 +1,53 @@
+"""The demo's point about CLIP: pictures with swapped captions go, those with their own stay."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from interleaved_assets.demo.shards import write_demo_shards
+from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.stage import Outcome, take_through
+from interleaved_assets.settings import load_settings
+
+pytestmark = pytest.mark.torch
+
+PROJECT = Path(__file__).parents[2]
+KEY = "crawl-2/captions-000"
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """The captions shard through the chain, under the project's own settings."""
+    folder = tmp_path_factory.mktemp("project")
+    write_demo_shards(folder / "data/raw")
+    shutil.copytree(PROJECT / "data/models", folder / "data/models")
+    shutil.copy(PROJECT / "interleaved.toml", folder)
+    settings = load_settings(folder / "interleaved.toml")
+    return {name: take_through(stage, KEY, settings) for name, stage in chain(settings).items()}
+
+
+def test_exactly_the_swapped_captions_are_dropped(outcomes: dict[str, Outcome]) -> None:
+    rows = pq.read_table(outcomes["normalized"].record.outputs["rows"].uri)
+    swapped = {
+        (row["sample_id"], int(position))
+        for row in rows.to_pylist()
+        if row["demo_note"]
+        for position in re.findall(r"at (\d+): swapped caption", row["demo_note"])
+    }
+    ledger = pq.read_table(outcomes["filtered"].record.outputs["ledger"].uri).to_pylist()
+    assert len(swapped) == 14
+    assert {(row["sample_id"], row["position"]) for row in ledger} == swapped
+    assert {row["reason"] for row in ledger} == {"clip_below"}
+    assert all(row["measured"] < row["threshold"] == 0.15 for row in ledger)
+    assert outcomes["final_tars"].record.counts_out.images == 14
+
+
+def test_the_record_says_what_computed_the_scores(outcomes: dict[str, Outcome]) -> None:
+    notes = outcomes["clip_scores"].record.notes
+    assert notes["model"] == "scenes-clip/scenes-clip.safetensors"
+    assert notes["device"]
+    assert notes["precision"]
+    assert float(notes["images_per_second"]) > 0
