@@ -131,6 +131,13 @@ def _read_rows(text: str, absent: list[int]) -> pa.Table:
 
 def _check_columns(schema: pa.Schema) -> None:
     """Refuse what would not go together with the columns of a shard."""
+    try:
+        str(schema)
+        for column in schema:
+            pa.nulls(1, column.type)
+    except (UnicodeDecodeError, pa.ArrowException, KeyError) as error:
+        # pyarrow raises KeyError for a type that it has no class for
+        raise ValueError(f"_interleaved has a column that cannot be read: {error}") from error
     if len(set(schema.names)) < len(schema):
         raise ValueError("_interleaved has two columns of one name")
     for column, expected in zip(schema, reconcile_schema(schema), strict=True):

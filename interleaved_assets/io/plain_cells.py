@@ -1,7 +1,7 @@
 """Cells of passthrough columns in a plain JSON document: which of them it can hold, and where."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -62,11 +62,11 @@ class PlainColumn:
         self.field = None if (found := json_field(name)) in (*LISTS, EXACT_FIELD) else found
         self.is_valid = np.asarray(cells.is_valid(), dtype=bool)
         self._is_on_content = bool((self.is_valid & is_content).any())
-        self.values: Sequence[Any] = [None] * len(cells)
-        if is_json(cells.type):
-            self.values = [_plain_json(text) for text in cells.to_pylist()]
-        elif is_plain_type(cells.type):
-            self.values = [value if is_plain_value(value) else None for value in cells.to_pylist()]
+        self.values: list[Any] = [None] * len(cells)
+        to_json = _reader_of(cells.type)
+        if to_json is not None:
+            for row, value in zip(np.flatnonzero(self.is_valid).tolist(), cells.drop_null().to_pylist(), strict=True):
+                self.values[row] = to_json(value)
 
     def place(self, sample: PlainSample) -> None:
         """Put the cells of ``sample`` into its document, as far as there is a place for them."""
@@ -134,10 +134,19 @@ def _free_fields(names: list[str], sample: PlainSample, columns: Mapping[str, Pl
     return fields
 
 
-def _plain_json(text: str | None) -> Any:
+def _reader_of(dtype: pa.DataType) -> Callable[[Any], Any] | None:
+    """What turns a cell of ``dtype`` into a JSON value, or None where JSON cannot say it; None where it never can."""
+    if is_json(dtype):
+        return _plain_json
+    return _plain_value if is_plain_type(dtype) else None
+
+
+def _plain_value(value: Any) -> Any:
+    return value if is_plain_value(value) else None
+
+
+def _plain_json(text: str) -> Any:
     """The value of a cell of JSON text; None unless a reader would make the very text of it again."""
-    if text is None:
-        return None
     try:
         value = json.loads(text)
         return value if is_plain_value(value) and json_text(value) == text else None

@@ -119,7 +119,7 @@ class References:
                     for frame in range(self._used_frames[number], len(frames)):
                         if frames[frame].error is None:
                             yield Leftover(number, f"{name}#frame={frame}", member, frame)
-            elif number not in self._referenced and not self.is_document(number) and not self._source.is_cut(member):
+            elif number not in self._referenced and not self.is_document(number):
                 yield Leftover(number, name, member)
 
     def is_document(self, number: int) -> bool:

@@ -106,17 +106,17 @@ def find_samples(
         uneven_lists=uneven,
         odd_tars=len(source.index.notes),
     )
-    _log(source, notes)
+    _log(source, samples, notes)
     return SampleList(samples, notes)
 
 
 def observe_document(types: ColumnTypes, document: Document) -> None:
-    """Tell ``types`` about all columns of ``document``; the field ``sample_id`` aside, which mostly is no column."""
+    """Tell ``types`` about all columns of ``document``, but for the field ``sample_id``, which mostly is the id."""
     exact = document.exact
     if exact is not None and exact.schema is not None:
         types.state_schema(exact.schema)
     for column, value in document.fields.items():
-        if column != ID_COLUMN:
+        if column != ID_COLUMN or value is None:
             types.observe(column, [value])
     for spread in (document.per_image, document.per_text):
         for column, values in spread.items():
@@ -216,9 +216,11 @@ def _make_unique(samples: list[Sample]) -> int:
     return repeated
 
 
-def _log(source: TarSource, notes: Counter[str]) -> None:
+def _log(source: TarSource, samples: list[Sample], notes: Counter[str]) -> None:
     for kind, count in notes.items():
         if count:
             logger.warning("%s: %s: %d %s", source.uri, kind, count, _MEANING[kind])
+    if not samples:
+        logger.warning("%s: there is no sample in it", source.uri)
     for note in (*source.index.notes, *filter(None, [source.index.damage])):
         logger.warning("%s: %s", source.uri, note)

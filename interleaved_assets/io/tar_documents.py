@@ -66,10 +66,16 @@ class TarDocuments:
             "source_ref": (modalities == _IMAGE) & is_empty,
             "materialize_error": np.ones(len(order), dtype=bool),
         }
-        self._unplaced = {
+        self._to_place = {
             name: np.asarray(self._table[name].is_valid(), dtype=bool) & where
             for name, where in places.items()
             if name in self._table.column_names
+        } | {name: column.is_valid for name, column in self._columns.items()}
+        starts = [start for start, _ in self._samples]
+        # how many of these cells each sample has, so that most columns of most samples need no closer look
+        self._counts = {
+            name: dict(zip(starts, np.add.reduceat(where, starts, dtype=np.int64).tolist(), strict=True))
+            for name, where in self._to_place.items()
         }
 
     def __iter__(self) -> Iterator[list[Member]]:
@@ -90,15 +96,17 @@ class TarDocuments:
         place_nulls(sample, self._columns)
         lists, is_wide = self._lists(sample, images)
         absent = self._absent(sample, rows)
+        has_own_id = "sample_id" in sample.fields
         exact = Exact(
             rows=self._exact_rows(sample, rows, absent, is_needed=is_wide or bool(absent)),
             absent=frozenset(row - rows.start for row in absent),
-            sample_id=sample.sample_id if "sample_id" in sample.fields else None,
+            sample_id=sample.sample_id if has_own_id else None,
             per_image=tuple(sample.per_image) if sample.has_unexpected_lists else None,
             per_text=tuple(sample.per_text) if sample.has_unexpected_lists else None,
             members=renamed,
         )
-        body = {"sample_id": sample.sample_id, **lists, **sample.fields}
+        # the field order is that of the columns, which is why the document's own field does not go first
+        body = lists | sample.fields if has_own_id else {"sample_id": sample.sample_id, **lists, **sample.fields}
         text = _json_bytes(body, exact)
         if self._states_schema and not self._shows_schema(text, key, has_extra=bool(extra)):
             text = _json_bytes(body, replace(exact, schema=self._schema.remove_metadata()))
@@ -190,26 +198,27 @@ class TarDocuments:
 
     def _exact_rows(self, sample: PlainSample, rows: range, absent: list[int], *, is_needed: bool) -> pa.Table | None:
         """The cells of ``rows`` that stand nowhere else; None where there are none, and the lists show the rows."""
-        part = self._table.slice(rows.start, len(rows))
-        columns: dict[str, pa.Array] = {}
-        expected = self._expected_types(rows, set(absent))
-        if "content_type" in part.column_names and self._types[rows.start : rows.stop] != expected:
-            columns["content_type"] = part["content_type"].combine_chunks()
-        unplaced = {name: where[rows.start : rows.stop] for name, where in self._unplaced.items()}
-        for name, column in self._columns.items():
-            unplaced[name] = column.is_valid[rows.start : rows.stop].copy()
-            unplaced[name][[row - rows.start for row in sample.placed.get(name, ())]] = False
-        for name, where in unplaced.items():
-            if where.any():
-                columns[name] = take(part[name].combine_chunks(), pa.array(np.arange(len(rows)), mask=~where))
+        wanted: dict[str, np.ndarray] = {}
+        for name, where in self._to_place.items():
+            placed = sample.placed.get(name, ())
+            if self._counts[name][rows.start] != len(placed):
+                wanted[name] = where[rows.start : rows.stop].copy()
+                wanted[name][[row - rows.start for row in placed]] = False
+        types = self._types[rows.start : rows.stop]
+        if "content_type" in self._table.column_names and types != self._expected_types(rows, set(absent)):
+            wanted["content_type"] = np.ones(len(rows), dtype=bool)
         listed = set(sample.images)
         contents = [None if row in listed else self._contents[row] for row in rows]
-        if any(content is not None for content in contents):
-            columns["binary_content"] = pa.array(contents, pa.large_binary())
-        if sample.metadata is not None and not columns and not is_needed:
+        has_contents = any(content is not None for content in contents)
+        if sample.metadata is not None and not (is_needed or wanted or has_contents):
             return None
-        keys = {name: part[name].combine_chunks() for name in ("position", "modality")}
-        return pa.table({**keys, **columns})
+        part = self._table.slice(rows.start, len(rows))
+        columns = {name: part[name].combine_chunks() for name in ("position", "modality")}
+        for name, where in wanted.items():
+            columns[name] = take(part[name].combine_chunks(), pa.array(np.arange(len(rows)), mask=~where))
+        if has_contents:
+            columns["binary_content"] = pa.array(contents, pa.large_binary())
+        return pa.table(columns)
 
     def _shows_schema(self, text: bytes, key: str, *, has_extra: bool) -> bool:
         """Whether a reader that knows no more than the document ``text`` makes the columns of the table."""

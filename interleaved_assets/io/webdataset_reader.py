@@ -17,7 +17,7 @@ from interleaved_assets.io.materialize import materialize as fetch_missing
 from interleaved_assets.io.passthrough import ColumnTypes
 from interleaved_assets.io.reader import ShardReader
 from interleaved_assets.io.samples import KEPT_JSON_BYTES, Sample, find_samples
-from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path
+from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path, parse_size
 from interleaved_assets.io.tar_rows import UNREFERENCED_TYPE, TarRows
 from interleaved_assets.io.tar_source import TarSource, open_tar
 from interleaved_assets.model.schema import RESERVED_COLUMNS
@@ -76,6 +76,7 @@ class InterleavedWebdatasetReader(ShardReader):
     """Reads tars of interleaved documents. Options as for :class:`ShardReader` and :class:`ShardLayout`, and these.
 
     Attributes:
+        read_kwargs: also ``max_member_bytes``, a number or text such as ``"1GiB"``.
         materialize_on_read: put the bytes of images into the rows; else only their locators.
         allowed_roots: see :func:`read_tar_shard`.
         notes: what was noticed so far and is no error of a row, counted by kind.
@@ -100,6 +101,7 @@ class InterleavedWebdatasetReader(ShardReader):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._max_member_bytes = parse_size(self._options.get("max_member_bytes", MAX_MEMBER_BYTES), "max_member_bytes")
         self._layout = ShardLayout(
             sample_id_field=self.sample_id_field,
             texts_field=self.texts_field,
@@ -119,7 +121,7 @@ class InterleavedWebdatasetReader(ShardReader):
             self.materialize_on_read,
             self._storage_options,
             self.allowed_roots,
-            self._options.get("max_member_bytes", MAX_MEMBER_BYTES),
+            self._max_member_bytes,
         )
         wished = {column.name: column.type for column in self._target or () if column.name not in RESERVED_COLUMNS}
         columns = ColumnTypes(self._layout.fields, wished)
