@@ -7,7 +7,7 @@ The model and torch load with :func:`load_scorer`; importing this module loads n
         ...
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,9 +16,10 @@ import pyarrow as pa
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import MissingDependency, OptionError
 from interleaved_assets.scoring.clip_cache import EmbeddingCache
+from interleaved_assets.scoring.clip_reading import ImageScores, ShardReader
 from interleaved_assets.scoring.clip_samples import clip_schema
 from interleaved_assets.scoring.clip_settings import ClipSettings
-from interleaved_assets.scoring.clip_stream import ClipStats, ImageScores, ScoreStream
+from interleaved_assets.scoring.clip_stream import ClipStats, ScoreStream
 
 if TYPE_CHECKING:
     from interleaved_assets.scoring.clip_embed import Embedder
@@ -95,7 +96,7 @@ def score_shards(
     *,
     image_scores: ImageScores | None = None,
     stats: ClipStats | None = None,
-) -> Iterator[tuple[str, pa.Table]]:
+) -> Generator[tuple[str, pa.Table], None, None]:
     """Score the images of shards; each shard's table comes as soon as it and those before it are complete.
 
     Scores do not depend on which shards go together beyond the rounding of the arithmetic.
@@ -125,15 +126,13 @@ def score_shards(
     cache = None
     if scorer.settings.cache_dir is not None:
         cache = EmbeddingCache(scorer.settings.cache_dir, model.fingerprint, model.width, scorer.storage_options)
+    reader = ShardReader(scorer.settings, scorer.schema, scorer.heads, scorer.tokenizer, cache, image_scores)
     stream = ScoreStream(
-        settings=scorer.settings,
-        schema=scorer.schema,
-        embedder=scorer.embedder,
-        tokenizer=scorer.tokenizer,
+        reader=reader,
         preprocess=scorer.preprocess,
-        heads=scorer.heads,
+        embedder=scorer.embedder,
         cache=cache,
-        image_scores=image_scores,
+        threads=scorer.settings.threads,
         stats=ClipStats() if stats is None else stats,
     )
     return stream.run(shards)

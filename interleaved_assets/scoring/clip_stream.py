@@ -4,28 +4,30 @@ import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.model.errors import ImageError
-from interleaved_assets.scoring.clip_cache import EmbeddingCache, image_key, text_key
-from interleaved_assets.scoring.clip_prescreen import prescreened
-from interleaved_assets.scoring.clip_samples import Image, ImageHead, Sample, ScoreTable, Vector, samples_of
-from interleaved_assets.scoring.clip_settings import ClipSettings
-
-Pixels = NDArray[np.uint8]
-Tokens = NDArray[np.int32]
-
-ImageScores = Callable[[str], pa.Table]
-"""Given a shard's name, its image scores, for ``clip.prescreen``."""
+from interleaved_assets.scoring.clip_cache import EmbeddingCache
+from interleaved_assets.scoring.clip_reading import (
+    AllRead,
+    Decoding,
+    Job,
+    Pixels,
+    Shard,
+    ShardEnd,
+    ShardReader,
+    Step,
+    Tokens,
+)
+from interleaved_assets.scoring.clip_samples import Image, Vector
+from interleaved_assets.scoring.size import Buffer
 
 # Batches of images that are decoded ahead of the one on the device.
 _BATCHES_AHEAD: Final = 2
@@ -81,164 +83,82 @@ class ClipStats:
         return self.embedded / self.seconds if self.seconds else 0.0
 
 
-@dataclass
-class _Shard:
-    name: str
-    scores: ScoreTable
-    open_samples: int = 0
-    open_images: int = 0
-    is_read: bool = False
-
-
-@dataclass
-class _Job:
-    """A sample being scored.
-
-    Attributes:
-        images: images of it that will come as :class:`_Decoding`.
-        tokens: its sequences that the cache did not have, by key.
-        place: where its scores go.
-    """
-
-    shard: _Shard
-    sample: Sample
-    images: int
-    tokens: dict[bytes, Tokens] = field(default_factory=dict)
-    place: int = -1
-
-
-@dataclass(frozen=True)
-class _Decoding:
-    job: _Job
-    image: Image
-    pixels: Future[Pixels]
-
-
-@dataclass(frozen=True)
-class _End:
-    shard: _Shard
-
-
-_Event = _Shard | _Job | _Decoding | _End
-_Batch = list[tuple[_Job, Image, Pixels]]
+_Batch = list[tuple[Job, Image, Pixels]]
 
 
 @dataclass
 class ScoreStream:
-    """One pass over shards. :meth:`_events` runs in the reading thread, everything else in the caller's."""
+    """One pass over shards. The reader runs in a thread of its own, decoding in several, all else in the caller's.
 
-    settings: ClipSettings
-    schema: pa.Schema
+    Attributes:
+        reader: prepares the samples.
+        preprocess: an image's bytes to pixels; an ImageError where it cannot.
+        embedder: the model.
+        cache: what takes new embeddings.
+        threads: that decode; None: one per core.
+        stats: kept up to date.
+    """
+
+    reader: ShardReader
+    preprocess: Callable[[Buffer], Pixels]
     embedder: Embeds
-    tokenizer: Callable[[str], list[Tokens]]
-    preprocess: Callable[[Any], Pixels]
-    heads: Sequence[ImageHead]
     cache: EmbeddingCache | None
-    image_scores: ImageScores | None
+    threads: int | None
     stats: ClipStats
     _may_decode: threading.Event = field(default_factory=threading.Event)
-    _shards: deque[_Shard] = field(default_factory=deque)
+    _shards: deque[Shard] = field(default_factory=deque)
     _images: _Batch = field(default_factory=list)
     _launched: tuple[_Batch, Pending] | None = None
     _tokens: dict[bytes, Tokens] = field(default_factory=dict)
-    _waiting_for: dict[bytes, list[_Job]] = field(default_factory=dict)
+    _waiting_for: dict[bytes, list[Job]] = field(default_factory=dict)
     _known_texts: OrderedDict[bytes, Vector] = field(default_factory=OrderedDict)
 
-    def run(self, shards: Iterable[tuple[str, Iterable[pa.Table]]]) -> Iterator[tuple[str, pa.Table]]:
-        """Name and score table of each shard, in order."""
+    def run(self, shards: Iterable[tuple[str, Iterable[pa.Table]]]) -> Generator[tuple[str, pa.Table], None, None]:
+        """Name and score table of each shard, in order. Closing it ends the threads."""
         started = time.perf_counter()
         self._may_decode.set()
-        pool = ThreadPoolExecutor(self.settings.threads or os.cpu_count(), thread_name_prefix="clip-decode")
-        events = prefetch(self._events(shards, pool), depth=_BATCHES_AHEAD * self.embedder.batch_size)
+        pool = ThreadPoolExecutor(self.threads or os.cpu_count(), thread_name_prefix="clip-decode")
+        steps = self.reader.steps(shards, lambda data: pool.submit(self._decode, data))
+        ahead = prefetch(steps, depth=_BATCHES_AHEAD * self.embedder.batch_size)
         try:
-            for event in events:
-                self._take(event)
+            for step in ahead:
+                self._take(step)
                 while (shard := self._next_complete()) is not None:
                     self.stats.seconds += time.perf_counter() - started
                     yield shard.name, shard.scores.table()
                     started = time.perf_counter()
-            self._embed_images()
-            self._collect_images()
-            while (shard := self._next_complete()) is not None:
-                self.stats.seconds += time.perf_counter() - started
-                yield shard.name, shard.scores.table()
-                started = time.perf_counter()
         finally:
-            events.close()
+            ahead.close()
             pool.shutdown(cancel_futures=True)
             if self.cache is not None:
                 # also after a failure: what was embedded need not be embedded again
                 self.cache.flush()
 
-    def _events(self, shards: Iterable[tuple[str, Iterable[pa.Table]]], pool: ThreadPoolExecutor) -> Iterator[_Event]:
-        """Shards, samples, and images on their way to pixels; as many as the consumer lets be ahead."""
-        for name, tables in shards:
-            left_out = {}
-            if self.image_scores is not None and self.settings.prescreen.is_on:
-                left_out = prescreened(self.image_scores(name), self.settings.prescreen)
-            shard = _Shard(name, ScoreTable(self.schema, self.heads))
-            yield shard
-            for table in tables:
-                for sample in samples_of(table):
-                    job = self._prepare(shard, sample, left_out)
-                    to_decode = [(image, image.data) for image in sample.images if image.data is not None]
-                    yield job
-                    for image, data in to_decode:
-                        image.data = None
-                        yield _Decoding(job, image, pool.submit(self._decode, data))
-            yield _End(shard)
-
-    def _decode(self, data: Any) -> Pixels:
+    def _decode(self, data: Buffer) -> Pixels:
         self._may_decode.wait()
         return self.preprocess(data)
 
-    def _prepare(self, shard: _Shard, sample: Sample, left_out: dict[tuple[str, int], str]) -> _Job:
-        """Decide which images the model is to see, and look up in the cache what it has seen."""
-        is_wanted = bool(sample.texts or self.heads or self.settings.keep_embeddings)
-        for image in sample.images:
-            if image.error is None:
-                image.error = left_out.get((sample.sample_id, image.position))
-            if image.error is not None or not is_wanted:
-                image.data = None
-            elif self.cache is not None and image.data is not None:
-                image.key = image_key(image.data)
-                image.vector = self.cache.get(image.key)
-                if image.vector is not None:
-                    image.data = None
-        job = _Job(shard, sample, images=sum(image.data is not None for image in sample.images))
-        if job.images or any(image.vector is not None for image in sample.images):
-            for _, text in sample.texts:
-                keys = []
-                for tokens in self.tokenizer(text):
-                    key = text_key(tokens)
-                    keys.append(key)
-                    if key not in sample.vectors and key not in job.tokens:
-                        vector = self.cache.get(key) if self.cache is not None else None
-                        if vector is None:
-                            job.tokens[key] = tokens
-                        else:
-                            sample.vectors[key] = vector
-                sample.pieces.append(keys)
-        return job
-
-    def _take(self, event: _Event) -> None:
-        match event:
-            case _Shard():
-                self._shards.append(event)
-            case _Job():
-                self._take_job(event)
-            case _Decoding():
+    def _take(self, step: Step) -> None:
+        match step:
+            case Shard():
+                self._shards.append(step)
+            case Job():
+                self._take_job(step)
+            case Decoding():
                 try:
-                    self._images.append((event.job, event.image, event.pixels.result()))
+                    self._images.append((step.job, step.image, step.pixels.result()))
                 except ImageError as error:
-                    event.image.error = error.error
-                    self._image_done(event.job)
+                    step.image.error = error.error
+                    self._image_done(step.job)
                 if len(self._images) >= self.embedder.batch_size:
                     self._embed_images()
-            case _End():
-                event.shard.is_read = True
+            case ShardEnd():
+                step.shard.is_read = True
+            case AllRead():
+                self._embed_images()
+                self._collect_images()
 
-    def _take_job(self, job: _Job) -> None:
+    def _take_job(self, job: Job) -> None:
         sample = job.sample
         self.stats.images += len(sample.images)
         self.stats.cached += sum(image.vector is not None for image in sample.images)
@@ -259,7 +179,7 @@ class ScoreStream:
         if len(self._tokens) >= _BATCHES_OF_TEXTS * self.embedder.batch_size:
             self._embed_texts()
 
-    def _next_complete(self) -> _Shard | None:
+    def _next_complete(self) -> Shard | None:
         """The shard at the head, if it is complete; its last texts are embedded where nothing else is missing."""
         if not self._shards or not self._shards[0].is_read:
             return None
@@ -330,12 +250,12 @@ class ScoreStream:
         finally:
             self._may_decode.set()
 
-    def _image_done(self, job: _Job) -> None:
+    def _image_done(self, job: Job) -> None:
         job.shard.open_images -= 1
         job.sample.waiting -= 1
         self._fill_if_complete(job)
 
-    def _fill_if_complete(self, job: _Job) -> None:
+    def _fill_if_complete(self, job: Job) -> None:
         if not job.sample.waiting:
             job.shard.scores.fill(job.place, job.sample)
             job.shard.open_samples -= 1

@@ -1,6 +1,6 @@
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +9,11 @@ import pytest
 
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring.clip_cache import EmbeddingCache
+from interleaved_assets.scoring.clip_reading import ImageScores, ShardReader
 from interleaved_assets.scoring.clip_samples import clip_schema
 from interleaved_assets.scoring.clip_settings import ClipSettings, HeadSettings, PrescreenSettings
 from interleaved_assets.scoring.clip_stream import ClipStats, ScoreStream
+from interleaved_assets.scoring.size import Buffer
 
 WIDTH = 4
 
@@ -34,7 +36,7 @@ class Model:
     """Stands for a model: remembers what it was given; pixels and tokens are the content's bytes."""
 
     def __init__(self, batch_size: int = 4, fails_at: int | None = None) -> None:
-        self.batch_size, self.fails_at = batch_size, fails_at
+        self.batch_size, self.fails_at, self.is_on_cpu = batch_size, fails_at, False
         self.images_given: list[list[bytes]] = []
         self.texts_given: list[list[bytes]] = []
 
@@ -49,8 +51,8 @@ class Model:
         return np.stack([vector(bytes(array.astype(np.uint8))) for array in tokens])
 
 
-def decode(data: object) -> np.ndarray:
-    content = bytes(memoryview(data))  # type: ignore[arg-type]  # a pyarrow buffer
+def decode(data: Buffer) -> np.ndarray:
+    content = bytes(data)
     if content.startswith(b"bad"):
         raise ImageError("undecodable_image: bad")
     return np.frombuffer(content, np.uint8)
@@ -82,20 +84,26 @@ def table(*items: tuple[str, int, str | bytes]) -> pa.Table:
     )
 
 
-def stream(model: Model, settings: ClipSettings | None = None, **values: object) -> ScoreStream:
-    settings = settings or ClipSettings(threads=2)
-    arguments: dict[str, object] = {
-        "settings": settings,
-        "schema": clip_schema(settings, WIDTH),
-        "embedder": model,
-        "tokenizer": tokens,
-        "preprocess": decode,
-        "heads": [Sum()] if settings.heads else [],
-        "cache": None,
-        "image_scores": None,
-        "stats": ClipStats(),
-    }
-    return ScoreStream(**(arguments | values))  # type: ignore[arg-type]  # one dict for arguments of all types
+def stream(
+    model: Model,
+    settings: ClipSettings | None = None,
+    *,
+    cache: EmbeddingCache | None = None,
+    image_scores: ImageScores | None = None,
+    preprocess: Callable[[Buffer], np.ndarray] = decode,
+    threads: int = 2,
+    stats: ClipStats | None = None,
+) -> ScoreStream:
+    settings = settings or ClipSettings()
+    reader = ShardReader(
+        settings=settings,
+        schema=clip_schema(settings, WIDTH),
+        heads=[Sum()] if settings.heads else [],
+        tokenizer=tokens,
+        cache=cache,
+        image_scores=image_scores,
+    )
+    return ScoreStream(reader, preprocess, model, cache, threads, stats or ClipStats())
 
 
 def shard(name: str, count: int) -> tuple[str, list[pa.Table]]:
@@ -215,7 +223,7 @@ def test_what_the_cache_has_is_neither_decoded_nor_computed(tmp_path: Path) -> N
     before = list(stream(first, cache=cache()).run([shard("a", 5), shard("b", 3)]))
     stats = ClipStats()
 
-    def never(data: object) -> np.ndarray:
+    def never(data: Buffer) -> np.ndarray:
         raise AssertionError("decoded although the cache has it")
 
     after = list(stream(again, cache=cache(), preprocess=never, stats=stats).run([shard("b", 3), shard("a", 5)]))
@@ -265,7 +273,7 @@ def test_a_shard_comes_before_the_shards_behind_it_are_read_to_their_end() -> No
     run = stream(Model(batch_size=4)).run(shards())
     assert next(run)[0] == "0"
     assert read < 10
-    run.close()  # type: ignore[attr-defined]  # a generator
+    run.close()
 
 
 def test_no_more_images_are_decoded_ahead_than_two_batches() -> None:
@@ -273,7 +281,7 @@ def test_no_more_images_are_decoded_ahead_than_two_batches() -> None:
     most = 0
     lock = threading.Lock()
 
-    def counted(data: object) -> np.ndarray:
+    def counted(data: Buffer) -> np.ndarray:
         nonlocal ahead, most
         with lock:
             ahead += 1
@@ -291,6 +299,32 @@ def test_no_more_images_are_decoded_ahead_than_two_batches() -> None:
     rows = [("a", 0, "text"), *(("a", number + 1, b"%d" % number) for number in range(200))]
     list(stream(Slow(batch_size=8), preprocess=counted).run([("a", [table(*rows)])]))
     assert most <= 8 + 2 * 8 + 2
+
+
+@pytest.mark.parametrize("is_on_cpu", [True, False])
+def test_while_a_model_computes_on_the_cpu_nothing_is_decoded(is_on_cpu: bool) -> None:
+    class Slow(Model):
+        computing = False
+
+        def images(self, pixels: Sequence[np.ndarray]) -> Ready:
+            time.sleep(0.05)  # what is being decoded when the model begins comes to its end
+            self.computing = True
+            time.sleep(0.02)
+            self.computing = False
+            return super().images(pixels)
+
+    model = Slow(batch_size=16)
+    model.is_on_cpu = is_on_cpu
+    begun_meanwhile = []
+
+    def slowly(data: Buffer) -> np.ndarray:
+        begun_meanwhile.append(model.computing)
+        time.sleep(0.005)
+        return decode(data)
+
+    rows = [("a", 0, "text"), *(("a", number + 1, b"%d" % number) for number in range(64))]
+    list(stream(model, preprocess=slowly, threads=1).run([("a", [table(*rows)])]))
+    assert any(begun_meanwhile) == (not is_on_cpu)
 
 
 def test_texts_wait_for_others_of_like_length_and_are_embedded_together() -> None:
