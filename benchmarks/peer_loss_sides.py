@@ -142,9 +142,8 @@ class OwnSide:
         return kept
 
     def writer(self, folder: Path, form: str, mode: str) -> Any:
-        from interleaved_assets.io.webdataset_writer import InterleavedWebdatasetWriter
-
         from interleaved_assets.io.parquet_writer import InterleavedParquetWriter
+        from interleaved_assets.io.webdataset_writer import InterleavedWebdatasetWriter
 
         return (InterleavedWebdatasetWriter if form == "wds" else InterleavedParquetWriter)(str(folder), mode=mode)
 
