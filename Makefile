@@ -40,7 +40,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 $(BIN)/.installed-all: $(BIN)/.installed
 	$(SUDO) apt-get update -qq
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(DEBIAN) >/dev/null
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip,ray,postgres,k8s,ui]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip,ray,postgres,k8s]'
 	touch $@
 
 test-all: $(BIN)/.installed-all
