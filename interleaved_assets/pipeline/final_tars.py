@@ -2,18 +2,15 @@
 
 from typing import Final
 
-import pyarrow as pa
-
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet_reader import read_parquet_shard
 from interleaved_assets.io.parquet_writer import parquet_shard
-from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.io.webdataset_writer import tar_shard
-from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
+from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.pipeline import filtered
 from interleaved_assets.pipeline.record import OutputFile
+from interleaved_assets.pipeline.settle import settle_errors
 from interleaved_assets.pipeline.stage import Shard, Stage, Work
-from interleaved_assets.pipeline.tally import Tally
 from interleaved_assets.settings import Settings
 
 NAME: Final = "final_tars"
@@ -27,8 +24,6 @@ def write_tar(shard: Shard) -> Work:
         MaterializeError: a row has an error and the policy is ``error``.
     """
     settings = shard.settings
-    seen, written = Tally(), Tally()
-    ledgers = [empty_ledger()]
     batches = prefetch(
         read_parquet_shard(
             shard.paths.output(filtered.NAME),
@@ -40,22 +35,9 @@ def write_tar(shard: Shard) -> Work:
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         tar_shard(shard.paths.output(NAME), storage_options=shard.options) as tar_file,
     ):
-        for table in batches:
-            kept, ledger = apply_error_policy(table, settings.errors.on_materialize_error, shard=shard.key, stage=NAME)
-            check_balance(f"shard {shard.key}, {NAME}", table.num_rows, kept.num_rows, ledger)
-            seen.add(table)
-            written.add(kept)
-            ledgers.append(ledger)
-            tar_file.write(kept)
-        dropped = pa.concat_tables(ledgers)
+        facts, dropped = settle_errors(batches, shard, NAME, tar_file.write)
         ledger_file.write(dropped)
-    return Work(
-        outputs={"rows": OutputFile.of(tar_file), "ledger": OutputFile.of(ledger_file)},
-        counts_in=seen.counts,
-        counts_out=written.counts,
-        errors=dict(seen.errors),
-        dropped=drop_reasons(dropped),
-    )
+    return Work(outputs={"rows": OutputFile.of(tar_file), "ledger": OutputFile.of(ledger_file)}, **facts.model_dump())
 
 
 def relevant(settings: Settings) -> dict[str, object]:

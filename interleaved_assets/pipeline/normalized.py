@@ -1,20 +1,18 @@
 """normalized: a raw tar as Parquet with the image bytes in it, rows that could not be read settled by the policy."""
 
+import itertools
 from collections import Counter
 from typing import Final
-
-import pyarrow as pa
 
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.layout import ShardLayout
 from interleaved_assets.io.parquet_writer import parquet_shard
-from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.io.webdataset_reader import read_tar_shard
-from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
+from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
+from interleaved_assets.pipeline.settle import settle_errors
 from interleaved_assets.pipeline.stage import Shard, Stage, Work
-from interleaved_assets.pipeline.tally import Tally
 from interleaved_assets.settings import Settings
 
 NAME: Final = "normalized"
@@ -41,28 +39,16 @@ def normalize(shard: Shard) -> Work:
             notes=notes,
         )
     )
-    seen, written = Tally(), Tally()
-    ledgers = [empty_ledger()]
     first = next(batches, INTERLEAVED_SCHEMA.empty_table())
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(shard.paths.output(NAME), first.schema, storage_options=shard.options) as rows_file,
     ):
-        for table in (first, *batches):
-            kept, ledger = apply_error_policy(table, settings.errors.on_materialize_error, shard=shard.key, stage=NAME)
-            check_balance(f"shard {shard.key}, {NAME}", table.num_rows, kept.num_rows, ledger)
-            seen.add(table)
-            written.add(kept)
-            ledgers.append(ledger)
-            rows_file.write(kept)
-        dropped = pa.concat_tables(ledgers)
+        facts, dropped = settle_errors(itertools.chain([first], batches), shard, NAME, rows_file.write)
         ledger_file.write(dropped)
     return Work(
         outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file)},
-        counts_in=seen.counts,
-        counts_out=written.counts,
-        errors=dict(seen.errors),
-        dropped=drop_reasons(dropped),
+        **facts.model_dump(exclude={"columns", "notes"}),
         columns={field.name: str(field.type) for field in first.schema},
         notes=dict(notes),
     )

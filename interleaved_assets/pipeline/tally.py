@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.errors import error_code
-from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.pipeline.record import Counts
 
 
@@ -35,8 +34,3 @@ class Tally:
     @property
     def counts(self) -> Counts:
         return Counts(**self._counts)
-
-
-def merge_reasons(ledgers: list[pa.Table]) -> dict[str, int]:
-    """Rows of all ``ledgers`` by reason, most frequent first."""
-    return drop_reasons(pa.concat_tables(ledgers)) if ledgers else {}
