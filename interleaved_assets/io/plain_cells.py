@@ -87,9 +87,7 @@ class PlainColumn:
                 rows, values = (sample.images, for_images) if has_images else (sample.texts, for_texts)
                 (sample.per_image if has_images else sample.per_text).append(self.field)
                 sample.fields[self.field] = values
-                sample.placed[self.name] = [
-                    row for row, value in zip(rows, values, strict=True) if value is not None
-                ]
+                sample.placed[self.name] = [row for row, value in zip(rows, values, strict=True) if value is not None]
 
 
 def place_nulls(sample: PlainSample, columns: Mapping[str, PlainColumn]) -> None:
