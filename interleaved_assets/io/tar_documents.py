@@ -94,7 +94,7 @@ class TarDocuments:
         for column in self._columns.values():
             column.place(sample)
         place_nulls(sample, self._columns)
-        lists, is_wide = self._lists(sample, images)
+        lists, is_wide = self._lists(sample, rows, images)
         absent = self._absent(sample, rows)
         has_own_id = "sample_id" in sample.fields
         exact = Exact(
@@ -129,15 +129,17 @@ class TarDocuments:
         listed = {sample.metadata, *sample.texts, *sample.images}
         return [row for row in rows if row not in listed]
 
-    def _lists(self, sample: PlainSample, images: dict[int, str]) -> tuple[dict[str, list[str | None]], bool]:
+    def _lists(
+        self, sample: PlainSample, rows: range, images: dict[int, str]
+    ) -> tuple[dict[str, list[str | None]], bool]:
         """The parallel lists, and whether they do not show the positions, because the gaps are too wide."""
         listed = sorted([*sample.texts, *sample.images])
-        places = {row: self._positions[row] for row in listed}
-        length = max(places.values(), default=-1) + 1
-        is_wide = length > _MOST_GAPS + _GAPS_PER_ROW * len(listed)
+        # the last position, be its row listed or not
+        length = self._positions[rows.stop - 1] + 1
+        is_wide = length > _MOST_GAPS + _GAPS_PER_ROW * len(rows)
         if is_wide:
-            places = {row: place for place, row in enumerate(listed)}
             length = len(listed)
+        places = dict(zip(listed, range(length) if is_wide else (self._positions[row] for row in listed), strict=True))
         texts: list[str | None] = [None] * length
         tokens: list[str | None] = [None] * length
         for row in sample.texts:

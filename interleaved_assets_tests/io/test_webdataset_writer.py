@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from interleaved_assets.io.json_columns import JSON_TYPE
 from interleaved_assets.io.layout import ShardLayout, column_name, json_field, member_key
+from interleaved_assets.io.materialize import materialize
 from interleaved_assets.io.parquet_reader import InterleavedParquetReader
 from interleaved_assets.io.parquet_writer import InterleavedParquetWriter
 from interleaved_assets.io.webdataset_reader import InterleavedWebdatasetReader, read_tar_shard
@@ -32,6 +33,7 @@ from interleaved_assets.model.errors import (
 )
 from interleaved_assets_tests.io.rows import rows_table, sample
 from interleaved_assets_tests.io.tars import encoded, members_of, picture, pixels, read, rows, tiff, write_tar
+from interleaved_assets_tests.s3 import S3Server
 
 PNG = encoded(picture(1))
 
@@ -321,6 +323,22 @@ def test_compressed_tars(tmp_path: Path, extension: str) -> None:
     assert Path(write(tmp_path / f"b.{extension}", table)).read_bytes() == packed
 
 
+def test_s3_in_both_directions(s3_server: S3Server, bucket: str, tmp_path: Path) -> None:
+    table = pa.concat_tables([rows_table(sample(name, PNG, tiff(picture(2)))) for name in "abc"])
+    local = write(tmp_path / "a.tar", table)
+    options = {"storage_options": s3_server.storage_options}
+    uri = write(f"{bucket}/a.tar", table, **options)
+    assert s3_server.fs.cat(uri) == Path(local).read_bytes()
+    eager = read(uri, **options)
+    assert eager.drop_columns("source_ref") == read(local).drop_columns("source_ref")
+    lazy = read(uri, materialize=False, **options)
+    assert materialize(lazy, allowed_roots=[bucket], **options) == eager
+    reader = InterleavedWebdatasetReader(f"{bucket}/*.tar", read_kwargs=options)
+    writer = InterleavedWebdatasetWriter(f"{bucket}/out", **options)
+    ((path,),) = [writer.write(batch) for batch in reader]
+    assert s3_server.fs.cat(path) == Path(local).read_bytes()
+
+
 def test_large_images_are_written_as_they_are(tmp_path: Path) -> None:
     images = [np.random.default_rng(seed).bytes(size) for seed, size in enumerate((65_536, 65_537, 3_000_000, 511, 0))]
     table = rows_table([{"sample_id": "a", "content_type": "image/png", "binary_content": data} for data in images])
@@ -446,7 +464,8 @@ def test_errors_of_rows_are_settled_by_the_policy(tmp_path: Path) -> None:
     assert writer.ledger["reason"].to_pylist() == ["missing_member"]
     (kept,) = InterleavedWebdatasetWriter(tmp_path / "warn", on_materialize_error="warn").write(batch)
     assert rows(kept)[3]["materialize_error"] == "missing_member: gone.png is not in the tar"
-    assert bodies(kept)["a.json"]["images"] == [None, "a.1.png"]
+    # positions stay, whatever is missing
+    assert bodies(kept)["a.json"]["images"] == [None, "a.1.png", None]
 
 
 def test_a_file_that_is_there_is_not_replaced_unless_told(tmp_path: Path) -> None:
