@@ -4,12 +4,15 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow.compute as pc
+
 from interleaved_assets.io.atomic import BytesLike
 from interleaved_assets.io.exact import Exact, is_exact, read_exact
 from interleaved_assets.io.json_columns import is_unicode
 from interleaved_assets.io.layout import (
     EMPTY_LISTS,
     EXACT_FIELD,
+    LIST_LENGTH,
     NULL_FIELDS,
     ShardLayout,
     column_name,
@@ -159,7 +162,9 @@ def _take_fields(body: dict[str, Any], layout: ShardLayout, document: Document) 
                 continue
             document.uneven.append(name)
         document.fields[column] = value
-    for column, found in ((NULL_FIELDS, null_fields), (EMPTY_LISTS, empty_lists)):
+    length = max(len(document.texts), len(document.images))
+    own = {NULL_FIELDS: null_fields, EMPTY_LISTS: empty_lists, LIST_LENGTH: length if length > _end(document) else None}
+    for column, found in own.items():
         if found and (layout.fields is None or column in layout.fields):
             document.fields[column] = found
 
@@ -184,6 +189,17 @@ def _size(item: Any) -> tuple[int, int] | None:
         return None
     width, height = item.get("width"), item.get("height")
     return (width, height) if type(width) is int and type(height) is int else None
+
+
+def _end(document: Document) -> int:
+    """The position behind the last row."""
+    if document.exact is not None and document.exact.rows is not None:
+        return int(pc.max(document.exact.rows["position"]).as_py()) + 1
+    ends = [
+        next((end for end in range(len(values), 0, -1) if values[end - 1] is not None), 0)
+        for values in (document.texts, document.images)
+    ]
+    return max(ends)
 
 
 def _entries(values: list[Any]) -> int:

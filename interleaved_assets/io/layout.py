@@ -16,12 +16,14 @@ NULL_FIELDS: Final = "_null_fields"
 """Passthrough column with the names of the columns whose JSON field is an explicit null."""
 EMPTY_LISTS: Final = "_empty_lists"
 """Passthrough column with the lists that have no value to spread, as ``image:<column>`` or ``text:<column>``."""
+LIST_LENGTH: Final = "_list_length"
+"""Passthrough column with the length of a document's lists, where they end in nulls that no row stands for."""
 UNREFERENCED_MEMBERS: Final = "_unreferenced_members"
 """Passthrough column with the members of a sample that its document does not name."""
 EXACT_FIELD: Final = "_interleaved"
 """JSON field that holds what plain JSON cannot say (see ``exact.py``)."""
 
-_TAKEN: Final = RESERVED_COLUMNS | {NULL_FIELDS, EMPTY_LISTS, UNREFERENCED_MEMBERS, EXACT_FIELD}
+_TAKEN: Final = RESERVED_COLUMNS | {NULL_FIELDS, EMPTY_LISTS, LIST_LENGTH, UNREFERENCED_MEMBERS, EXACT_FIELD}
 _ESCAPED: Final = re.compile(f"(?:{'|'.join(sorted(_TAKEN))})_*")
 
 

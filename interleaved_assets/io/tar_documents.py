@@ -14,9 +14,17 @@ from interleaved_assets.io.atomic import BytesLike
 from interleaved_assets.io.documents import read_document
 from interleaved_assets.io.exact import MODALITIES, Exact
 from interleaved_assets.io.json_columns import is_unicode
-from interleaved_assets.io.layout import EXACT_FIELD, UNREFERENCED_MEMBERS, ShardLayout, member_key, split_extension
+from interleaved_assets.io.layout import (
+    EXACT_FIELD,
+    LIST_LENGTH,
+    UNREFERENCED_MEMBERS,
+    ShardLayout,
+    member_key,
+    split_extension,
+)
 from interleaved_assets.io.passthrough import ColumnTypes, take
 from interleaved_assets.io.plain_cells import LISTS, PlainColumn, PlainSample, place_nulls
+from interleaved_assets.io.row_order import canonical_order, contents_in_order, others_in_order
 from interleaved_assets.io.samples import observe_document
 from interleaved_assets.io.tar_rows import UNREFERENCED_TYPE
 from interleaved_assets.model.schema import RESERVED_COLUMNS
@@ -45,9 +53,9 @@ class TarDocuments:
 
     def __init__(self, table: pa.Table, *, states_schema: bool) -> None:
         self._schema, self._states_schema = table.schema, states_schema
-        order, self._samples = _canonical_order(table)
-        self._contents = _contents(table, order)
-        self._table = _without_contents(table, order)
+        order, self._samples = canonical_order(table)
+        self._contents = contents_in_order(table, order)
+        self._table = others_in_order(table, order)
         self._ids: list[str] = self._table["sample_id"].to_pylist()
         self._positions: list[int] = self._table["position"].to_pylist()
         self._modalities = [MODALITIES[name] for name in self._table["modality"].to_pylist()]
@@ -139,7 +147,12 @@ class TarDocuments:
         is_wide = length > _MOST_GAPS + _GAPS_PER_ROW * len(rows)
         if is_wide:
             length = len(listed)
-        places = dict(zip(listed, range(length) if is_wide else (self._positions[row] for row in listed), strict=True))
+        elif LIST_LENGTH in self._columns and sample.metadata is not None:
+            stated = self._columns[LIST_LENGTH].values[sample.metadata]
+            if type(stated) is int and length < stated <= length + _MOST_GAPS:
+                length = stated
+                sample.placed[LIST_LENGTH] = [sample.metadata]
+        places = {row: place if is_wide else self._positions[row] for place, row in enumerate(listed)}
         texts: list[str | None] = [None] * length
         tokens: list[str | None] = [None] * length
         for row in sample.texts:
@@ -231,44 +244,6 @@ class TarDocuments:
         found = [column for column in columns.schema() if column.name in self._schema.names]
         # whether a column may be null is no part of its type
         return [(column.name, column.type) for column in found] == [(own.name, own.type) for own in self._schema]
-
-
-def _canonical_order(table: pa.Table) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """Row numbers of ``table``: samples by their first row, metadata first, then by position, texts before images.
-
-    Also the first row and the end of each sample in that order.
-    """
-    samples = table["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    modalities = np.array([MODALITIES[name] for name in table["modality"].to_pylist()], np.int8)
-    order = np.lexsort((modalities, table["position"].to_numpy(), samples))
-    borders = np.flatnonzero(np.diff(samples[order])) + 1
-    return order, list(zip([0, *borders.tolist()], [*borders.tolist(), len(order)], strict=True)) if len(order) else []
-
-
-def _without_contents(table: pa.Table, order: np.ndarray) -> pa.Table:
-    """The rows in ``order``, without the column that would be costly to put in order."""
-    others = table.drop_columns([name for name in ("binary_content",) if name in table.column_names])
-    if (np.diff(order) == 1).all():
-        return others
-    rows = pa.array(order)
-    arrays = [take(column.combine_chunks(), rows) for column in others.columns]
-    return pa.Table.from_arrays(arrays, schema=others.schema)
-
-
-def _contents(table: pa.Table, order: np.ndarray) -> list[memoryview | None]:
-    """The bytes of each row as a view, in ``order``."""
-    if "binary_content" not in table.column_names:
-        return [None] * len(order)
-    views: list[memoryview | None] = []
-    for chunk in table["binary_content"].chunks:
-        if len(chunk) == 0:
-            continue
-        _, offsets, data = chunk.buffers()
-        ends = np.frombuffer(offsets, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1].tolist()
-        view = memoryview(b"" if data is None else data)
-        valid = chunk.is_valid().to_pylist()
-        views += [view[ends[row] : ends[row + 1]] if valid[row] else None for row in range(len(chunk))]
-    return [views[row] for row in order.tolist()]
 
 
 def _is_kept_name(name: str, key: str) -> bool:

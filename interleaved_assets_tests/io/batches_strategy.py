@@ -32,7 +32,7 @@ ODD_NAMES = [
     "position_",
     "position__",
 ]
-ODD_NAMES += ["_interleaved", "_interleaved_", "_null_fields", "_empty_lists", "_unreferenced_members"]
+ODD_NAMES += ["_interleaved", "_interleaved_", "_null_fields", "_empty_lists", "_list_length", "_unreferenced_members"]
 NAMES = st.one_of(st.sampled_from(ODD_NAMES), st.text(string.ascii_letters + "_. é", max_size=5)).filter(
     lambda name: name not in INTERLEAVED_SCHEMA.names
 )
@@ -105,6 +105,7 @@ _LISTS = st.one_of(NAMES, NAMES.map("image:{}".format), NAMES.map("text:{}".form
 _OWN_COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "_null_fields": (pa.list_(pa.string()), st.lists(st.one_of(NAMES, st.none()), max_size=3)),
     "_empty_lists": (pa.list_(pa.string()), st.lists(_LISTS, max_size=3)),
+    "_list_length": (pa.int64(), st.integers(-1, 8)),
     "_unreferenced_members": (UNREFERENCED_TYPE, st.lists(st.one_of(st.none(), _MEMBERS), max_size=3)),
 }
 

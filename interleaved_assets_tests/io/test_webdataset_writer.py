@@ -213,8 +213,8 @@ def test_every_json_value_of_wild_documents_survives(tmp_path: Path) -> None:
     documents = [{"texts": [str(n), None], "images": [None, f"{n}.png"], **body} for n, body in enumerate(WILD)]
     documents[4]["image_metadata"] = [None]
     documents[0]["image_metadata"] = [{"width": 8, "height": 6}]
-    documents[3]["images"] = documents[5]["images"] = [None, None]
-    documents[3]["texts"] = documents[5]["texts"] = ["x", "y"]
+    documents[3]["images"] = documents[5]["images"] = [None, None, None]
+    documents[3]["texts"] = documents[5]["texts"] = ["x", "y", None]
     members: list[tuple[str, Any]] = []
     for number, body in enumerate(documents):
         members += [(f"{number}.json", body), (f"{number}.png", encoded(picture(number)))]
@@ -509,7 +509,8 @@ FIELDS = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(FIELDS, VALUES, max_size=4), min_size=1, max_size=4))
 def test_any_json_survives(wild: list[dict[str, Any]]) -> None:
-    documents = [{"texts": ["x"], "images": [None], **body} for body in wild]
+    # lists that end in nulls keep their length, too
+    documents = [{"texts": ["x", None], "images": [None, None], **body} for body in wild]
     with tempfile.TemporaryDirectory() as folder:
         uri = write_tar(Path(folder, "in.tar"), *((f"{n}.json", body) for n, body in enumerate(documents)))
         written = copied(uri, Path(folder, "out.tar"))
