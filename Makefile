@@ -1,8 +1,10 @@
-# `make demo` and `make test` need nothing but Python 3.11 or newer; everything goes into $(VENV).
+# `make demo` and `make test` need nothing but Python 3.11 to 3.13; everything goes into $(VENV).
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
+INTERLEAVED_HOME ?= $(CURDIR)/.dagster_home
+# not a DAGSTER_HOME that the caller may have for other projects
+export DAGSTER_HOME := $(INTERLEAVED_HOME)
 UI_PORT ?= 3000
 
 .PHONY: demo ui test test-all check format clean help
@@ -15,7 +17,7 @@ help:
 	@echo "make check   lint, format and types"
 
 $(BIN)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ...")'
+	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip]'
 	touch $@
@@ -56,4 +58,4 @@ format: $(BIN)/.installed
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(DAGSTER_HOME) data/raw data/out
+	rm -rf $(CURDIR)/.venv $(CURDIR)/.dagster_home $(CURDIR)/artefacts

@@ -27,10 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit code: 0 done, 1 nothing found, 2 something is wrong and was said."""
     options = parser().parse_args(arguments)
     try:
-        return options.run(options, Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH))
+        return options.run(options, _console())
     except InterleavedError as error:
         print(f"interleaved: {error}", file=sys.stderr)
         return 2
+
+
+def _console() -> Console:
+    # what is printed is data: "[left]" in a sample's id is no markup
+    return Console(markup=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -110,7 +115,7 @@ def show_trace(options: argparse.Namespace, console: Console) -> int:
     found = False
     for key, traces in find_sample(options.sample_id, keys, settings):
         found = True
-        console.print(f"[bold]{options.sample_id}[/bold] in shard [bold]{key}[/bold]")
+        console.print(f"{options.sample_id} in shard {key}")
         for trace in traces:
             console.print(_trace_table(trace))
     if not found:

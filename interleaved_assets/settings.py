@@ -15,6 +15,7 @@ import fsspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError as SourceError
 
 from interleaved_assets.model.errors import ErrorPolicy, SettingsError
 from interleaved_assets.scoring.clip_settings import ClipSettings
@@ -23,6 +24,8 @@ from interleaved_assets.selection.settings import SelectionSettings
 
 FILE_NAME = "interleaved.toml"
 FILE_VARIABLE = "INTERLEAVED_SETTINGS"
+HOME_VARIABLE = "INTERLEAVED_HOME"
+"""Where the Makefile keeps the Dagster instance; no setting of ours."""
 ENV_PREFIX = "INTERLEAVED_"
 _MIB = 2**20
 
@@ -35,10 +38,12 @@ class StorageSettings(_Section):
     """Where shards come from and where outputs go."""
 
     raw_root: str = Field(
+        min_length=1,
         default="data/raw",
         description="Folder or URL (s3://…) with the raw tars. Default data/raw, relative to the settings file.",
     )
     output_root: str = Field(
+        min_length=1,
         default="data/out",
         description="Folder or URL under which every stage writes. Default data/out, relative to the settings file.",
     )
@@ -213,12 +218,22 @@ def load_settings(path: Path | str | None = None) -> Settings:
     _refuse_unknown_variables()
     try:
         settings = Settings(**raw)
+    except SourceError as error:
+        raise SettingsError(
+            f"environment: {error}. Lists and sections are given as JSON there, as in "
+            """INTERLEAVED_SELECTION__ORDER='["sharpness", "qr"]'"""
+        ) from error
     except ValidationError as error:
         lines = "\n".join(f"  {_describe(problem)}" for problem in error.errors())
         raise SettingsError(f"{file}:\n{lines}") from error
     storage = settings.storage.model_copy(
         update={name: _absolute(getattr(settings.storage, name), file.parent) for name in ("raw_root", "output_root")}
     )
+    if _is_within(storage.output_root, storage.raw_root) or _is_within(storage.raw_root, storage.output_root):
+        raise SettingsError(
+            f"{file}: storage.raw_root {storage.raw_root} and storage.output_root {storage.output_root} "
+            "lie in one another: what is written would be read as new shards. Give them folders of their own."
+        )
     return settings.model_copy(update={"storage": storage, "clip": _with_absolute_files(settings.clip, file.parent)})
 
 
@@ -232,6 +247,10 @@ def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:
         files["pretrained"] = _absolute(clip.pretrained, folder)
     heads = {name: head.model_copy(update={"path": _absolute(head.path, folder)}) for name, head in clip.heads.items()}
     return clip.model_copy(update={**files, "heads": heads})
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    return f"{inner}/".startswith(f"{outer.rstrip('/')}/")
 
 
 def _absolute(root: str, folder: Path) -> str:
@@ -272,7 +291,7 @@ def _known_keys(location: tuple[str | int, ...]) -> list[str]:
 def _refuse_unknown_variables() -> None:
     """A misspelt variable would otherwise do nothing, and nobody would see it."""
     for variable in sorted(os.environ):
-        if not variable.startswith(ENV_PREFIX) or variable == FILE_VARIABLE:
+        if not variable.startswith(ENV_PREFIX) or variable in (FILE_VARIABLE, HOME_VARIABLE):
             continue
         location = tuple(variable.removeprefix(ENV_PREFIX).lower().split("__"))
         field = _field_at(location[:1])

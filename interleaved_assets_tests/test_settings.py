@@ -108,3 +108,19 @@ def test_files_of_the_model_start_at_the_file_and_tags_stay(tmp_path: Path) -> N
     assert local.cache_dir == str(tmp_path / "cache")
     assert local.heads["mine"].path == str(tmp_path / "mine.pth")
     assert load_settings(write(tmp_path, text.format("openai"))).clip.pretrained == "openai"
+
+
+@pytest.mark.parametrize(
+    ("raw", "out"), [("data", "data/out"), ("data/raw", "data"), ("s3://b", "s3://b/out"), ("x", "x")]
+)
+def test_roots_that_lie_in_one_another_are_refused(tmp_path: Path, raw: str, out: str) -> None:
+    with pytest.raises(SettingsError, match="lie in one another"):
+        load_settings(write(tmp_path, f'[storage]\nraw_root = "{raw}"\noutput_root = "{out}"\n'))
+
+
+def test_a_list_in_the_environment_that_is_no_json_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLEAVED_SELECTION__ORDER", "sharpness,qr")
+    with pytest.raises(SettingsError, match="given as JSON"):
+        load_settings(write(tmp_path, ""))

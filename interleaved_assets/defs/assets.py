@@ -9,10 +9,15 @@ import dagster as dg
 
 from interleaved_assets.defs.gpu import StepNeeds, gpu_step
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.pictures import score_pictures, selection_pictures
-from interleaved_assets.defs.shard_run import Pictures, run_over_shards
+from interleaved_assets.defs.pictures import Draw, score_pictures, selection_pictures
+from interleaved_assets.defs.shard_run import run_over_shards
 from interleaved_assets.pipeline.chain import chain, code_versions
-from interleaved_assets.pipeline.checks import MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ShardCheck
+from interleaved_assets.pipeline.checks import (
+    EVERY_IMAGE_SCORED,
+    MATERIALIZATION_ERRORS,
+    ROWS_ACCOUNTED_FOR,
+    ShardCheck,
+)
 from interleaved_assets.pipeline.raw import content_version, find_raw_shard
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage
@@ -30,7 +35,7 @@ class Shown:
     group: str
     kinds: frozenset[str]
     checks: Sequence[ShardCheck] = ()
-    pictures: Pictures | None = None
+    draw: Draw | None = None
 
 
 SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
@@ -46,14 +51,16 @@ SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
             "One row per image: size, sharpness, QR code area. Measured once and kept; thresholds are applied later.",
             "score",
             frozenset({"parquet", "opencv"}),
-            pictures=score_pictures,
+            (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED),
+            score_pictures,
         ),
         "clip_scores": Shown(
             "One row per image: its best cosine similarity with a text of its sample, and what the heads make of its "
             "embedding. Runs where the GPU is.",
             "score",
             frozenset({"parquet", "pytorch"}),
-            pictures=score_pictures,
+            (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED),
+            score_pictures,
         ),
         "filtered": Shown(
             "The rows that pass the thresholds in interleaved.toml; what does not is in the ledger, with reason, "
@@ -128,6 +135,6 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         ],
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
-        yield from run_over_shards(context, stage, shown.checks, shown.pictures, settings)
+        yield from run_over_shards(context, stage, shown.checks, shown.draw, settings)
 
     return shard_asset

@@ -18,9 +18,11 @@ from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import register
 from interleaved_assets.defs.report import REPORT_FILE
 from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.demo.shards import write_demo_shards
-from interleaved_assets.io.storage import join
+from interleaved_assets.io.storage import is_local, join
 from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.keys import shard_key
 from interleaved_assets.pipeline.raw import list_raw_shards
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.staleness import stage_records
@@ -36,6 +38,9 @@ def main() -> int:
     """Run the demo; gives the exit code."""
     console = Console() if sys.stdout.isatty() else Console(width=TABLE_WIDTH)
     settings = load_settings()
+    if problem := _not_for_the_demo(settings):
+        console.print(f"make demo: {problem}", style="red")
+        return 2
     started = time.perf_counter()
     with console.status("drawing demo shards"):
         written = write_demo_shards(Path(settings.storage.raw_root))
@@ -51,6 +56,22 @@ def main() -> int:
     console.print(f"ledgers  {join(settings.storage.output_root, 'dropped')}: every dropped row with its reason")
     console.print(f"done in {time.perf_counter() - started:.0f} s. See it in the Dagster UI:  [bold]make ui[/bold]")
     return 0 if succeeded else 1
+
+
+def _not_for_the_demo(settings: Settings) -> str | None:
+    """Why demo shards have no place in this raw root: other people's data would be mixed with them."""
+    root = settings.storage.raw_root
+    if not is_local(root):
+        return f"storage.raw_root is {root}, and demo shards go into a local folder. Set data/raw for the demo."
+    own = {shard_key(name) for name in SHARDS_OF_DEMO}
+    others = (
+        [shard.key for shard in list_raw_shards(settings.storage) if shard.key not in own]
+        if Path(root).exists()
+        else []
+    )
+    return (
+        f"{root} holds shards that are not the demo's, such as {others[0]}. Use make ui for them." if others else None
+    )
 
 
 def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:

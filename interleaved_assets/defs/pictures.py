@@ -1,27 +1,55 @@
 """What the UI shows of a shard at a glance: histograms, reasons, contact sheets, as metadata of a materialization."""
 
 import base64
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
+from interleaved_assets.io.storage import atomic_output, exists, open_input
+from interleaved_assets.pipeline.record import Record, ShardPaths
+from interleaved_assets.pipeline.stored import read_scores
 from interleaved_assets.reporting.collect import shard_facts
-from interleaved_assets.reporting.facts import ImageKey
+from interleaved_assets.reporting.facts import ImageKey, ShardFacts
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.reporting.shard_report import choose_pictures, shard_report
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
+from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
 
+Pieces = Mapping[str, bytes | str]
+Draw = Callable[[str, Settings], Pieces]
+"""Draws what there is to see of a shard, from what its stages have stored."""
 
-def score_pictures(key: str, settings: Settings) -> dict[str, dg.MetadataValue]:
+
+def shard_pictures(record: Record, settings: Settings, draw: Draw) -> dict[str, dg.MetadataValue]:
+    """What ``draw`` makes of a shard: drawn once for each output and set of thresholds, and kept beside the output.
+
+    Drawing takes longer than anything else that is done about a shard that has not changed.
+    """
+    uri = ShardPaths(output_root=settings.storage.output_root, key=record.shard).pictures(record.stage)
+    version = hashlib.sha256(f"{record.data_version} {selection_version(settings.selection)}".encode()).hexdigest()
+    kept = _kept(uri, settings)
+    if kept.get("version") != version:
+        pieces = {name: _as_markdown(name, piece) for name, piece in draw(record.shard, settings).items()}
+        kept = {"version": version, "pieces": pieces}
+        with atomic_output(uri, settings.storage.options) as out:
+            out.write(json.dumps(kept).encode())
+    return {name: dg.MetadataValue.md(text) for name, text in kept["pieces"].items()}
+
+
+def score_pictures(key: str, settings: Settings) -> Pieces:
     """Histograms of one shard's scores, thresholds drawn in."""
-    facts = shard_facts(key, settings)
+    paths = ShardPaths(output_root=settings.storage.output_root, key=key)
+    facts = ShardFacts(key, scores=read_scores(paths, settings))
     pieces = shard_report(facts, measures_of(settings.selection, unbounded=True))
-    return {name: as_metadata(name, piece) for name, piece in pieces.items() if name.startswith("histogram_")}
+    return {name: piece for name, piece in pieces.items() if name.startswith("histogram_")}
 
 
-def selection_pictures(key: str, settings: Settings) -> dict[str, dg.MetadataValue]:
+def selection_pictures(key: str, settings: Settings) -> Pieces:
     """What was kept and dropped of one shard and why, with contact sheets of both."""
     facts = shard_facts(key, settings, thumbnails=True)
     pictures: dict[ImageKey, bytes | None] = {}
@@ -29,16 +57,22 @@ def selection_pictures(key: str, settings: Settings) -> dict[str, dg.MetadataVal
         chosen = choose_pictures(facts.scores, facts.ledger)
         thumbnails = _thumbnails(facts.scores)
         pictures = {image: thumbnails.get(image) for image in (*chosen.dropped, *chosen.kept)}
-    pieces = shard_report(facts, measures_of(settings.selection), pictures)
-    return {name: as_metadata(name, piece) for name, piece in pieces.items()}
+    return shard_report(facts, measures_of(settings.selection), pictures)
 
 
-def as_metadata(name: str, piece: bytes | str) -> dg.MetadataValue:
+def _kept(uri: str, settings: Settings) -> dict[str, Any]:
+    if not exists(uri, settings.storage.options):
+        return {}
+    with open_input(uri, settings.storage.options) as file:
+        return dict(json.load(file))
+
+
+def _as_markdown(name: str, piece: bytes | str) -> str:
     """A piece of a report: Markdown as it is, a picture inlined."""
     if isinstance(piece, str):
-        return dg.MetadataValue.md(piece)
+        return piece
     kind = "png" if piece.startswith(b"\x89PNG") else "jpeg"
-    return dg.MetadataValue.md(f"![{name}](data:image/{kind};base64,{base64.b64encode(piece).decode()})")
+    return f"![{name}](data:image/{kind};base64,{base64.b64encode(piece).decode()})"
 
 
 def _thumbnails(scores: pa.Table) -> Mapping[ImageKey, bytes | None]:

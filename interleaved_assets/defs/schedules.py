@@ -37,13 +37,15 @@ def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
     )
     def nightly(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest] | dg.SkipReason:
         statuses = dict(shard_statuses(list_raw_shards(settings.storage), settings))
+        # a shard that the sensor has not told of yet is missing like any other
+        context.instance.add_dynamic_partitions(SHARDS, list(statuses))
         registered = context.instance.get_dynamic_partitions(SHARDS)
         ranges = list(ranges_of(registered, statuses, settings.run.shards_per_run))
         if not ranges:
             return dg.SkipReason(f"all {len(registered)} shards are current")
         return (
             dg.RunRequest(
-                run_key=f"{context.scheduled_execution_time:%Y-%m-%d}:{first}",
+                run_key=f"{context.scheduled_execution_time:%Y-%m-%dT%H:%M}:{first}",
                 tags={RANGE_START: first, RANGE_END: last},
             )
             for first, last in ranges

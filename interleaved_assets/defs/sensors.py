@@ -48,6 +48,8 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
                 f"{len(found.vanished)} raw shards have vanished; their outputs are left as they are: "
                 f"{', '.join(found.vanished[:_NAMED_IN_LOG])}"
             )
+        for key, reason in list(found.unreadable.items())[:_NAMED_IN_LOG]:
+            context.log.warning(f"shard {key} is left for the next tick: {reason}")
         if found.snapshot == before:
             return dg.SkipReason(f"{len(before)} shards, none new or changed")
         # The cursor names the snapshot. A tick that fails after this line leaves the old cursor in force, and with it

@@ -6,7 +6,7 @@ is told to record nothing more. What a run costs that way, and which other ways 
 ``docs/dagster.md``.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import NamedTuple
 
@@ -18,15 +18,13 @@ import tenacity
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
-from interleaved_assets.model.errors import InterleavedError, StorageUnavailable
+from interleaved_assets.defs.pictures import Draw, shard_pictures
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
 from interleaved_assets.pipeline.chain import chain, is_last_of
 from interleaved_assets.pipeline.checks import ShardCheck
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Outcome, Stage, take_through, take_together
 from interleaved_assets.settings import Settings
-
-Pictures = Callable[[str, Settings], Mapping[str, dg.MetadataValue]]
-"""Makes further metadata of a shard from what its stages have stored, for people to look at."""
 
 
 class Done(NamedTuple):
@@ -36,16 +34,21 @@ class Done(NamedTuple):
     pictures: Mapping[str, dg.MetadataValue]
 
     @classmethod
-    def of(cls, key: str, outcome: Outcome, pictures: Pictures | None, settings: Settings) -> "Done":
-        """Make the pictures of a shard that went through."""
-        return cls(outcome, pictures(key, settings) if pictures else {})
+    def of(cls, outcome: Outcome, draw: Draw | None, settings: Settings) -> "Done":
+        """A shard with its pictures; one whose pictures fail went through all the same."""
+        if draw is None:
+            return cls(outcome, {})
+        try:
+            return cls(outcome, shard_pictures(outcome.record, settings, draw))
+        except InterleavedError as error:
+            return cls(outcome, {"pictures": dg.MetadataValue.text(f"could not be drawn: {error}")})
 
 
 def run_over_shards(
     context: dg.AssetExecutionContext,
     stage: Stage,
     checks: Sequence[ShardCheck],
-    pictures: Pictures | None,
+    draw: Draw | None,
     settings: Settings,
 ) -> Iterator[dg.Output[None]]:
     """Take every shard of this run through ``stage``, ``run.parallel_shards`` of them at a time.
@@ -56,12 +59,16 @@ def run_over_shards(
             with the good shards recorded. Where one is, it goes on with the good shards and has the last word.
     """
     failed: dict[str, BaseException] = {}
-    keys = context.partition_keys
+    stopped = _stopped_upstream(context, stage, settings)
+    for key, upstream in stopped.items():
+        failed[key] = ShardError(f"shard {key}: {upstream} failed in this run, so {stage.name} was not tried")
+        _record_failure(context, stage, checks, key, failed[key])
+    keys = [key for key in context.partition_keys if key not in stopped]
     code_version = context.assets_def.code_versions_by_key[context.asset_key] or ""
     input_events = _input_events(context.instance, stage, keys)
     # filling a device takes all shards in one go; other work goes shard by shard, some of them at a time
     worked = _together if stage.together else _one_by_one
-    for key, done in worked(stage, keys, pictures, settings):
+    for key, done in worked(stage, keys, draw, settings):
         if isinstance(done, Done):
             events = {name: ids[key] for name, ids in input_events.items() if key in ids}
             tags = version_tags(done.outcome.record, code_version, events)
@@ -71,12 +78,43 @@ def run_over_shards(
             _record_failure(context, stage, checks, key, done)
     if failed and not _continues_downstream(context, stage, settings):
         raise dg.Failure(
-            description=_summary(stage, failed, len(keys)),
+            description=_summary(stage, failed, len(context.partition_keys)),
             metadata={key: dg.MetadataValue.text(_describe(error)) for key, error in sorted(failed.items())},
             allow_retries=False,
         )
     for name in sorted(context.op_execution_context.selected_output_names):
         yield dg.Output(None, output_name=name, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
+
+
+def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> dict[str, str]:
+    """Shards that an earlier step of this run did not bring through, with the name of that step's stage.
+
+    Their old outputs may still be there; to go on from those would call a failed shard current.
+    """
+    selected = _selected(context, settings)
+    upstream = [name for name in stage.inputs if name in selected]
+    if not upstream:
+        return {}
+    (start,) = context.instance.get_records_for_run(
+        context.run_id, of_type=dg.DagsterEventType.RUN_START, limit=1
+    ).records
+    stopped: dict[str, str] = {}
+    for name in upstream:
+        done = context.instance.get_latest_storage_id_by_partition(
+            dg.AssetKey(name),
+            dg.DagsterEventType.ASSET_MATERIALIZATION,
+            set(context.partition_keys),
+            after_cursor=start.storage_id,
+        )
+        stopped |= {key: name for key in context.partition_keys if key not in done}
+    return stopped
+
+
+def _selected(context: dg.AssetExecutionContext, settings: Settings) -> set[str]:
+    """Names of the stages that this run is about; no selection means every asset of the job."""
+    if context.run.asset_selection is None:
+        return set(chain(settings))
+    return {key.path[-1] for key in context.run.asset_selection}
 
 
 def _input_events(instance: dg.DagsterInstance, stage: Stage, keys: Sequence[str]) -> dict[str, Mapping[str, int]]:
@@ -91,7 +129,7 @@ def _input_events(instance: dg.DagsterInstance, stage: Stage, keys: Sequence[str
 
 
 def _one_by_one(
-    stage: Stage, keys: Sequence[str], pictures: Pictures | None, settings: Settings
+    stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
 ) -> Iterator[tuple[str, Done | BaseException]]:
     # only a storage that did not answer is worth another try; whatever else is wrong would be wrong again
     tries = tenacity.Retrying(
@@ -102,19 +140,23 @@ def _one_by_one(
     )
 
     def work(key: str) -> Done:
-        return Done.of(key, tries.copy()(take_through, stage, key, settings), pictures, settings)
+        return Done.of(tries.copy()(take_through, stage, key, settings), draw, settings)
 
-    with ThreadPoolExecutor(settings.run.parallel_shards, thread_name_prefix=stage.name) as pool:
+    pool = ThreadPoolExecutor(settings.run.parallel_shards, thread_name_prefix=stage.name)
+    try:
         futures = {pool.submit(work, key): key for key in keys}
         for future in as_completed(futures):
             yield futures[future], future.exception() or future.result()
+    finally:
+        # a run that is terminated ends with the shards under way, not with all that were waiting
+        pool.shutdown(cancel_futures=True)
 
 
 def _together(
-    stage: Stage, keys: Sequence[str], pictures: Pictures | None, settings: Settings
+    stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
 ) -> Iterator[tuple[str, Done | BaseException]]:
     for key, outcome in take_together(stage, keys, settings):
-        yield key, Done.of(key, outcome, pictures, settings) if isinstance(outcome, Outcome) else outcome
+        yield key, Done.of(outcome, draw, settings) if isinstance(outcome, Outcome) else outcome
 
 
 def _record_success(
@@ -170,10 +212,7 @@ def _record_failure(
 
 
 def _continues_downstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> bool:
-    stages = chain(settings)
-    # no selection means every asset of the job
-    selected = stages if context.run.asset_selection is None else {key.path[-1] for key in context.run.asset_selection}
-    return not is_last_of(stage.name, selected, stages)
+    return not is_last_of(stage.name, _selected(context, settings), chain(settings))
 
 
 def _describe(error: BaseException) -> str:

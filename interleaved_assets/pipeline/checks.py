@@ -57,6 +57,20 @@ def judge_balance(record: Record, _: Settings) -> Verdict:
     )
 
 
+def judge_scores(record: Record, _: Settings) -> Verdict:
+    """The score table has one row for each image of the shard, scored or with the reason why not."""
+    images, rows = record.counts_in.images, record.counts_out.rows
+    errors = sum(record.errors.values())
+    summary = f"{rows} rows for {images} images, {errors} of them with a reason instead of a score"
+    return Verdict(images == rows, "ERROR", summary, {"images": images, "score_rows": rows, "without_score": errors})
+
+
+EVERY_IMAGE_SCORED: Final = ShardCheck(
+    "every_image_scored",
+    "The score table has one row for each image, with its scores or with the reason why there are none.",
+    judge_scores,
+    (),
+)
 MATERIALIZATION_ERRORS: Final = ShardCheck(
     "materialization_errors",
     "No row of the shard has a materialization error; those that have one are counted by code.",

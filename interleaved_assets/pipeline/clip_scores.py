@@ -14,7 +14,7 @@ from interleaved_assets.io.parquet_writer import parquet_shard
 from interleaved_assets.io.storage import open_input
 from interleaved_assets.model.errors import InterleavedError, error_code
 from interleaved_assets.pipeline import image_scores, normalized
-from interleaved_assets.pipeline.record import Counts, OutputFile, read_record
+from interleaved_assets.pipeline.record import Counts, OutputFile, Record, read_record
 from interleaved_assets.pipeline.stage import Shard, Stage, Work
 from interleaved_assets.scoring.clip import ClipStats, load_scorer, score_shards
 from interleaved_assets.scoring.clip_identity import score_fingerprint
@@ -70,22 +70,21 @@ def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Wor
     with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
         out.write(scores)
     errors = Counter(error_code(error) for error in scores["clip_error"].drop_null().to_pylist())
-    scored = Counts(rows=scores.num_rows, images=scores.num_rows)
+    rows = read_record(shard.paths.record(normalized.NAME), shard.options)
     return Work(
         outputs={"rows": OutputFile.of(out)},
-        data_version=_computed_from(shard),
-        counts_in=scored,
-        counts_out=scored,
+        data_version=_computed_from(rows, shard.settings),
+        counts_in=rows.counts_out if rows else Counts(),
+        counts_out=Counts(rows=scores.num_rows, images=scores.num_rows),
         errors=dict(errors),
         columns={field.name: str(field.type) for field in scores.schema},
         notes=facts,
     )
 
 
-def _computed_from(shard: Shard) -> str:
+def _computed_from(rows: Record | None, settings: Settings) -> str:
     """Version of scores: of what they were computed from, since another device may round differently."""
-    rows = read_record(shard.paths.record(normalized.NAME), shard.options)
-    text = json.dumps([rows.data_version if rows else None, relevant(shard.settings)], sort_keys=True)
+    text = json.dumps([rows.data_version if rows else None, relevant(settings)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

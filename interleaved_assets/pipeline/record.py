@@ -5,6 +5,7 @@ alone one knows whether an output is current (same inputs, same code version), w
 nothing has to be read twice.
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -114,6 +115,10 @@ class ShardPaths(BaseModel):
         """What the stage dropped, as Parquet."""
         return f"{self.output_root}/dropped/{stage}/{self.key}.parquet"
 
+    def pictures(self, stage: str) -> str:
+        """What was drawn of the stage for people to look at, as JSON."""
+        return f"{self.output_root}/pictures/{stage}/{self.key}.json"
+
     def record(self, stage: str) -> str:
         """The stage's record, as JSON."""
         return f"{self.output_root}/records/{stage}/{self.key}.json"
@@ -149,7 +154,8 @@ def remove_record(uri: str, storage_options: Mapping[str, object]) -> None:
     """Take back what vouches for an output, before the output is touched."""
     with storage_errors(uri, "remove"):
         fs, path = filesystem(uri, storage_options)
-        fs.rm_file(path)
+        with contextlib.suppress(FileNotFoundError):  # another run on the same shard was faster
+            fs.rm_file(path)
 
 
 def is_there(output: OutputFile, storage_options: Mapping[str, object]) -> bool:

@@ -127,13 +127,23 @@ def take_together(
         else:
             jobs[key] = job
 
+    not_begun: dict[str, InterleavedError] = {}
+
     def begun() -> Iterator[Shard]:
-        for job in jobs.values():
-            job.begin()
-            yield job.shard
+        for key, job in jobs.items():
+            try:
+                job.begin()
+            except InterleavedError as error:
+                not_begun[key] = error
+            else:
+                yield job.shard
 
     for key, work in stage.together(begun(), settings) if jobs else ():
-        yield key, work if isinstance(work, InterleavedError) else jobs[key].finish(work)
+        try:
+            yield key, work if isinstance(work, InterleavedError) else jobs[key].finish(work)
+        except InterleavedError as error:
+            yield key, error
+    yield from not_begun.items()
 
 
 @dataclass

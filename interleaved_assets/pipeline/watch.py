@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from interleaved_assets.io.storage import atomic_output, open_input
+from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.raw import RawShard, Source, content_version
 from interleaved_assets.settings import StorageSettings
 
@@ -57,6 +58,8 @@ class Look(NamedTuple):
     """Seen, but not yet quiet for long enough, or left for the next look."""
     vanished: list[str]
     """There at the last look, gone now."""
+    unreadable: dict[str, str]
+    """Shards whose content could not be read, with the reason."""
     snapshot: dict[str, Seen]
 
 
@@ -78,7 +81,7 @@ def look(
         at_most: changed shards to report; the rest waits for the next look. A local shard is read to hash it, so this
             bounds how long a look takes.
     """
-    found = Look([], [], [], [], {})
+    found = Look([], [], [], [], {}, {})
     for shard in listing:
         known = before.get(shard.key)
         if known is None:
@@ -91,7 +94,13 @@ def look(
             if now - seen.since < quiet_seconds or len(found.changed) >= at_most:
                 found.growing.append(shard.key)
             else:
-                version = content_version(shard, storage)
+                try:
+                    version = content_version(shard, storage)
+                except StorageError as error:
+                    # one file that cannot be read must not keep the others waiting; it is tried again at the next look
+                    found.unreadable[shard.key] = str(error)
+                    found.snapshot[shard.key] = seen
+                    continue
                 if version != seen.reported:
                     found.keys.append(shard.key)
                     found.changed.append(Source(uri=shard.uri, size=shard.size, stamp=shard.stamp, version=version))

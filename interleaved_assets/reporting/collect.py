@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow.parquet as pq
 
 from interleaved_assets.io.storage import open_input
+from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline import filtered
 from interleaved_assets.pipeline.record import Record, ShardPaths
 from interleaved_assets.pipeline.staleness import shard_status, stage_records
@@ -42,8 +43,12 @@ def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> Sh
 
 
 def all_shard_facts(keys: Iterable[str], settings: Settings) -> Iterator[ShardFacts]:
-    """:func:`shard_facts` of each shard, one at a time."""
-    return (shard_facts(key, settings) for key in keys)
+    """:func:`shard_facts` of each shard, one at a time; one that cannot be read says so."""
+    for key in keys:
+        try:
+            yield shard_facts(key, settings)
+        except InterleavedError as error:
+            yield ShardFacts(key, status=f"unreadable: {error}")
 
 
 def _sample_values(records: Mapping[str, Record], settings: Settings) -> dict[str, Values]:

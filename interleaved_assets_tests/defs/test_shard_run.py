@@ -162,6 +162,44 @@ def test_policy_drop_row_keeps_the_shard_and_warns(tmp_path: Path, instance: Dag
     assert json.loads((tmp_path / "out/records/normalized/b.json").read_text())["dropped"] == {"missing_member": 1}
 
 
+def test_a_shard_that_was_good_and_fails_now_is_not_called_current(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    for name in ("a", "b"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    keys = register_all(instance, settings)
+    assert run(instance, settings, keys).success
+    tar = (tmp_path / "out/tars/b.tar").read_bytes()
+    (tmp_path / "raw/b.tar").unlink()
+    result = run(instance, settings, keys)
+    assert not result.success
+    assert "normalized failed in this run" not in str(latest(instance, "final_tars", "a").metadata)
+    for asset in STAGES:
+        events = instance.fetch_materializations(AssetKey(asset), limit=50).records
+        assert sorted(str(event.partition_key) for event in events) == ["a", "a", "b"]
+    assert (tmp_path / "out/tars/b.tar").read_bytes() == tar  # what has vanished leaves its outputs as they are
+
+
+def test_pictures_are_drawn_once(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    keys = register_all(instance, settings)
+    run(instance, settings, keys)
+    drawn = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/pictures").rglob("*.json")}
+    assert {path.parent.name for path in drawn} == {"image_scores", "filtered"}
+    run(instance, settings, keys)
+    assert {path: path.stat().st_mtime_ns for path in drawn} == drawn
+    metadata = latest(instance, "filtered", "a").metadata
+    assert metadata["unchanged"].value is True
+    assert str(metadata["dropped_pictures"].value).startswith("![dropped_pictures](data:image/jpeg;base64,")
+
+
+def test_every_image_has_a_row_of_scores(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    run(instance, settings, register_all(instance, settings))
+    assert check_results(instance, "image_scores", "every_image_scored") == {"a": True}
+
+
 def stale(instance: DagsterInstance, settings: Settings, key: str) -> set[str]:
     """The assets that Dagster itself calls stale for this shard."""
     graph = build_definitions(settings).resolve_asset_graph()

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline.checks import judge_balance, judge_errors
+from interleaved_assets.pipeline.checks import judge_balance, judge_errors, judge_scores
 from interleaved_assets.pipeline.record import Counts, OutputFile, Record
 from interleaved_assets_tests.documents import project
 
@@ -53,3 +53,13 @@ def test_materialization_errors(
 def test_an_empty_shard_has_no_errors(tmp_path: Path) -> None:
     verdict = judge_errors(record(0, 0, {}, {}), project(tmp_path))
     assert (verdict.passed, verdict.figures["error_rate"]) == (True, 0.0)
+
+
+def test_every_image_scored(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    whole = record(5, 5, {}, {"undecodable_image": 1}).model_copy(update={"counts_in": Counts(rows=5, images=5)})
+    assert judge_scores(whole, settings).passed
+    lacking = whole.model_copy(update={"counts_out": Counts(rows=4)})
+    verdict = judge_scores(lacking, settings)
+    assert (verdict.passed, verdict.severity) == (False, "ERROR")
+    assert verdict.figures == {"images": 5, "score_rows": 4, "without_score": 1}

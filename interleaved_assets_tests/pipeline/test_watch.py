@@ -120,3 +120,13 @@ def test_a_known_stamp_is_not_hashed_again(storage: StorageSettings) -> None:
     found = see(storage, {}, now=100)
     put(storage, "a.tar", b"two", 1)  # same size, same time: the stamp cannot tell, and the content is not read
     assert content_version(find_raw_shard("a", storage), storage, found.changed[0]) == found.changed[0].version
+
+
+def test_a_file_that_cannot_be_read_keeps_no_other_waiting(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"one", 1)
+    Path(storage.raw_root, "b.tar").symlink_to(Path(storage.raw_root, "nowhere"))
+    put(storage, "c.tar", b"two", 1)
+    found = see(storage, {}, now=100)
+    assert found.keys == ["a", "c"]
+    assert list(found.unreadable) == ["b"]
+    assert see(storage, found.snapshot, now=200).keys == []
