@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from interleaved_assets.scoring.clip_text import Tokenizer
     from interleaved_assets.scoring.heads import Head
 
-__all__ = ["ClipScorer", "ClipStats", "ImageScores", "load_scorer", "score_shards"]
+__all__ = ["ClipScorer", "ClipStats", "ImageScores", "load_scorer", "score_shards", "score_table"]
 
 _EXTRA_PACKAGES: Final = frozenset({"torch", "torchvision", "open_clip", "safetensors"})
 
@@ -136,3 +136,10 @@ def score_shards(
         stats=ClipStats() if stats is None else stats,
     )
     return stream.run(shards)
+
+
+def score_table(table: pa.Table, scorer: ClipScorer, *, image_scores: pa.Table | None = None) -> pa.Table:
+    """:func:`score_shards` for a single table of whole samples, in a notebook or a script."""
+    given = None if image_scores is None else lambda _: image_scores
+    ((_, scores),) = score_shards([("", [table])], scorer, image_scores=given)
+    return scores

@@ -9,7 +9,7 @@ pytest.importorskip("open_clip")
 import torch
 
 from interleaved_assets.model.errors import OptionError, SettingsError
-from interleaved_assets.scoring.clip import ClipScorer, ClipStats, load_scorer, score_shards
+from interleaved_assets.scoring.clip import ClipScorer, ClipStats, load_scorer, score_shards, score_table
 from interleaved_assets.scoring.clip_settings import ClipSettings, HeadSettings, PrescreenSettings
 from interleaved_assets_tests.scoring.clip_tiny import (
     CONTEXT,
@@ -239,6 +239,16 @@ def test_errors_come_at_once_and_not_with_the_first_shard(tiny: ClipSettings, tm
         load_scorer(changed(tiny, heads={"wide": {"path": str(tmp_path / "wide.pth")}}))
     with pytest.raises(OptionError, match="image_scores="):
         score_shards([], load_scorer(changed(tiny, prescreen=PrescreenSettings(min_width=10).model_dump())))
+
+
+def test_one_table_on_its_own(tiny: ClipSettings) -> None:
+    found = score_table(sample(3), load_scorer(tiny))
+    assert scored(found) == [(pytest.approx(score, abs=1e-5), position) for score, position in plain(sample(3))]
+    cheap = pa.table({"sample_id": ["sample 3"], "position": pa.array([10], pa.int32()), "sharpness": [1.0]})
+    screening = load_scorer(changed(tiny, prescreen=PrescreenSettings(min_sharpness=2).model_dump()))
+    screened = score_table(sample(3), screening, image_scores=cheap)
+    assert [(error or "")[:11] for error in screened["clip_error"].to_pylist()] == ["prescreened", ""]
+    assert screened["clip_score"][1].as_py() == pytest.approx(found["clip_score"][1].as_py(), abs=1e-6)
 
 
 def test_facts_for_a_report(tiny: ClipSettings) -> None:
