@@ -1,7 +1,8 @@
 """Bytes of an image to the square of pixels that a CLIP model takes, as open_clip's own transform gives it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -87,6 +88,11 @@ class Preprocess:
         # scaling treats the channels alike, so their order is set right on the small image
         return self._scaled(Image.fromarray(bgr))[..., ::-1]
 
+    @cached_property
+    def _steps(self) -> list[Callable[[Image.Image], Image.Image]]:
+        """Open_clip's transform but for its last two steps, to float and normalized."""
+        return list(image_transform_v2(self.config, is_train=False).transforms[:-2])
+
     @property
     def _side(self) -> int | None:
         """Side of the square where the shortest side is scaled to it and the middle cut out; None for any other way."""
@@ -97,8 +103,7 @@ class Preprocess:
     def _scaled(self, image: Image.Image) -> Pixels:
         side = self._side
         if side is None or image.mode in _NEAREST_MODES or _ratio(image.width, image.height) <= _LINE_RATIO:
-            # all but the last two steps, to float and normalized
-            for step in image_transform_v2(self.config, is_train=False).transforms[:-2]:
+            for step in self._steps:
                 image = step(image)
             return np.asarray(image)
         # the box is in source pixels, and Pillow looks beyond it for neighbours
