@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.compute as pc
 
@@ -87,22 +87,35 @@ def read_document(data: BytesLike, layout: ShardLayout, key: str) -> Document:
     return document
 
 
+class _RepeatedField(ValueError):
+    """An object has a field twice, which JSON allows and every parser makes something else of."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _RepeatedField(f"field {twice!r} is there twice; the last one is taken")
+    return found
+
+
+_STRICT: Final = json.JSONDecoder(object_pairs_hook=_object)
+
+
 def _parse(data: BytesLike, document: Document) -> dict[str, Any]:
     """The object in ``data``.
 
     Raises:
         ValueError: it is not JSON, not an object, or has names that are no Unicode.
     """
-
-    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            document.error = row_error("invalid_json", f"field {twice!r} is there twice; the last one is taken")
-        return found
-
-    body = json.loads(bytes(data), object_pairs_hook=object_of)
+    encoded = bytes(data)
+    text = encoded.decode(json.detect_encoding(encoded))
+    try:
+        body = _STRICT.decode(text)
+    except _RepeatedField as error:
+        document.error = row_error("invalid_json", str(error))
+        body = json.loads(text)
     if not isinstance(body, dict):
         raise ValueError(f"a document is a JSON object, this is a {type(body).__name__}")
     for name in body:

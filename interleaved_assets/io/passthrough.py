@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,13 @@ from interleaved_assets.io.json_columns import JSON_TYPE, Shape, array_of, is_js
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, RESERVED_COLUMNS
 
 logger = logging.getLogger(__name__)
+
+# Types that hold all values of others.
+_WIDER: Final = {
+    pa.int64(): {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()},
+    pa.float64(): {pa.float16(), pa.float32(), pa.float64()},
+    pa.large_string(): {pa.string(), pa.large_string(), pa.string_view()},
+}
 
 
 class ColumnTypes:
@@ -77,6 +84,9 @@ class ColumnTypes:
             return shape.dtype() or JSON_TYPE
         if len(stated) == 1 and (is_json(stated[0]) or shape.fits(stated[0])):
             return stated[0]
+        for wide, narrower in _WIDER.items():
+            if shape.fits(wide) and all(dtype in narrower for dtype in stated):
+                return wide
         logger.warning(
             "column %r: its values do not fit one type (%s), so they are kept as JSON",
             column,
@@ -127,9 +137,11 @@ def take(array: pa.Array, indices: pa.Array) -> pa.Array:
 
 
 def _converted(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Cells of an exact type as an array of the column's type, which is another only where it had to be JSON."""
+    """Cells of an exact type as an array of the column's type, which is another only where several had to share it."""
     if cells.type == dtype:
         return cells
+    if not is_json(dtype):
+        return cells.cast(dtype)
     if is_json(cells.type):
         return pa.array(cells.to_pylist(), dtype)
     texts: Sequence[str] = [json.dumps(cell, ensure_ascii=False, default=str) for cell in cells.to_pylist()]
