@@ -112,15 +112,21 @@ class References:
         """Members that are no documents and no token led to, and frames behind the last one used, in order."""
         for number, (name, member) in enumerate(zip(self.names, self._members, strict=True)):
             if number in self._used_frames:
-                frames = self._frames[number]
-                if frames is None:
-                    self.notes["unchecked_frames"] += 1
-                elif not isinstance(frames, str):
-                    for frame in range(self._used_frames[number], len(frames)):
-                        if frames[frame].error is None:
-                            yield Leftover(number, f"{name}#frame={frame}", member, frame)
+                yield from self._unused_frames(number, name, member)
             elif number not in self._referenced and not self.is_document(number):
                 yield Leftover(number, name, member)
+
+    def _unused_frames(self, number: int, name: str, member: TarMember) -> Iterator[Leftover]:
+        # a container that is cut, too large or no TIFF is an error of the rows that need it
+        frames = self._frames.get(number, "")
+        if frames is None:
+            self.notes["unchecked_frames"] += 1
+        elif not isinstance(frames, str):
+            for frame in range(self._used_frames[number], len(frames)):
+                if frames[frame].error is None:
+                    yield Leftover(number, f"{name}#frame={frame}", member, frame)
+                else:
+                    self.notes["damaged_frames"] += 1
 
     def is_document(self, number: int) -> bool:
         """Whether a member is a JSON."""

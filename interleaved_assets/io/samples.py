@@ -27,6 +27,7 @@ _MEANING: Final = {
     "unreferenced_members": "members or frames are named by no document, and are kept beside their sample",
     "uneven_lists": "lists have not one entry per image or text, and stay whole",
     "unchecked_frames": "TIFFs were not fetched, so frames that no document names would go unnoticed",
+    "damaged_frames": "frames that no document names are damaged, and are left out",
     "odd_tars": "oddities of the tar itself",
 }
 

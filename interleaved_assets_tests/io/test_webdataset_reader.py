@@ -612,6 +612,29 @@ def test_a_cut_member_without_a_document_is_not_blamed_on_the_sample_before(tmp_
     assert found[-1][1].startswith("truncated_shard: the tar is cut at byte")
 
 
+def test_a_container_that_is_cut_or_too_large(tmp_path: Path) -> None:
+    container = tiff(picture(1), picture(2))
+    data = pack([("x.json", frames_document("page_0_image_1")), ("x.tiff", container)])
+    (tmp_path / "a.tar").write_bytes(cut(data, "x.tiff", 100))
+    assert [error and error.partition(":")[0] for error in errors(str(tmp_path / "a.tar"))] == [None, "truncated_shard"]
+    (tmp_path / "a.tar").write_bytes(data)
+    assert errors(str(tmp_path / "a.tar"), max_member_bytes=len(container) - 1) == [
+        None,
+        f"member_too_large: x.tiff: {len(container)} bytes, over {len(container) - 1}",
+    ]
+
+
+def test_damaged_frames_that_no_document_names_are_counted(tmp_path: Path) -> None:
+    container = tiff(picture(1), picture(2))
+    # the width of the second frame gets a type that there is none of
+    width = container.rindex(b"\x00\x01\x04\x00\x01\x00")
+    broken = container[: width + 2] + b"\xff\xff" + container[width + 4 :]
+    uri = write_tar(tmp_path / "a.tar", ("x.json", frames_document("page_0_image_1")), ("x.tiff", broken))
+    notes: Counter[str] = Counter()
+    assert errors(uri, notes=notes) == [None, None]
+    assert notes["damaged_frames"] == 1
+
+
 def test_truncated_gzip_is_read_up_to_the_cut(tmp_path: Path) -> None:
     packed = gzip.compress(pack([*SHARD[:4], ("b.1.png", b"".join(bytes([n % 251] * n) for n in range(600)))]))
     (tmp_path / "a.tar.gz").write_bytes(packed[:-400])
