@@ -90,8 +90,8 @@ def test_a_shard_that_lands_goes_through_and_a_replaced_one_again(live: LiveDags
     good_shard(raw / "a.tar", seed=1)
     good_shard(raw / "b.tar", seed=2)
     wait_for(lambda: materialized(live, "final_tars") == {"a", "b"}, 240, "the way of two new shards to their tars")
-    # Eager automation takes a change that it sees in the same tick as the shard's own materialization for handled; such
-    # a shard waits for the nightly schedule. Here the ticks of the first way are let pass.
+    # A shard replaced while its first run was ending was once reported and not launched: an open defect, most likely of
+    # how eager automation sees both in one tick. Here those ticks are let pass.
     time.sleep(45)
     before = {name: (tars / f"{name}.tar").stat().st_mtime_ns for name in "ab"}
     content = (tars / "a.tar").read_bytes()
