@@ -6,7 +6,11 @@ INTERLEAVED_HOME ?= $(CURDIR)/.dagster_home
 # not a DAGSTER_HOME that the caller may have for other projects
 export DAGSTER_HOME := $(INTERLEAVED_HOME)
 UI_PORT ?= 3000
+# Seconds that the daemon gives a look at very many shards, or at their records in a bucket; Dagster's own limit is 60.
+export DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS ?= 300
+export DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS ?= 600
 
+.DELETE_ON_ERROR:
 .PHONY: demo ui test test-all check format clean help
 
 help:
@@ -22,9 +26,11 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip]'
 	touch $@
 
-$(DAGSTER_HOME)/dagster.yaml: dagster.yaml
+# Also makes the SQLite storage, once: services that start at the same time have damaged a fresh one.
+$(DAGSTER_HOME)/dagster.yaml: dagster.yaml | $(BIN)/.installed
 	mkdir -p $(DAGSTER_HOME)
 	cp dagster.yaml $@
+	$(BIN)/python -m interleaved_assets.defs.pools
 
 demo: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml
 	$(BIN)/python -m interleaved_assets.defs.demo

@@ -1,6 +1,7 @@
 """The ``interleaved`` command: questions about the data set that need no UI, answered from what is stored."""
 
 import argparse
+import json
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -10,16 +11,19 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
+from interleaved_assets.io.layout import member_key
 from interleaved_assets.model.errors import InterleavedError, SettingsError
 from interleaved_assets.pipeline.filtered import deciding_tables
-from interleaved_assets.pipeline.raw import list_raw_shards
 from interleaved_assets.pipeline.stored import scored_keys
+from interleaved_assets.pipeline.survey import recorded_stages
+from interleaved_assets.pipeline.tar_trace import TarTrace, trace_tar
 from interleaved_assets.pipeline.trace import StageTrace, find_sample
 from interleaved_assets.selection.what_if import Outcome, changed_settings, what_if
 from interleaved_assets.settings import Settings, load_settings
 
 PLAIN_WIDTH = 160
 """Columns of a table that goes to a file or a pipe."""
+TRACE = "Follows one sample, or one final tar, through what the stages have stored and recorded."
 WHAT_IF = "Decides again on every stored score under changed settings of [selection]. Reads no image, writes nothing."
 
 
@@ -47,9 +51,15 @@ def parser() -> argparse.ArgumentParser:
     show = commands.add_parser("settings", help="every setting with its value, unit, range and default")
     show.set_defaults(run=show_settings)
 
-    trace = commands.add_parser("trace", help="the path of one sample through the stages, with drop reasons")
-    trace.add_argument("sample_id")
-    trace.add_argument("--shard", metavar="KEY", help="partition key of its shard; default: look in every shard")
+    trace = commands.add_parser(
+        "trace", help="the path of one sample through the stages, or where a final tar comes from", description=TRACE
+    )
+    what = trace.add_mutually_exclusive_group(required=True)
+    what.add_argument("sample_id", nargs="?", help="a sample: its rows at every stage, with drop reasons")
+    what.add_argument(
+        "--tar", metavar="PATH", help="a final tar, path or URL: its raw shard, and each stage's settings and hashes"
+    )
+    trace.add_argument("--shard", metavar="KEY", help="partition key of the sample's shard; default: look in every one")
     trace.set_defaults(run=show_trace)
     wonder = commands.add_parser(
         "what-if", help="what other thresholds would keep, from the stored scores alone", description=WHAT_IF
@@ -109,18 +119,73 @@ def show_settings(options: argparse.Namespace, console: Console) -> int:
 
 
 def show_trace(options: argparse.Namespace, console: Console) -> int:
-    """Print where a sample went."""
+    """Print where a sample went, or where a final tar comes from."""
     settings = load_settings(options.settings)
-    keys = [options.shard] if options.shard else [shard.key for shard in list_raw_shards(settings.storage)]
-    found = False
+    if options.tar is not None:
+        return _show_tar(trace_tar(options.tar, settings), console)
+    # what has been recorded, and not what lies below the raw root: of a raw shard that is gone the outputs are not
+    keys = [options.shard] if options.shard else sorted(recorded_stages(settings))
+    found, unread = False, 0
     for key, traces in find_sample(options.sample_id, keys, settings):
+        if isinstance(traces, InterleavedError):
+            unread += 1
+            print(f"interleaved: shard {key} was passed over: {traces}", file=sys.stderr)
+            continue
         found = True
-        console.print(f"{options.sample_id} in shard {key}")
+        source = traces[0].record.source
+        console.print(f"{options.sample_id} in shard {key}{f', {source.uri}' if source else ''}")
+        rows_before = 0
         for trace in traces:
-            console.print(_trace_table(trace))
+            if trace.kept is not None or trace.dropped.num_rows:
+                console.print(_trace_table(trace))
+            if trace.kept is None:
+                console.print(_in_tar(trace, options.sample_id, rows_before - trace.dropped.num_rows))
+            else:
+                rows_before = trace.kept.num_rows
     if not found:
-        print(f"no sample {options.sample_id!r} in {len(keys)} shards", file=sys.stderr)
-    return 0 if found else 1
+        passed_over = f", {unread} of them passed over" if unread else ""
+        print(f"no sample {options.sample_id!r} in {len(keys)} shards{passed_over}", file=sys.stderr)
+    return 2 if unread else 0 if found else 1
+
+
+def _show_tar(trace: TarTrace, console: Console) -> int:
+    """Print a tar's origin; gives 2 where its bytes are not those that were written."""
+    facts = [("tar", trace.uri), ("shard", trace.key), ("sha256", trace.sha256)]
+    if trace.source is not None:
+        facts.append(("raw shard", f"{trace.source.uri}  {trace.source.size:,} bytes  {trace.source.version}"))
+    _print_facts([*facts, ("status", trace.status)], console)
+    for name, record in trace.records.items():
+        console.print(f"\n{name}")
+        again = "  made again since: what follows is not what went into this tar" if name in trace.remade else ""
+        lines = [("version", f"{record.data_version}{again}"), ("code", record.code_version)]
+        lines += [(f"from {source}", version) for source, version in record.inputs.items()]
+        lines += [
+            (role, f"{output.uri}  {output.size:,} bytes  sha256:{output.sha256}")
+            for role, output in record.outputs.items()
+        ]
+        lines.append(("settings", json.dumps(record.settings, ensure_ascii=False, sort_keys=True)))
+        _print_facts(lines, console)
+    if not trace.as_recorded:
+        print(
+            f"interleaved: {trace.uri} is not as it was written: its record says {trace.recorded.size:,} bytes, "
+            f"sha256 {trace.recorded.sha256}. Delete it and materialize final_tars of shard {trace.key}.",
+            file=sys.stderr,
+        )
+    return 0 if trace.as_recorded else 2
+
+
+def _print_facts(lines: Sequence[tuple[str, str]], console: Console) -> None:
+    """Names and values, one to a line however long: URIs and hashes are there to be copied and searched for."""
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        console.print(f"  {name:<{width}}  {value}", soft_wrap=True, highlight=False)
+
+
+def _in_tar(trace: StageTrace, sample_id: str, rows: int) -> str:
+    place = f"{trace.record.stage}  {trace.record.outputs['rows'].uri}: "
+    if not rows:
+        return f"{place}nothing of it"
+    return f"{place}{member_key(sample_id)}.json and its images, {rows} row{'' if rows == 1 else 's'}"
 
 
 def _trace_table(trace: StageTrace) -> Table:

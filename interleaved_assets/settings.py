@@ -9,10 +9,10 @@ that fsspec and boto read (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import fsspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as SourceError
@@ -115,6 +115,12 @@ class RunSettings(_Section):
         ge=_MIB,
         description="Bytes of rows held at once per shard, at least 1 MiB. Default 128 MiB (134217728).",
     )
+    keep_days: int = Field(
+        default=90,
+        ge=1,
+        description="Days after which a run is deleted once every result of it has been replaced by a later run. "
+        "Default 90.",
+    )
     executor: Literal["in_process", "multiprocess", "ray", "k8s"] = Field(
         default="in_process",
         description="Where steps work: in_process, one process for the run; multiprocess, one for each step; ray, a "
@@ -146,6 +152,67 @@ class WatchSettings(_Section):
         le=500,
         description="New or changed shards reported per look; the rest waits for the next. Default 400.",
     )
+    max_tick_seconds: float = Field(
+        default=30,
+        gt=0,
+        le=50,
+        description="Seconds a look may spend on reading new or changed local shards, to hash them; the rest waits for "
+        "the next. At most 50: Dagster gives up on a sensor after 60. Default 30.",
+    )
+
+
+class CheckSettings(_Section):
+    """What the checks hold shards to that no stage's own work depends on; changing it makes nothing stale."""
+
+    min_keep_rate: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of a shard's rows that selection has to keep, 0 to 1; below it the check warns. Default 0.",
+    )
+    max_keep_rate: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Share of a shard's rows that selection may keep, 0 to 1; above it the check warns. Default 1.",
+    )
+    max_keep_rate_distance: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="How far a shard's share of kept rows may be from the median of other shards, 0 to 1; beyond it "
+        "the check warns. 1 turns the comparison off. Default 0.3.",
+    )
+    other_shards: int = Field(
+        default=200,
+        ge=0,
+        le=10_000,
+        description="Other shards whose records a step reads for that median, chosen evenly, besides those it works "
+        "on itself. Default 200.",
+    )
+    min_other_shards: int = Field(
+        default=5,
+        ge=1,
+        description="With fewer other shards than this there is no median to compare with. Default 5.",
+    )
+    max_raw_age_hours: float | None = Field(
+        default=None,
+        gt=0,
+        description="Hours since the newest raw shard landed, after which the raw root no longer counts as fresh. "
+        "Default none: only a raw root that cannot be listed is reported.",
+    )
+    raw_root_cron: str = Field(
+        default="0 * * * *",
+        description="When the raw root is looked at for that, as cron in UTC. Default 0 * * * *, every hour.",
+    )
+
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> Self:
+        if self.min_keep_rate > self.max_keep_rate:
+            raise ValueError(
+                f"min_keep_rate {self.min_keep_rate} is above max_keep_rate {self.max_keep_rate}: no shard could pass"
+            )
+        return self
 
 
 class Settings(BaseSettings):
@@ -164,6 +231,7 @@ class Settings(BaseSettings):
     errors: ErrorSettings = Field(default_factory=ErrorSettings, description="Policy for rows that cannot be read.")
     run: RunSettings = Field(default_factory=RunSettings, description="Size of runs, parallelism, memory.")
     watch: WatchSettings = Field(default_factory=WatchSettings, description="Sensor over the raw root.")
+    checks: CheckSettings = Field(default_factory=CheckSettings, description="Bounds that shards are checked against.")
     scoring: ScoringSettings = Field(default_factory=ScoringSettings, description="What is measured, and how.")
     clip: ClipSettings = Field(default_factory=ClipSettings, description="CLIP model, heads and device.")
     selection: SelectionSettings = Field(default_factory=SelectionSettings, description="Filters and thresholds.")

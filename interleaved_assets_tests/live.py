@@ -2,44 +2,99 @@
 
 import json
 import os
-import shutil
-import socket
+import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import yaml
 from dagster import DagsterInstance
+
+from interleaved_assets_tests.ports import end, free_port, wait_until_up
 
 ROOT = Path(__file__).parents[1]
 _START_SECONDS = 90
+
+_LOCATIONS = """
+{ workspaceOrError { ... on Workspace {
+  locationEntries { locationOrLoadError { __typename ... on PythonError { message } } }
+} } }"""
+_LAUNCH = """
+mutation ($assets: [AssetKeyInput!]!, $partitions: [String!]!) {
+  launchPartitionBackfill(backfillParams: {assetSelection: $assets, partitionNames: $partitions}) {
+    __typename
+    ... on LaunchBackfillSuccess { backfillId }
+    ... on PythonError { message }
+  }
+}"""
+_ADD_PARTITION = """
+mutation ($key: String!) {
+  addDynamicPartition(
+    partitionsDefName: "shards", partitionKey: $key,
+    repositorySelector: {repositoryName: "__repository__", repositoryLocationName: "interleaved_assets"}
+  ) { __typename ... on PythonError { message } ... on UnauthorizedError { message } }
+}"""
 
 
 class LiveDagster:
     """A running webserver and daemon over one project."""
 
-    def __init__(self, url: str, home: Path, environment: Mapping[str, str]) -> None:
-        self.url, self.home, self._environment = url, home, dict(environment)
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        self.home, self._environment = home, dict(environment)
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._groups: set[int] = set()
 
     def start(self, name: str, *command: str) -> None:
         """Start a process (again); its output goes to ``<name>.log`` in the instance's folder."""
         with (self.home / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *command], cwd=ROOT, env=self._environment, stdout=log, stderr=log
+            process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                cwd=ROOT,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a group of its own, in which its code server and runs are as well
             )
+        self.processes[name] = process
+        self._groups.add(process.pid)
+
+    def start_webserver(self) -> None:
+        """Start it (again), and wait until it answers; the test fails where it cannot load the project."""
+        where = ("--host", "127.0.0.1", "--port", str(self._port), "--workspace", "workspace.yaml")
+        self.start("webserver", "dagster_webserver", *where)
+
+        def answers() -> None:
+            (location,) = self.ask(_LOCATIONS)["workspaceOrError"]["locationEntries"]
+            assert location["locationOrLoadError"]["__typename"] == "RepositoryLocation", location
+
+        wait_until_up(self.processes["webserver"], answers, _START_SECONDS, self.home / "webserver.log")
 
     def start_daemon(self) -> None:
         self.start("daemon", "dagster._daemon", "run", "--workspace", "workspace.yaml")
 
     def kill(self, name: str) -> None:
-        """End a process the hard way."""
+        """End a process the hard way; what it has started lives on."""
         self.processes[name].kill()
         self.processes[name].wait()
+
+    def kill_all_of(self, name: str) -> None:
+        """End a process the hard way, with all it has started."""
+        os.killpg(self.processes[name].pid, signal.SIGKILL)
+        self.processes[name].wait()
+
+    def stop(self) -> None:
+        """End everything, also what was left over by a process that was killed."""
+        end(*self.processes.values())
+        for group in self._groups:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
 
     def ask(self, query: str, **variables: Any) -> Any:
         """The ``data`` of a GraphQL answer; an error in it fails the test."""
@@ -49,6 +104,29 @@ class LiveDagster:
             content = json.load(answer)
         assert "errors" not in content, content["errors"]
         return content["data"]
+
+    def add_partitions(self, keys: Iterable[str]) -> None:
+        """Register shards, as the UI does."""
+        for key in keys:
+            answer = self.ask(_ADD_PARTITION, key=key)["addDynamicPartition"]
+            assert answer["__typename"] == "AddDynamicPartitionSuccess", answer
+
+    def launch(self, assets: Iterable[str], keys: Iterable[str]) -> str:
+        """Launch a backfill, as the UI does; gives its id."""
+        asked = self.ask(_LAUNCH, assets=[{"path": [name]} for name in assets], partitions=list(keys))
+        answer = asked["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
+        return str(answer["backfillId"])
+
+    def backfill_ended(self, backfill: str, seconds: float) -> str:
+        """Wait for the end of a backfill; gives its status."""
+
+        def ended() -> str | None:
+            with self.instance() as instance:
+                status = instance.get_backfill(backfill).status.value  # type: ignore[union-attr]  # it was launched
+            return status if status not in ("REQUESTED", "CANCELING", "FAILING") else None
+
+        return str(wait_for(ended, seconds, f"the end of the backfill (see {self.home}/daemon.log)"))
 
     def instance(self) -> DagsterInstance:
         """The same instance, from inside the test."""
@@ -69,44 +147,29 @@ def wait_for(happened: Callable[[], Any], seconds: float, what: str) -> Any:
 
 
 @contextmanager
-def live_dagster(home: Path, settings_file: Path, *, daemon: bool = True) -> Iterator[LiveDagster]:
-    """Webserver and daemon on the project whose settings are in ``settings_file``; ended with the block."""
+def live_dagster(
+    home: Path, settings_file: Path, *, daemon: bool = True, monitoring_seconds: int | None = None
+) -> Iterator[LiveDagster]:
+    """Webserver and daemon on the project whose settings are in ``settings_file``; ended with the block.
+
+    Args:
+        home: becomes the instance's folder, with the project's own ``dagster.yaml``.
+        settings_file: the project's settings.
+        daemon: whether to start one.
+        monitoring_seconds: how often the daemon looks after runs, where that is not as in ``dagster.yaml``.
+    """
     home.mkdir(parents=True, exist_ok=True)
-    shutil.copy(ROOT / "dagster.yaml", home / "dagster.yaml")
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "INTERLEAVED_SETTINGS": str(settings_file)}
-    with DagsterInstance.from_config(str(home)):
+    config = yaml.safe_load((ROOT / "dagster.yaml").read_text())
+    if monitoring_seconds is not None:
+        config["run_monitoring"]["poll_interval_seconds"] = monitoring_seconds
+    (home / "dagster.yaml").write_text(yaml.safe_dump(config))
+    live = LiveDagster(home, {**os.environ, "DAGSTER_HOME": str(home), "INTERLEAVED_SETTINGS": str(settings_file)})
+    with live.instance():
         pass  # made once before the services start: two of them at once have corrupted a fresh SQLite storage
-    port = _free_port()
-    live = LiveDagster(f"http://127.0.0.1:{port}", home, environment)
-    with ExitStack() as stack:
-        stack.callback(_stop, live)
-        arguments = ("--host", "127.0.0.1", "--port", str(port), "--workspace", "workspace.yaml")
-        live.start("webserver", "dagster_webserver", *arguments)
+    try:
         if daemon:
             live.start_daemon()
-        wait_for(lambda: _answers(live), _START_SECONDS, f"the webserver's start ({home}/webserver.log)")
+        live.start_webserver()
         yield live
-
-
-def _answers(live: LiveDagster) -> bool:
-    try:
-        return bool(live.ask("{ repositoriesOrError { __typename } }"))
-    except OSError:
-        return False
-
-
-def _stop(live: LiveDagster) -> None:
-    for process in live.processes.values():
-        process.terminate()
-    for process in live.processes.values():
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    finally:
+        live.stop()

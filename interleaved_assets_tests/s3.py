@@ -2,13 +2,11 @@
 
 import itertools
 import json
+import os
 import shutil
-import socket
 import subprocess
 import sysconfig
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,8 @@ from typing import Any
 import fsspec
 import pytest
 import s3fs
+
+from interleaved_assets_tests.ports import free_ports, wait_until_up
 
 _SERVICES = ("master.port", "volume.port", "filer.port", "s3.port")
 _START_SECONDS = 60
@@ -59,10 +59,10 @@ class S3Server:
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     folder = tmp_path_factory.mktemp("s3")
-    ports = _free_ports(2 * len(_SERVICES))
+    ports = free_ports(2 * len(_SERVICES))
     process, server = _start(folder, ports)
     try:
-        _wait(process, server, folder / "log")
+        wait_until_up(process, lambda: _probe(server), _START_SECONDS, folder / "log")
         server.fs.mkdir("shared")
         yield server
     finally:
@@ -113,31 +113,19 @@ def _start(folder: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], S3S
     ]
     for number, service in enumerate(_SERVICES):
         arguments += [f"-{service}={ports[2 * number]}", f"-{service}.grpc={ports[2 * number + 1]}"]
+    # one volume for a new bucket; the server's own number is seven
+    environment = os.environ | {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([weed, "-logtostderr", "server", *arguments], stdout=log, stderr=log, cwd=folder)
+        process = subprocess.Popen(
+            [weed, "-logtostderr", "server", *arguments], stdout=log, stderr=log, cwd=folder, env=environment
+        )
     return process, S3Server(f"http://127.0.0.1:{ports[2 * _SERVICES.index('s3.port')]}")
 
 
-def _wait(process: subprocess.Popen[bytes], server: S3Server, log: Path) -> None:
-    """Until a bucket can be made: the gateway answers before the parts behind it do."""
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            server.fs.mkdir("ready")
-            server.fs.pipe("ready/probe", b"probe")
-            return
-        except OSError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"the S3 server did not start:\n{log.read_text(errors='replace')[-2000:]}")
-            time.sleep(0.1)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        return [item.getsockname()[1] for item in sockets]
+def _probe(server: S3Server) -> None:
+    """Make a bucket and a file: the gateway answers before the parts behind it do."""
+    server.fs.makedirs("ready", exist_ok=True)
+    server.fs.pipe("ready/probe", b"probe")
 
 
 def _identity(name: str, *actions: str) -> dict[str, Any]:

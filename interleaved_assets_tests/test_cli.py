@@ -31,6 +31,54 @@ def test_trace_shows_every_stage_and_why_a_row_was_dropped(
     assert "100" in dropped
 
 
+def test_trace_names_the_raw_shard_and_the_place_in_the_tar(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raw" / "a.tar").unlink()  # what has vanished left its outputs
+    assert main([*curated, "trace", "doc-97-b"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"doc-97-b in shard a, {tmp_path}/raw/a.tar"
+    assert lines[-1] == f"final_tars  {tmp_path}/out/tars/a.tar: doc-97-b.json and its images, 3 rows"
+
+
+def test_trace_passes_over_a_shard_that_cannot_be_read(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out/records/normalized/a.json").write_text("{}")
+    assert main([*curated, "trace", "doc-98-b"]) == 2
+    printed = capsys.readouterr()
+    assert "doc-98-b in shard b" in printed.out
+    assert "interleaved: shard a was passed over: " in printed.err
+    assert main([*curated, "trace", "nobody"]) == 2
+    assert "no sample 'nobody' in 2 shards, 1 of them passed over" in capsys.readouterr().err
+
+
+def test_trace_of_a_tar(curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tar = tmp_path / "out/tars/a.tar"
+    assert main([*curated, "trace", "--tar", str(tar)]) == 0
+    printed = capsys.readouterr().out
+    raw = tmp_path / "raw/a.tar"
+    facts = dict(line.strip().split("  ", 1) for line in printed.split("\n\n")[0].splitlines())
+    assert facts["shard"].strip() == "a"
+    assert facts["raw shard"].strip().startswith(f"{raw}  {raw.stat().st_size:,} bytes  sha256:")
+    assert facts["status"].strip() == "complete"
+    for text in ("\nfiltered\n", '"min_sharpness": 100.0', "from image_scores"):
+        assert text in printed
+    with tar.open("ab") as file:
+        file.write(b"more")
+    assert main([*curated, "trace", "--tar", str(tar)]) == 2
+    assert f"{tar} is not as it was written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["x", "--tar", "y.tar"]])
+def test_trace_wants_a_sample_or_a_tar(
+    curated: list[str], capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*curated, "trace", *arguments])
+    assert ended.value.code == 2
+
+
 def test_trace_of_an_unknown_sample(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*curated, "trace", "nobody"]) == 1
     assert "no sample 'nobody' in 2 shards" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
     ("text", "message"),
     [
         ("[selection]\nmin_sharp = 1\n", r"selection\.min_sharp: unknown key; allowed here: .*min_sharpness"),
-        ("[storing]\n", r"storing: unknown key; allowed here: clip, errors, .*storage"),
+        ("[storing]\n", r"storing: unknown key; allowed here: checks, clip, errors, .*storage"),
         (
             "[selection]\nmax_qr_area_ratio = 1.5\n",
             r"selection\.max_qr_area_ratio: .*less than or equal to 1, got 1\.5 .*0 to 1",

@@ -7,14 +7,24 @@ from typing import Final
 
 import dagster as dg
 
+from interleaved_assets.defs.automation import when_inputs_change
 from interleaved_assets.defs.gpu import StepNeeds, gpu_step
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.pictures import Draw, score_pictures, selection_pictures
+from interleaved_assets.defs.pools import SHARD_IO
 from interleaved_assets.defs.shard_run import run_over_shards
 from interleaved_assets.pipeline.chain import chain, code_versions
 from interleaved_assets.pipeline.checks import (
+    CLIP_SCORE_SCHEMA,
+    CLIP_SCORES_IN_RANGE,
     EVERY_IMAGE_SCORED,
+    IMAGE_SCORE_SCHEMA,
+    IMAGE_SCORES_IN_RANGE,
+    KEEP_RATE,
+    KEYS_UNIQUE,
     MATERIALIZATION_ERRORS,
+    READS_BACK,
+    ROW_SCHEMA,
     ROWS_ACCOUNTED_FOR,
     ShardCheck,
 )
@@ -24,7 +34,7 @@ from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.settings import Settings
 
 OWNERS: Final = ["team:data-curation"]
-SHARD_IO: Final = StepNeeds("shard_io", {})
+_SHARD_IO_STEP: Final = StepNeeds(SHARD_IO, {})
 
 
 @dataclass(frozen=True)
@@ -45,36 +55,36 @@ SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
             "order, and one per document for its other fields.",
             "ingest",
             frozenset({"parquet"}),
-            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR),
+            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
         ),
         "image_scores": Shown(
             "One row per image: size, sharpness, QR code area. Measured once and kept; thresholds are applied later.",
             "score",
             frozenset({"parquet", "opencv"}),
-            (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED),
-            score_pictures,
+            (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE, IMAGE_SCORE_SCHEMA),
+            score_pictures("image_scores"),
         ),
         "clip_scores": Shown(
             "One row per image: its best cosine similarity with a text of its sample, and what the heads make of its "
             "embedding. Runs where the GPU is.",
             "score",
             frozenset({"parquet", "pytorch"}),
-            (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED),
-            score_pictures,
+            (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
+            score_pictures("clip_scores"),
         ),
         "filtered": Shown(
             "The rows that pass the thresholds in interleaved.toml; what does not is in the ledger, with reason, "
             "measured value and threshold.",
             "select",
             frozenset({"parquet"}),
-            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR),
+            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
             selection_pictures,
         ),
         "final_tars": Shown(
             "Training tars: per sample <key>.json and its images, plain MINT-1T to any reader.",
             "publish",
             frozenset({"webdataset"}),
-            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR),
+            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, READS_BACK),
         ),
     }
 )
@@ -95,8 +105,9 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
         name=RAW_SHARDS,
         partitions_def=shards,
         group_name="ingest",
-        description="Raw MINT-1T style tars below storage.raw_root, one partition each. Made elsewhere, observed here.",
-        tags={"layer": "raw"},
+        description="Raw MINT-1T style tars below storage.raw_root, one partition each. Made elsewhere, observed here: "
+        "what is known of each stands under Events; Dagster counts all of them as missing.",
+        tags={"layer": "raw", "dagster/kind/tar": ""},
     )
     def raw_shards(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
         return dg.DataVersionsByPartition(
@@ -112,7 +123,7 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
 def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.AssetsDefinition:
     shown = SHOWN[stage.name]
     # a stage that takes its shards together does so to fill a device
-    needs = gpu_step(settings.clip.device) if stage.together else SHARD_IO
+    needs = gpu_step(settings.clip.device) if stage.together else _SHARD_IO_STEP
 
     # Nothing: outputs are files that the stages write, an IO manager has nothing to keep
     @dg.asset(  # type: ignore[call-overload]  # Dagster takes Nothing as a type, its annotations do not
@@ -121,12 +132,13 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         partitions_def=shards,
         backfill_policy=dg.BackfillPolicy.multi_run(settings.run.shards_per_run),
         code_version=code_version,
-        automation_condition=dg.AutomationCondition.eager(),
+        automation_condition=when_inputs_change(settings),
         dagster_type=dg.Nothing,
         description=shown.description,
         group_name=shown.group,
         kinds=set(shown.kinds),
         owners=OWNERS,
+        tags={"layer": shown.group, "pool": needs.pool},  # to select by: tag:pool=gpu
         pool=needs.pool,
         op_tags=needs.op_tags,
         check_specs=[

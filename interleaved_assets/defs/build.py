@@ -3,8 +3,10 @@
 import dagster as dg
 
 from interleaved_assets.defs.assets import build_assets
+from interleaved_assets.defs.checks import build_raw_root_check
 from interleaved_assets.defs.executors import build_executor
 from interleaved_assets.defs.report import build_dataset_report
+from interleaved_assets.defs.retention import build_retention
 from interleaved_assets.defs.schedules import build_nightly_schedule
 from interleaved_assets.defs.sensors import build_automation_sensor, build_raw_shard_sensor
 from interleaved_assets.settings import Settings
@@ -18,7 +20,8 @@ def build_definitions(settings: Settings) -> dg.Definitions:
     """
     return dg.Definitions(
         assets=[*build_assets(settings), build_dataset_report(settings)],
+        asset_checks=[build_raw_root_check(settings)],
         sensors=[build_raw_shard_sensor(settings), build_automation_sensor(settings)],
-        schedules=[build_nightly_schedule(settings)],
+        schedules=[build_nightly_schedule(settings), build_retention(settings)],
         executor=build_executor(settings),
     )

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.pools import set_limits
 from interleaved_assets.defs.registration import register
 from interleaved_assets.defs.report import REPORT_FILE
 from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
@@ -29,9 +30,12 @@ from interleaved_assets.pipeline.staleness import stage_records
 from interleaved_assets.pipeline.watch import look
 from interleaved_assets.settings import Settings, load_settings
 
-# A default limit applies late: the very first runs would overlap.
-POOL_SLOTS = {"shard_io": 2, "gpu": 1}
 TABLE_WIDTH = 150
+PAGES = {
+    "the graph of all assets": "/asset-groups",
+    "a shard, and what was dropped": "/assets/filtered?view=partitions",
+    "the whole data set": "/assets/dataset_report",
+}
 
 
 def main() -> int:
@@ -46,15 +50,18 @@ def main() -> int:
         written = write_demo_shards(Path(settings.storage.raw_root))
     console.print(f"{len(written)} demo shards in {settings.storage.raw_root}")
     with dg.DagsterInstance.get() as instance:
-        for pool, slots in POOL_SLOTS.items():
-            instance.event_log_storage.set_concurrency_slots(pool, slots)
+        set_limits(instance)
         keys = register_all(instance, settings)
         console.print(f"taking {len(keys)} shards through {len(chain(settings))} assets, with Dagster …")
         succeeded = materialize_all(instance, settings, keys)
     console.print(summary_table(settings, keys))
     console.print(f"report   {join(settings.storage.output_root, REPORT_FILE)}")
     console.print(f"ledgers  {join(settings.storage.output_root, 'dropped')}: every dropped row with its reason")
-    console.print(f"done in {time.perf_counter() - started:.0f} s. See it in the Dagster UI:  [bold]make ui[/bold]")
+    console.print(
+        f"done in {time.perf_counter() - started:.0f} s. See it in the Dagster UI:  [bold]make ui[/bold], then"
+    )
+    for about, page in PAGES.items():
+        console.print(f"  {about:<32} http://127.0.0.1:3000{page}")
     return 0 if succeeded else 1
 
 

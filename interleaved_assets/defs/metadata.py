@@ -1,12 +1,14 @@
 """What a stage's record says, as Dagster metadata and tags."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import dagster as dg
 
+from interleaved_assets.pipeline.column_lineage import SourceColumn, column_lineage, deciding_columns
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import Outcome
+from interleaved_assets.settings import Settings
 
 # Dagster's own tag names: they are how its staleness, its automation conditions and its UI learn of versions.
 DATA_VERSION = "dagster/data_version"
@@ -15,6 +17,8 @@ CODE_VERSION = "dagster/code_version"
 INPUT_DATA_VERSION = "dagster/input_data_version"
 INPUT_EVENT = "dagster/input_event_pointer"
 NO_EVENT = "NULL"
+
+_Value = TypeVar("_Value", int, float, str, float | int | str)
 
 
 def version_tags(record: Record, code_version: str, input_events: Mapping[str, int]) -> dict[str, str]:
@@ -37,30 +41,34 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
     return tags
 
 
-def shard_metadata(outcome: Outcome, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
-    """Metadata of one shard's materialization; numbers stay numbers, so that the UI plots them over time."""
+def shard_metadata(outcome: Outcome, settings: Settings, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
+    """Metadata of one shard's materialization; numbers stay numbers, so that the UI plots them over time.
+
+    Args:
+        outcome: of the shard at this stage.
+        settings: in force.
+        extra: what else there is to see, such as pictures.
+    """
     record = outcome.record
     rows = record.outputs["rows"]
-    metadata: dict[str, Any] = {
+    # in the order in which people read: what there is to see, the figures, where it all lies
+    metadata: dict[str, Any] = dict(extra)
+    if record.dropped:
+        metadata["dropped_by_reason"] = _count_table("reason", record.dropped)
+    if record.errors:
+        metadata["errors_by_code"] = _count_table("code", record.errors)
+    metadata |= {
         "dagster/partition_row_count": record.counts_out.rows,
+        **_counts(record),
+        "seconds": round(outcome.seconds, 3),
+        "device": "cpu",
+        "unchanged": outcome.unchanged,
+        **{name: _rounded(value) for name, value in record.notes.items()},
         "dagster/uri": rows.uri,
-        "output": dg.MetadataValue.path(rows.uri),
         "output_bytes": rows.size,
         "output_sha256": rows.sha256,
-        "rows_in": record.counts_in.rows,
-        "rows": record.counts_out.rows,
-        "samples_in": record.counts_in.samples,
-        "samples": record.counts_out.samples,
-        "images_in": record.counts_in.images,
-        "images": record.counts_out.images,
-        "image_bytes": record.counts_out.image_bytes,
-        "rows_dropped": sum(record.dropped.values()),
-        "errors": sum(record.errors.values()),
-        "seconds": round(outcome.seconds, 3),
-        "unchanged": outcome.unchanged,
+        "outputs": dg.MetadataValue.json({role: output.model_dump() for role, output in record.outputs.items()}),
         "settings": dg.MetadataValue.json(record.settings),
-        **record.notes,
-        **extra,
     }
     if record.source is not None:
         metadata |= {
@@ -70,14 +78,63 @@ def shard_metadata(outcome: Outcome, extra: Mapping[str, dg.MetadataValue]) -> d
         }
     if "ledger" in record.outputs:
         metadata["ledger"] = dg.MetadataValue.path(record.outputs["ledger"].uri)
-    if record.dropped:
-        metadata["dropped_by_reason"] = _count_table("reason", record.dropped)
-    if record.errors:
-        metadata["errors_by_code"] = _count_table("code", record.errors)
+    lineage = column_lineage(record, settings)
     if record.columns:
-        columns = [dg.TableColumn(name, type=dtype) for name, dtype in record.columns.items()]
+        columns = [
+            dg.TableColumn(name, type=dtype, description=_origin(lineage.get(name, ())))
+            for name, dtype in record.columns.items()
+        ]
         metadata["dagster/column_schema"] = dg.TableSchema(columns=columns)
+    if lineage:
+        metadata["dagster/column_lineage"] = dg.TableColumnLineage(
+            {
+                name: [dg.TableColumnDep(dg.AssetKey(source.stage), source.column) for source in sources]
+                for name, sources in lineage.items()
+            }
+        )
+    if deciding := deciding_columns(record, settings):
+        metadata["rows_decided_by"] = ", ".join(f"{source.stage}.{source.column}" for source in deciding)
     return metadata
+
+
+def _counts(record: Record) -> dict[str, int | float]:
+    """What went in, what came out and what did not, each a number of its own name."""
+    before, after = record.counts_in, record.counts_out
+    numbers: dict[str, int | float] = {"rows": after.rows}
+    if "ledger" in record.outputs:  # a stage that hands rows on; a score table has one for each image
+        numbers = {
+            "rows_in": before.rows,
+            "rows": after.rows,
+            "rows_dropped": sum(record.dropped.values()),
+            "samples_in": before.samples,
+            "samples": after.samples,
+            "texts_in": before.texts,
+            "texts": after.texts,
+            "image_bytes_in": before.image_bytes,
+            "image_bytes": after.image_bytes,
+            **{f"dropped/{reason}": count for reason, count in record.dropped.items()},
+        }
+        if before.rows:
+            numbers["rows_keep_rate"] = _rounded(after.rows / before.rows)
+        if before.images:
+            numbers["images_keep_rate"] = _rounded(after.images / before.images)
+    return {
+        **numbers,
+        "images_in": before.images,
+        "images": after.images,
+        "errors": sum(record.errors.values()),
+        **{f"errors/{code}": count for code, count in record.errors.items()},
+    }
+
+
+def _rounded(value: _Value) -> _Value:
+    """A figure as people read it; what is exact stays so."""
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _origin(sources: Sequence[SourceColumn]) -> str | None:
+    """The columns that a column is made from, for people: nothing else shows them beside the schema."""
+    return f"from {', '.join(f'{source.stage}.{source.column}' for source in sources)}" if sources else None
 
 
 def _count_table(label: str, counts: Mapping[str, int]) -> dg.TableMetadataValue:

@@ -9,13 +9,13 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from interleaved_assets.io.storage import atomic_output, exists, open_input
+from interleaved_assets.io.storage import atomic_output, filesystem, storage_errors
 from interleaved_assets.pipeline.record import Record, ShardPaths
-from interleaved_assets.pipeline.stored import read_scores
+from interleaved_assets.pipeline.stored import read_scores_of
 from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.facts import ImageKey, ShardFacts
 from interleaved_assets.reporting.measures import measures_of
-from interleaved_assets.reporting.shard_report import choose_pictures, shard_report
+from interleaved_assets.reporting.shard_report import choose_pictures, score_histograms, shard_report
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
@@ -41,12 +41,18 @@ def shard_pictures(record: Record, settings: Settings, draw: Draw) -> dict[str, 
     return {name: dg.MetadataValue.md(text) for name, text in kept["pieces"].items()}
 
 
-def score_pictures(key: str, settings: Settings) -> Pieces:
-    """Histograms of one shard's scores, thresholds drawn in."""
-    paths = ShardPaths(output_root=settings.storage.output_root, key=key)
-    facts = ShardFacts(key, scores=read_scores(paths, settings))
-    pieces = shard_report(facts, measures_of(settings.selection, unbounded=True))
-    return {name: piece for name, piece in pieces.items() if name.startswith("histogram_")}
+def score_pictures(stage: str) -> Draw:
+    """Draws histograms of what ``stage`` has measured of a shard, thresholds drawn in.
+
+    Other scores of the shard may not be there yet: stages that measure do not wait for one another.
+    """
+
+    def draw(key: str, settings: Settings) -> Pieces:
+        paths = ShardPaths(output_root=settings.storage.output_root, key=key)
+        facts = ShardFacts(key, scores=read_scores_of(stage, paths, settings.storage.options))
+        return score_histograms(facts, measures_of(settings.selection, unbounded=True))
+
+    return draw
 
 
 def selection_pictures(key: str, settings: Settings) -> Pieces:
@@ -61,10 +67,13 @@ def selection_pictures(key: str, settings: Settings) -> Pieces:
 
 
 def _kept(uri: str, settings: Settings) -> dict[str, Any]:
-    if not exists(uri, settings.storage.options):
-        return {}
-    with open_input(uri, settings.storage.options) as file:
-        return dict(json.load(file))
+    """What was drawn before, in one read: this is all that pictures cost of a shard that has not changed."""
+    with storage_errors(uri, "read"):
+        fs, path = filesystem(uri, settings.storage.options)
+        try:
+            return dict(json.loads(fs.cat_file(path)))
+        except FileNotFoundError:
+            return {}
 
 
 def _as_markdown(name: str, piece: bytes | str) -> str:

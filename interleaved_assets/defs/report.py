@@ -1,18 +1,36 @@
 """dataset_report: the whole data set at a glance, unpartitioned."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import dagster as dg
 
-from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.assets import OWNERS
+from interleaved_assets.defs.partitions import SHARDS, shards
+from interleaved_assets.defs.told import tell_statuses
 from interleaved_assets.io.storage import atomic_output, join
-from interleaved_assets.reporting.aggregate import COMPLETE, aggregate
+from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.staleness import State
+from interleaved_assets.pipeline.survey import survey
+from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.collect import all_shard_facts
 from interleaved_assets.reporting.dataset_report import html_report, markdown_report, totals
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.settings import Settings
 
 REPORT_FILE = "dataset_report.html"
+REPORT_CRON: Final = "0 6 * * *"
+"""When the report is made anew, in UTC: after the nightly run, whose default is 02:00."""
+
+
+def daily(cron: str = REPORT_CRON) -> dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]:
+    """Once after each tick of ``cron`` (UTC), as soon as no report is under way.
+
+    Not ``on_cron``, which waits for news of the assets before it: a shard that has vanished or a setting that was
+    changed is none. Not ``eager``, which would make a report for every shard.
+    """
+    tick: dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey] = dg.AutomationCondition.cron_tick_passed(cron)
+    return (tick.since_last_handled() & ~dg.AutomationCondition.in_progress()).with_label(f"daily({cron})")
 
 
 def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
@@ -23,28 +41,62 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         deps=["filtered", "final_tars"],
         group_name="publish",
         kinds={"html"},
-        owners=["team:data-curation"],
-        description="Totals, keep rates, score distributions, what other thresholds would keep, the shards that want "
-        "looking at. As metadata here, and as one self-contained HTML file.",
+        owners=OWNERS,
+        tags={"layer": "report"},
+        automation_condition=daily(),
+        description="Totals, which shards are not current and why, keep rates, score distributions, what other "
+        "thresholds would keep, the shards that want looking at. As metadata here, and as one self-contained HTML "
+        "file. Made anew every morning, and puts on the page of each shard why it is not current.",
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        keys = sorted(context.instance.get_dynamic_partitions(SHARDS))
-        data = aggregate(all_shard_facts(keys, settings), measures_of(settings.selection, unbounded=True))
+        registered = context.instance.get_dynamic_partitions(SHARDS)
+        found = survey(settings, registered, failed_shards(context.instance, list(chain(settings)), registered))
+        data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))
+        problems = []
+        if found.problem:
+            problems.append(f"Changed and vanished raw shards are not told apart from others: {found.problem}")
+            context.log.warning(problems[-1])
         uri = join(settings.storage.output_root, REPORT_FILE)
-        page = html_report(data, subtitle=settings.storage.raw_root)
+        page = html_report(data, subtitle=settings.storage.raw_root, problems=problems)
         with atomic_output(uri, settings.storage.options) as out:
             out.write(page.encode())
-        metadata: dict[str, Any] = {
-            "report": dg.MetadataValue.md(markdown_report(data)),
-            "html": dg.MetadataValue.path(uri),
-            "dagster/uri": uri,
-            "shards": len(data.shards),
-            "shards_complete": sum(line.status == COMPLETE for line in data.shards),
-        }
-        for tally in totals(data):
-            metadata |= {f"{tally.name}_in": tally.before, f"{tally.name}_kept": tally.after}
-            if tally.before:
-                metadata[f"{tally.name}_keep_rate"] = tally.after / tally.before
-        return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(out.sha256 or ""))
+        statuses = {shard.key: shard.problem or shard.status.text for shard in data.worst() if not shard.is_current}
+        tell_statuses(context, statuses, set(registered), settings)
+        return dg.MaterializeResult(
+            metadata={
+                "report": dg.MetadataValue.md(markdown_report(data, problems)),
+                "html": dg.MetadataValue.path(uri),
+                "dagster/uri": uri,
+                "html_bytes": out.size,
+                **figures(data),
+            },
+            data_version=dg.DataVersion(out.sha256 or ""),
+        )
 
     return dataset_report
+
+
+def figures(data: DatasetAggregate) -> dict[str, Any]:
+    """What the UI plots over time: shards in each state, what came in and what was kept, drops and errors by name."""
+    states = data.by_state()
+    numbers: dict[str, Any] = {"shards": len(data.shards)}
+    # those in no shard's state are told too: a line that stops is no line at zero
+    numbers |= {f"shards_{state}": states[state] for state in State}
+    for tally in totals(data):
+        numbers |= {f"{tally.name}_in": tally.before, f"{tally.name}_kept": tally.after}
+        if tally.before:
+            numbers[f"{tally.name}_keep_rate"] = tally.after / tally.before
+    for reason, count in sorted(data.rows.items()):
+        numbers[f"dropped/{reason.stage}/{reason.name}"] = count
+    for code, count in sorted(data.errors.items()):
+        numbers[f"errors/{code}"] = count
+    return numbers
+
+
+def failed_shards(instance: dg.DagsterInstance, stages: Sequence[str], keys: Sequence[str]) -> dict[str, set[str]]:
+    """For each stage the shards whose last run failed, as Dagster has it."""
+    failed: dict[str, set[str]] = {}
+    for stage in stages:
+        statuses = instance.get_status_by_partition(dg.AssetKey(stage), keys, shards) or {}
+        failed[stage] = {key for key, status in statuses.items() if status is not None and status.value == "FAILED"}
+    return failed

@@ -5,14 +5,25 @@ from collections.abc import Iterator, Mapping, Sequence
 import dagster as dg
 
 from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.raw import list_raw_shards
+from interleaved_assets.pipeline.raw import just_written, list_raw_shards
 from interleaved_assets.pipeline.staleness import CURRENT, shard_statuses
 from interleaved_assets.settings import Settings
 
 # Dagster's own names for a run over a range of partitions.
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
+ONE = "dagster/partition"
+BRING_UP_TO_DATE = "bring_up_to_date"
+UNRECORDED = "not recorded in Dagster"
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 
 
 def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
@@ -22,27 +33,28 @@ def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
     know of changed settings and code as well.
     """
     job = dg.define_asset_job(
-        "bring_up_to_date",
+        BRING_UP_TO_DATE,
         selection=dg.AssetSelection.assets(*chain(settings)),
         description="The chain over a range of shards; those that are current are left alone.",
     )
 
-    @dg.schedule(
-        name="nightly",
-        job=job,
-        cron_schedule=settings.watch.nightly,
-        execution_timezone="UTC",
-        default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Requests runs for every shard that is missing, failed or stale, by changed settings and code too.",
-    )
     def nightly(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest] | dg.SkipReason:
-        statuses = dict(shard_statuses(list_raw_shards(settings.storage), settings))
+        # what is still being written is not complete; the next night, or the sensor, will see it
+        raws = [raw for raw in list_raw_shards(settings.storage) if not just_written(raw, settings.watch.quiet_seconds)]
+        found = dict(shard_statuses(raws, settings))
+        statuses = {key: status for key, status in found.items() if status is not None}
+        if len(statuses) < len(found):
+            context.log.warning(f"{len(found) - len(statuses)} shards are left out: the storage refused their records")
         # a shard that the sensor has not told of yet is missing like any other
         context.instance.add_dynamic_partitions(SHARDS, list(statuses))
         registered = context.instance.get_dynamic_partitions(SHARDS)
+        for key in _unknown_to_dagster(context.instance, settings) & statuses.keys():
+            statuses[key] = UNRECORDED
+        for key in _in_flight(context.instance, registered):
+            statuses.pop(key, None)
         ranges = list(ranges_of(registered, statuses, settings.run.shards_per_run))
         if not ranges:
-            return dg.SkipReason(f"all {len(registered)} shards are current")
+            return dg.SkipReason(f"all {len(registered)} shards are current, or runs are working on them")
         return (
             dg.RunRequest(
                 run_key=f"{context.scheduled_execution_time:%Y-%m-%dT%H:%M}:{first}",
@@ -51,7 +63,39 @@ def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
             for first, last in ranges
         )
 
-    return nightly
+    try:
+        return dg.schedule(
+            name="nightly",
+            job=job,
+            cron_schedule=settings.watch.nightly,
+            execution_timezone="UTC",
+            default_status=dg.DefaultScheduleStatus.STOPPED,
+            description="Requests runs for what is missing, failed or stale, changed settings and code included.",
+        )(nightly)
+    except dg.DagsterInvalidDefinitionError as error:
+        raise SettingsError(
+            f"watch.nightly: {settings.watch.nightly!r} is no cron expression of five fields, such as 0 2 * * *"
+        ) from error
+
+
+def _unknown_to_dagster(instance: dg.DagsterInstance, settings: Settings) -> set[str]:
+    """Shards that some asset of the chain has no materialization of: a run may end between record and event."""
+    registered = set(instance.get_dynamic_partitions(SHARDS))
+    known = [instance.get_materialized_partitions(dg.AssetKey(name)) for name in chain(settings)]
+    return {key for key in registered if not all(key in keys for keys in known)}
+
+
+def _in_flight(instance: dg.DagsterInstance, registered: Sequence[str]) -> set[str]:
+    """Shards of runs that are queued or under way: another run on them would do their work twice."""
+    places = {key: place for place, key in enumerate(registered)}
+    found: set[str] = set()
+    for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
+        first, last = run.tags.get(RANGE_START), run.tags.get(RANGE_END)
+        if first in places and last in places:
+            found.update(registered[places[first] : places[last] + 1])
+        elif key := run.tags.get(ONE):
+            found.add(key)
+    return found
 
 
 def ranges_of(registered: Sequence[str], statuses: Mapping[str, str], at_most: int) -> Iterator[tuple[str, str]]:

@@ -1,17 +1,19 @@
 """New and changed shards: a look at the raw root registers and observes them; automation conditions do the rest."""
 
 import time
+from collections.abc import Mapping
 
 import dagster as dg
 
-from interleaved_assets.defs.partitions import shards
+from interleaved_assets.defs.checks import RAW_ROOT_CHECK
+from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import observation
 from interleaved_assets.io.storage import filesystem, join, storage_errors
-from interleaved_assets.model.errors import StorageUnavailable
+from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.raw import list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.watch import look, read_snapshot, write_snapshot
+from interleaved_assets.pipeline.watch import Seen, look, read_snapshot, write_snapshot
 from interleaved_assets.settings import Settings
 
 SNAPSHOT_FOLDER = "state/raw_shards"
@@ -31,8 +33,8 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
     def raw_shard_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         options = settings.storage.options
         folder = join(settings.storage.output_root, SNAPSHOT_FOLDER)
-        before = read_snapshot(_snapshot_uri(folder, context.cursor), options) if context.cursor else {}
         try:
+            before = _last_snapshot(context, folder, options)
             found = look(
                 list_raw_shards(settings.storage),
                 before,
@@ -40,9 +42,10 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
                 now=time.time(),
                 quiet_seconds=settings.watch.quiet_seconds,
                 at_most=settings.watch.max_per_tick,
+                until=time.monotonic() + settings.watch.max_tick_seconds,
             )
         except StorageUnavailable as error:
-            return dg.SkipReason(f"the raw root did not answer, the next tick tries again: {error}")
+            return dg.SkipReason(f"the storage did not answer, the next tick tries again: {error}")
         if found.vanished:
             context.log.warning(
                 f"{len(found.vanished)} raw shards have vanished; their outputs are left as they are: "
@@ -57,8 +60,9 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         cursor = str(int(context.cursor or 0) + 1)
         write_snapshot(found.snapshot, _snapshot_uri(folder, cursor), options)
         _remove_older(folder, int(cursor) - 1, options)
+        # at once: partitions that a result asks for come after its events, and automation may look in between
+        context.instance.add_dynamic_partitions(SHARDS, found.keys)
         return dg.SensorResult(
-            dynamic_partitions_requests=[shards.build_add_request(found.keys)] if found.keys else [],
             asset_events=[observation(key, source) for key, source in zip(found.keys, found.changed, strict=True)],
             cursor=cursor,
             skip_reason=None
@@ -70,14 +74,36 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
 
 
 def build_automation_sensor(settings: Settings) -> dg.AutomationConditionSensorDefinition:
-    """What launches the chain for shards that were observed to be new or changed, many of them in one backfill."""
+    """What launches the chain for shards that were observed to be new or changed, many of them in one backfill.
+
+    It also has what goes by the clock: the report, and the check of the raw root.
+    """
     return dg.AutomationConditionSensorDefinition(
         "automation",
-        target=dg.AssetSelection.assets(*chain(settings)),
+        target=dg.AssetSelection.assets(*chain(settings), "dataset_report").without_checks()
+        | dg.AssetSelection.checks(RAW_ROOT_CHECK),
         minimum_interval_seconds=settings.watch.interval_seconds,
         default_status=_from_the_start(settings),
-        description="Launches the chain for shards that raw_shard_sensor has reported as new or changed.",
+        use_user_code_server=True,  # the daemon alone does not know our condition
+        description="Launches the chain for shards that raw_shard_sensor has reported as new or changed, and, by the "
+        "clock, dataset_report and the check of the raw root.",
     )
+
+
+def _last_snapshot(context: dg.SensorEvaluationContext, folder: str, options: dict[str, object]) -> Mapping[str, Seen]:
+    """What the last tick saw; nothing where its snapshot is gone or damaged.
+
+    All shards are then told of anew. Those with the version they had wake nothing.
+    """
+    if not context.cursor:
+        return {}
+    try:
+        return read_snapshot(_snapshot_uri(folder, context.cursor), options)
+    except StorageUnavailable:
+        raise
+    except StorageError as error:
+        context.log.warning(f"every shard is looked at anew, what the last look saw cannot be read: {error}")
+        return {}
 
 
 def _from_the_start(settings: Settings) -> dg.DefaultSensorStatus:

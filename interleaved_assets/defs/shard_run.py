@@ -6,25 +6,40 @@ is told to record nothing more. What a run costs that way, and which other ways 
 ``docs/dagster.md``.
 """
 
+import itertools
+import random
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import dagster as dg
 import tenacity
 
-# The one private name this project leans on: an output with this key records no materialization of its own. Dagster
+# One of two private names this project leans on: an output with this key records no materialization of its own. Dagster
 # uses it for observable source assets. The pinned release and test_shard_run.py hold it in place.
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
-from interleaved_assets.defs.metadata import shard_metadata, version_tags
+from interleaved_assets.defs.connections import keep_connections
+from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.pictures import Draw, shard_pictures
+from interleaved_assets.defs.shard_events import (
+    FirstFailure,
+    Recorded,
+    describe,
+    first_failures,
+    record_comparisons,
+    record_failure,
+    record_success,
+)
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
 from interleaved_assets.pipeline.chain import chain, is_last_of
 from interleaved_assets.pipeline.checks import ShardCheck
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Outcome, Stage, take_through, take_together
 from interleaved_assets.settings import Settings
+
+_LONGEST_PAUSE: Final = 30.0
 
 
 class Done(NamedTuple):
@@ -54,15 +69,17 @@ def run_over_shards(
     """Take every shard of this run through ``stage``, ``run.parallel_shards`` of them at a time.
 
     Raises:
-        dg.Failure: shards failed, and no asset downstream of this one is part of the run: then the run ends here,
-        failed,
-            with the good shards recorded. Where one is, it goes on with the good shards and has the last word.
+        dg.Failure: shards failed, and no asset downstream of this one is part of the run: then the run ends here as
+            failed, with the good shards recorded. Where there is one, the run goes on with the good shards, and the
+            last asset has the last word.
     """
+    keep_connections(context.instance)
     failed: dict[str, BaseException] = {}
+    recorded: dict[str, Recorded] = {}
     stopped = _stopped_upstream(context, stage, settings)
-    for key, upstream in stopped.items():
-        failed[key] = ShardError(f"shard {key}: {upstream} failed in this run, so {stage.name} was not tried")
-        _record_failure(context, stage, checks, key, failed[key])
+    for key, first in stopped.items():
+        failed[key] = ShardError(f"shard {key}: {stage.name} was not tried, since {first.stage} failed: {first.error}")
+        record_failure(context, stage, checks, key, failed[key], first)
     keys = [key for key in context.partition_keys if key not in stopped]
     code_version = context.assets_def.code_versions_by_key[context.asset_key] or ""
     input_events = _input_events(context.instance, stage, keys)
@@ -72,22 +89,31 @@ def run_over_shards(
         if isinstance(done, Done):
             events = {name: ids[key] for name, ids in input_events.items() if key in ids}
             tags = version_tags(done.outcome.record, code_version, events)
-            _record_success(context, checks, key, done, tags, settings)
-        else:
+            try:
+                recorded[key] = record_success(context, checks, key, done.outcome, done.pictures, tags, settings)
+            except Exception as error:  # noqa: BLE001  whatever it is, it is about this shard, and the others go on
+                done = error
+        if not isinstance(done, Done):
             failed[key] = done
-            _record_failure(context, stage, checks, key, done)
+            record_failure(context, stage, checks, key, done)
+    if recorded and any(check.compares for check in checks):
+        try:
+            record_comparisons(context, stage, checks, recorded, settings)
+        except Exception as error:
+            # the shards stand, compared or not
+            context.log.error(f"{stage.name}: shards could not be compared: {describe(error)}", exc_info=error)
     if failed and not _continues_downstream(context, stage, settings):
         raise dg.Failure(
             description=_summary(stage, failed, len(context.partition_keys)),
-            metadata={key: dg.MetadataValue.text(_describe(error)) for key, error in sorted(failed.items())},
+            metadata={key: dg.MetadataValue.text(describe(error)) for key, error in sorted(failed.items())},
             allow_retries=False,
         )
     for name in sorted(context.op_execution_context.selected_output_names):
         yield dg.Output(None, output_name=name, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
 
 
-def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> dict[str, str]:
-    """Shards that an earlier step of this run did not bring through, with the name of that step's stage.
+def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> dict[str, FirstFailure]:
+    """Shards that an earlier step of this run did not bring through, with what stopped each of them.
 
     Their old outputs may still be there; to go on from those would call a failed shard current.
     """
@@ -95,18 +121,12 @@ def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings:
     upstream = [name for name in stage.inputs if name in selected]
     if not upstream:
         return {}
-    (start,) = context.instance.get_records_for_run(
-        context.run_id, of_type=dg.DagsterEventType.RUN_START, limit=1
-    ).records
-    stopped: dict[str, str] = {}
+    done = context.instance.get_asset_partitions_for_run(context.run.run_id, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    stopped: dict[str, FirstFailure] = {}
     for name in upstream:
-        done = context.instance.get_latest_storage_id_by_partition(
-            dg.AssetKey(name),
-            dg.DagsterEventType.ASSET_MATERIALIZATION,
-            set(context.partition_keys),
-            after_cursor=start.storage_id,
-        )
-        stopped |= {key: name for key in context.partition_keys if key not in done}
+        through = done.get(dg.AssetKey(name), set())
+        lost = [key for key in context.partition_keys if key not in through]
+        stopped |= first_failures(context, name, lost)
     return stopped
 
 
@@ -131,11 +151,10 @@ def _input_events(instance: dg.DagsterInstance, stage: Stage, keys: Sequence[str
 def _one_by_one(
     stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
 ) -> Iterator[tuple[str, Done | BaseException]]:
-    # only a storage that did not answer is worth another try; whatever else is wrong would be wrong again
     tries = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(StorageUnavailable),
         stop=tenacity.stop_after_attempt(settings.run.storage_tries),
-        wait=tenacity.wait_random_exponential(multiplier=1, max=30),
+        wait=lambda state: _pause(state.attempt_number),
         reraise=True,
     )
 
@@ -146,7 +165,7 @@ def _one_by_one(
     try:
         futures = {pool.submit(work, key): key for key in keys}
         for future in as_completed(futures):
-            yield futures[future], future.exception() or future.result()
+            yield futures.pop(future), future.exception() or future.result()
     finally:
         # a run that is terminated ends with the shards under way, not with all that were waiting
         pool.shutdown(cancel_futures=True)
@@ -155,71 +174,32 @@ def _one_by_one(
 def _together(
     stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
 ) -> Iterator[tuple[str, Done | BaseException]]:
-    for key, outcome in take_together(stage, keys, settings):
-        yield key, Done.of(outcome, draw, settings) if isinstance(outcome, Outcome) else outcome
+    for attempt in itertools.count(1):
+        unavailable = []
+        for key, outcome in take_together(stage, keys, settings):
+            if isinstance(outcome, StorageUnavailable) and attempt < settings.run.storage_tries:
+                unavailable.append(key)
+            else:
+                yield key, Done.of(outcome, draw, settings) if isinstance(outcome, Outcome) else outcome
+        if not unavailable:
+            return
+        keys = unavailable
+        time.sleep(_pause(attempt))
 
 
-def _record_success(
-    context: dg.AssetExecutionContext,
-    checks: Sequence[ShardCheck],
-    key: str,
-    done: Done,
-    tags: Mapping[str, str],
-    settings: Settings,
-) -> None:
-    context.log_event(
-        dg.AssetMaterialization(
-            context.asset_key,
-            partition=key,
-            metadata=shard_metadata(done.outcome, done.pictures),
-            tags=tags,
-        )
-    )
-    for check in checks:
-        verdict = check.judge(done.outcome.record, settings)
-        context.log_event(
-            dg.AssetCheckEvaluation(
-                asset_key=context.asset_key,
-                check_name=check.name,
-                passed=verdict.passed,
-                severity=dg.AssetCheckSeverity(verdict.severity),
-                description=verdict.summary,
-                metadata=dict(verdict.figures),
-                partition=key,
-            )
-        )
+def _pause(attempt: int) -> float:
+    """Seconds to wait behind the attempt of that number, from 1 on: by chance, and ever longer on average.
 
-
-def _record_failure(
-    context: dg.AssetExecutionContext, stage: Stage, checks: Sequence[ShardCheck], key: str, error: BaseException
-) -> None:
-    # an error that is not ours is a defect: its traceback belongs in the log
-    traceback = None if isinstance(error, InterleavedError) else error
-    context.log.error(f"{stage.name}, shard {key}: {_describe(error)}", exc_info=traceback)
-    for check in checks:
-        if isinstance(error, check.failed_by):
-            context.log_event(
-                dg.AssetCheckEvaluation(
-                    asset_key=context.asset_key,
-                    check_name=check.name,
-                    passed=False,
-                    severity=dg.AssetCheckSeverity.ERROR,
-                    description=f"not materialized: {error}",
-                    metadata={"error": _describe(error)},
-                    partition=key,
-                )
-            )
+    Only a storage that did not answer is worth another try; whatever else is wrong would be wrong again.
+    """
+    return random.uniform(0, min(_LONGEST_PAUSE, 2 ** (attempt - 1)))
 
 
 def _continues_downstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> bool:
     return not is_last_of(stage.name, _selected(context, settings), chain(settings))
 
 
-def _describe(error: BaseException) -> str:
-    return str(error) if isinstance(error, InterleavedError) else f"{type(error).__name__}: {error}"
-
-
 def _summary(stage: Stage, failed: dict[str, BaseException], total: int) -> str:
-    lines = [f"{key}: {_describe(error)}" for key, error in sorted(failed.items())]
+    lines = [f"{key}: {describe(error)}" for key, error in sorted(failed.items())]
     shown = "\n".join(lines[:10]) + (f"\n… and {len(lines) - 10} more" if len(lines) > 10 else "")
     return f"{stage.name}: {len(failed)} of {total} shards failed, the others are materialized.\n{shown}"

@@ -1,18 +1,17 @@
 """Output that appears whole or not at all."""
 
-import contextlib
 import hashlib
 import logging
 import mmap
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from contextvars import ContextVar
 from typing import BinaryIO, Final, Protocol
 
 from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.io.filesystem import StorageOptions, filesystem, is_local, local_path, storage_errors
+from interleaved_assets.io.temporary import TemporaryFile, clear_temporaries, is_temporary_of, random_name
 from interleaved_assets.model.errors import StorageError
 
 logger = logging.getLogger(__name__)
@@ -21,8 +20,9 @@ BytesLike = bytes | bytearray | memoryview | mmap.mmap
 
 # Object stores show an object only once its upload is completed, so no temporary name is needed there.
 _VISIBLE_ONCE_CLOSED: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"})
-_LOCAL_BUFFER_BYTES: Final = 256 * 2**10
 _UPLOAD_PART_BYTES: Final = 16 * 2**20
+
+_before_commit: ContextVar[Callable[[], None] | None] = ContextVar("before_commit", default=None)
 
 
 class AtomicOutput:
@@ -91,99 +91,117 @@ def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: b
     A file that stands there is replaced in that moment; on any exception it stays as it was, and nothing else is left
     behind. Missing folders are made. ``hashed=False`` leaves out the SHA-256 (about 1.8 GB/s of one core).
 
+    A process that is killed in the block leaves a hidden temporary file beside a local one, which the next writer of
+    the same file takes over; on other filesystems :func:`clear_leftovers` removes it. In an object store it leaves the
+    parts of an upload that nobody completes: they show in no listing and take room until a lifecycle rule of the bucket
+    ends such uploads (S3: ``AbortIncompleteMultipartUpload``, after a day or more).
+
     Raises:
         StorageError: the place cannot be written to.
     """
     with storage_errors(uri, "write"):
-        target = _target(uri, storage_options)
-        file = target.open()
-    output = AtomicOutput(uri, file, hashed=hashed)
+        target = _open_target(uri, storage_options)
+    output = AtomicOutput(uri, target.file, hashed=hashed)
     try:
         yield output
+        if (check := _before_commit.get()) is not None:
+            check()
         with storage_errors(uri, "write"):
-            target.commit(file)
+            target.commit()
         output.finish()
     except BaseException:
         try:
             with storage_errors(uri, "clean up after"):
-                target.discard(file)
+                target.discard()
         except StorageError as error:
             # the exception under way says what went wrong; this one only what may be left over
             logger.warning("%s", error)
         raise
 
 
+@contextmanager
+def checked_commits(check: Callable[[], None]) -> Iterator[None]:
+    """Call ``check`` before each :func:`atomic_output` of the block, in this thread, is committed.
+
+    What ``check`` raises keeps the output from appearing, and comes out where it was written.
+    """
+    token = _before_commit.set(check)
+    try:
+        yield
+    finally:
+        _before_commit.reset(token)
+
+
+def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
+    """Remove the temporary files that killed writers of ``uri`` have left beside it. Lists the folder.
+
+    One of a writer that is at work stays where the filesystem is local and has locks. Elsewhere it goes too, and that
+    writer then fails when it is done. Object stores have no temporary files: nothing is done there.
+
+    Raises:
+        StorageError: the folder cannot be listed, or a file not removed.
+    """
+    with storage_errors(uri, "clear what was left beside"):
+        if is_local(uri):
+            clear_temporaries(local_path(uri))
+            return
+        fs, path = filesystem(uri, storage_options)
+        if _is_object_store(fs):
+            return
+        folder, _, name = path.rpartition("/")
+        fs.invalidate_cache(folder)
+        for found in fs.ls(folder, detail=False) if fs.isdir(folder) else ():
+            if is_temporary_of(name, found.rpartition("/")[2]):
+                fs.rm_file(found)
+
+
 class _Target(Protocol):
-    def open(self) -> BinaryIO: ...
-    def commit(self, file: BinaryIO) -> None: ...
-    def discard(self, file: BinaryIO) -> None: ...
+    """A file open for writing that is to appear at its place, or to leave no trace."""
+
+    file: BinaryIO
+
+    def commit(self) -> None: ...
+    def discard(self) -> None: ...
 
 
-def _target(uri: str, storage_options: StorageOptions) -> _Target:
+def _open_target(uri: str, storage_options: StorageOptions) -> _Target:
     if is_local(uri):
-        return _LocalTarget(local_path(uri))
+        return TemporaryFile(local_path(uri))
     fs, path = filesystem(uri, storage_options)
+    return _UploadTarget(fs, path) if _is_object_store(fs) else _MovedTarget(fs, path)
+
+
+def _is_object_store(fs: AbstractFileSystem) -> bool:
     protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
-    return _UploadTarget(fs, path) if protocols & _VISIBLE_ONCE_CLOSED else _MovedTarget(fs, path)
-
-
-def _hidden_beside(path: str) -> str:
-    # the ending keeps it out of every search for shards; the name is cut because 255 bytes is most systems' limit
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name.encode()[:180].decode(errors='ignore')}.{uuid.uuid4().hex}.tmp"
-
-
-class _LocalTarget:
-    """A temporary file beside the final one, then a rename."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._temporary = path, Path(_hidden_beside(str(path)))
-
-    def open(self) -> BinaryIO:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        return self._temporary.open("xb", buffering=_LOCAL_BUFFER_BYTES)
-
-    def commit(self, file: BinaryIO) -> None:
-        file.close()
-        self._temporary.replace(self._path)
-
-    def discard(self, file: BinaryIO) -> None:
-        # closing flushes what is buffered, which fails again on a full disk; the handle is closed nevertheless
-        with contextlib.suppress(OSError):
-            file.close()
-        self._temporary.unlink(missing_ok=True)
+    return bool(protocols & _VISIBLE_ONCE_CLOSED)
 
 
 class _UploadTarget:
     """An upload that is completed or aborted."""
 
     def __init__(self, fs: AbstractFileSystem, path: str) -> None:
-        self._fs, self._path = fs, path
+        self.file: BinaryIO = fs.open(path, "wb", block_size=_UPLOAD_PART_BYTES)
 
-    def open(self) -> BinaryIO:
-        return self._fs.open(self._path, "wb", block_size=_UPLOAD_PART_BYTES)
+    def commit(self) -> None:
+        self.file.close()
 
-    def commit(self, file: BinaryIO) -> None:
-        file.close()
-
-    def discard(self, file: BinaryIO) -> None:
+    def discard(self) -> None:
         # marked closed first: closing it, which its finalizer would do, completes the upload
-        file.closed = True  # type: ignore[misc]  # fsspec's files make this attribute settable
-        file.discard()  # type: ignore[attr-defined]  # fsspec's files have it
+        self.file.closed = True  # type: ignore[misc]  # fsspec's files make this attribute settable
+        self.file.discard()  # type: ignore[attr-defined]  # fsspec's files have it
 
 
 class _MovedTarget:
     """Any other filesystem: a temporary file beside the final one, then a move."""
 
     def __init__(self, fs: AbstractFileSystem, path: str) -> None:
-        self._fs, self._path, self._temporary = fs, path, _hidden_beside(path)
+        folder, _, name = path.rpartition("/")
+        self._fs, self._path, self._temporary = fs, path, f"{folder}/{random_name(name)}"
+        fs.makedirs(folder, exist_ok=True)
+        self.file: BinaryIO = fs.open(self._temporary, "wb")
 
-    def open(self) -> BinaryIO:
-        self._fs.makedirs(self._fs._parent(self._path), exist_ok=True)
-        return self._fs.open(self._temporary, "wb")
-
-    def commit(self, file: BinaryIO) -> None:
-        file.close()
+    def commit(self) -> None:
+        self.file.close()
         if type(self._fs).mv is AbstractFileSystem.mv:
             # fsspec's own mv copies and removes as well, but takes brackets in a name for a glob
             self._fs.cp_file(self._temporary, self._path)
@@ -191,7 +209,7 @@ class _MovedTarget:
         else:
             self._fs.mv(self._temporary, self._path)
 
-    def discard(self, file: BinaryIO) -> None:
-        file.close()
+    def discard(self) -> None:
+        self.file.close()
         if self._fs.exists(self._temporary):
             self._fs.rm_file(self._temporary)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from fsspec.core import url_to_fs
+from fsspec.core import split_protocol, url_to_fs
 from fsspec.exceptions import FSTimeoutError
+from fsspec.registry import get_filesystem_class
 from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.model.errors import MissingDependency, OptionError, StorageError, StorageUnavailable
@@ -18,6 +19,10 @@ StorageOptions = Mapping[str, Any] | None
 """What fsspec needs to reach a remote filesystem (``key``, ``secret``, ``endpoint_url``, …); None: the environment."""
 
 _LOCAL_PREFIXES: Final = ("file://", "local://")
+# The schemes that fsspec lays over another filesystem, as in zip://a.tar::s3://bucket/b.zip.
+_LAID_OVER: Final = frozenset(
+    {"zip", "tar", "libarchive", "simplecache", "filecache", "blockcache", "cached", "dir", "reference"}
+)
 
 # Exceptions of storage clients that are no OSError, by the module they come from; a client that was never imported
 # cannot have raised one.
@@ -35,10 +40,47 @@ _TRANSIENT_CLASSES: Final = frozenset(
     {"ConnectionError", "HTTPClientError", "ClientConnectionError", "ClientPayloadError"}
 )
 
+_RENEW: Final = "The credentials have expired: renew them in storage_options or the environment."
+_OTHER_KEYS: Final = "Pass the right key and secret in storage_options or the environment."
+# What helps where S3 refuses a request, by its error code: s3fs makes the same few exceptions of all of them. To a HEAD
+# it answers with the bare status, which may mean any of several codes.
+_S3_ADVICE: Final = {
+    "ExpiredToken": _RENEW,
+    "TokenRefreshRequired": _RENEW,
+    "InvalidToken": _OTHER_KEYS,
+    "InvalidAccessKeyId": _OTHER_KEYS,
+    "SignatureDoesNotMatch": _OTHER_KEYS,
+    "RequestTimeTooSkewed": "Set this machine's clock: S3 refuses requests that are more than 15 minutes off.",
+    "NoSuchBucket": "Make the bucket, or check its name for a typo.",
+    "400": "S3 gives no reason here. Most often the credentials have expired: renew them in storage_options or the "
+    "environment.",
+    "403": "S3 gives no reason here. Grant access to it, pass valid credentials in storage_options or the environment, "
+    "and see that this machine's clock is right.",
+}
+_ADVICE_BY_CLASS: Final = {
+    FileNotFoundError: "Check the path, and the bucket where there is one, for a typo.",
+    FileExistsError: "A file stands where a folder is needed: remove it, or write elsewhere.",
+    NotADirectoryError: "A file stands where a folder is needed: remove it, or use another path.",
+    IsADirectoryError: "A folder stands where a file is needed: remove it, or use another path.",
+}
+_ADVICE_BY_NUMBER: Final = {
+    errno.ENOSPC: "Free some space, or write elsewhere.",
+    errno.EDQUOT: "Free some space, or write elsewhere.",
+    errno.EROFS: "The file system is mounted read-only: mount it for writing, or write elsewhere.",
+    errno.ENAMETOOLONG: "The storage takes no name of that length: shorten it.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+}
+
 
 def is_local(uri: str) -> bool:
     """Whether ``uri`` is a plain path or a ``file://`` URL."""
-    return uri.startswith(_LOCAL_PREFIXES) or ("://" not in uri and "::" not in uri)
+    return uri.startswith(_LOCAL_PREFIXES) or ("://" not in uri and not is_chain(uri))
+
+
+def is_chain(uri: str) -> bool:
+    """Whether ``uri`` is a chain of filesystems (``zip://a.tar::s3://bucket/b.zip``), and not a name with ``::``."""
+    first, link, _ = uri.partition("::")
+    return bool(link) and first.partition("://")[0] in _LAID_OVER
 
 
 def local_path(uri: str) -> Path:
@@ -57,7 +99,11 @@ def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[Abstra
     """
     options = {} if is_local(uri) else dict(storage_options or {})
     try:
-        return url_to_fs(uri, **options)
+        if "::" not in uri or is_chain(uri):
+            return url_to_fs(uri, **options)
+        # url_to_fs would take the name for a chain
+        kind = get_filesystem_class(split_protocol(uri)[0] or "file")
+        return kind(**{**kind._get_kwargs_from_urls(uri), **options}), kind._strip_protocol(uri)
     except ImportError as error:
         raise MissingDependency(f"cannot reach {uri}: {error}") from error
     except ValueError as error:
@@ -95,10 +141,10 @@ def storage_errors(uri: str, doing: str) -> Iterator[None]:
 def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError:
     """The :class:`StorageError` for ``error``; :class:`StorageUnavailable` where another try may succeed."""
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    text = f"cannot {doing} {uri}: {reason}"
+    text = f"cannot {doing} {uri}: {reason.rstrip('.')}."
     if _is_transient(error):
-        return StorageUnavailable(f"{text}. The storage did not answer as it should; try again later.")
-    return StorageError(f"{text}. {_advice(error)}")
+        return StorageUnavailable(f"{text} The storage did not answer as it should; try again later.")
+    return StorageError(f"{text} {_advice(error, uri)}")
 
 
 def _storage_failures() -> tuple[type[BaseException], ...]:
@@ -109,16 +155,18 @@ def _storage_failures() -> tuple[type[BaseException], ...]:
     return tuple(found)
 
 
-def _advice(error: BaseException) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "Check the path, and the bucket where there is one, for a typo."
-    if isinstance(error, FileExistsError):
-        return "A file stands where a folder is needed: remove it, or write elsewhere."
+def _advice(error: BaseException, uri: str) -> str:
+    if (code := _s3_code(error)) in _S3_ADVICE:
+        return _S3_ADVICE[code]
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
+        if is_local(uri):
+            return "Give the user that this runs as access to it."
         return "Grant access to it, or pass credentials in storage_options or the environment."
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "Free some space, or write elsewhere."
-    return "Check the path, storage_options and the storage itself."
+    for kind, advice in _ADVICE_BY_CLASS.items():  # what fsspec raises by itself often has no number
+        if isinstance(error, kind):
+            return advice
+    number = error.errno if isinstance(error, OSError) else None
+    return _ADVICE_BY_NUMBER.get(number or 0, "Check the path, storage_options and the storage itself.")
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -134,9 +182,22 @@ def _is_transient(error: BaseException) -> bool:
 
 def _http_status(error: BaseException) -> int | None:
     """The HTTP status that a client's exception carries: aiohttp ``status``, gcsfs ``code``, botocore ``response``."""
-    response = getattr(error, "response", None)
-    found = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+    found = _s3_response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
     for candidate in (found, getattr(error, "status", None), getattr(error, "code", None)):
         if isinstance(candidate, int):
             return candidate
     return None
+
+
+def _s3_code(error: BaseException) -> str:
+    """The error code in S3's answer, such as ``AccessDenied``; empty where there is none."""
+    return str(_s3_response(error).get("Error", {}).get("Code", ""))
+
+
+def _s3_response(error: BaseException) -> dict[str, Any]:
+    """S3's answer, which botocore's exception carries; s3fs raises one of Python's own from it."""
+    for candidate in (error, error.__cause__):
+        response = getattr(candidate, "response", None)
+        if isinstance(response, dict):
+            return response
+    return {}

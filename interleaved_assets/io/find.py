@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from fsspec.spec import AbstractFileSystem
 
-from interleaved_assets.io.filesystem import StorageOptions, filesystem, is_local, local_path, storage_errors
+from interleaved_assets.io.filesystem import StorageOptions, filesystem, is_chain, is_local, local_path, storage_errors
 from interleaved_assets.model.errors import OptionError, StorageError
 
 FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -144,7 +144,7 @@ def _with_path(uri: str, path: str, fs: AbstractFileSystem) -> str:
     """``path`` of the filesystem of ``uri`` as a URI that leads to the same filesystem again."""
     if is_local(uri):
         return path
-    if "::" not in uri:
+    if not is_chain(uri):
         return str(fs.unstrip_protocol(path))
     # a chain such as zip://*.tar::s3://bucket/a.zip or simplecache::s3://bucket/*.tar: the path stands in the first
     # link that has one

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
-from interleaved_assets.io.filesystem import is_local, local_path
+from interleaved_assets.io.filesystem import is_chain, is_local, local_path
 
 # schemes that name the same storage
 _SAME_STORAGE = {"s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
@@ -22,7 +22,7 @@ def check_allowed(uri: str, allowed_roots: Sequence[str]) -> bool:
     bucket and the root's whole path segments in front, and no ``.`` or ``..`` segment, percent-encoded ones included.
     Chained URLs (``a::b``) are never allowed.
     """
-    if "\0" in uri or "::" in uri:
+    if "\0" in uri or is_chain(uri):
         return False
     return any(_is_below(uri, root) for root in allowed_roots)
 

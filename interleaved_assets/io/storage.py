@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from interleaved_assets.io.atomic import AtomicOutput, BytesLike, atomic_output
+from interleaved_assets.io.atomic import AtomicOutput, BytesLike, atomic_output, checked_commits, clear_leftovers
 from interleaved_assets.io.filesystem import (
     StorageOptions,
     as_storage_error,
@@ -35,6 +35,8 @@ __all__ = [
     "as_storage_error",
     "atomic_output",
     "check_allowed",
+    "checked_commits",
+    "clear_leftovers",
     "exists",
     "filesystem",
     "find_files",

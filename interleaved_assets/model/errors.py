@@ -7,6 +7,7 @@
     ├── StorageError             a path is missing, empty, unreadable or not writable
     │   └── StorageUnavailable   a time-out, a lost connection, a busy or failing server: another try may succeed
     ├── ShardError               a shard as a whole is not what it claims to be (not a tar, not interleaved Parquet)
+    │   └── ReadBackError        a tar that was just written does not give back the samples that went into it
     ├── MaterializeError         policy ``error`` met a bad row; carries shard, sample, member and code
     ├── ImageError               one image cannot be decoded or measured; scoring turns it into that row's score_error
     ├── ScoreError               policy ``error`` met an image without a score; carries shard, sample, position and code
@@ -73,6 +74,10 @@ class StorageUnavailable(StorageError):
 
 class ShardError(InterleavedError):
     """A shard as a whole cannot be read."""
+
+
+class ReadBackError(ShardError):
+    """A tar that was just written does not give back the samples that went into it."""
 
 
 class LedgerError(InterleavedError):

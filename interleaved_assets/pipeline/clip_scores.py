@@ -7,17 +7,20 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from interleaved_assets.io.parquet_reader import read_parquet_shard
 from interleaved_assets.io.parquet_writer import parquet_shard
-from interleaved_assets.io.storage import open_input
 from interleaved_assets.model.errors import InterleavedError, error_code
 from interleaved_assets.pipeline import image_scores, normalized
+from interleaved_assets.pipeline.columns import UNEXPLAINED, column_facts, extents, unexplained
 from interleaved_assets.pipeline.record import Counts, OutputFile, Record, read_record
 from interleaved_assets.pipeline.stage import Shard, Stage, Work
+from interleaved_assets.pipeline.tables import read_table
 from interleaved_assets.scoring.clip import ClipStats, load_scorer, score_shards
 from interleaved_assets.scoring.clip_identity import score_fingerprint
+from interleaved_assets.scoring.clip_prescreen import prescreened
+from interleaved_assets.scoring.clip_samples import clip_ranges
+from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.settings import Settings
 
 NAME: Final = "clip_scores"
@@ -27,6 +30,9 @@ _COLUMNS: Final = ("sample_id", "position", "modality", "text_content", "binary_
 def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
     """Score the images of many shards with one model, in batches that go across shards.
 
+    What is wrong with one shard, a storage that does not answer included, is that shard's outcome. The model stays
+    loaded, so that shards can be tried again at no cost but their own.
+
     Raises:
         MissingDependency, SettingsError: the model cannot be loaded; before any work.
         Exception: whatever the device fails with.
@@ -35,22 +41,31 @@ def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tupl
     scorer = load_scorer(settings.clip, options)
     begun: dict[str, Shard] = {}
     broken: dict[str, InterleavedError] = {}
+    cheap_scores: dict[str, pa.Table] = {}
     stats = ClipStats()
 
     def named_tables() -> Iterator[tuple[str, Iterable[pa.Table]]]:
         for shard in shards:
             begun[shard.key] = shard
-            yield shard.key, _tables(shard, broken)
+            try:
+                if settings.clip.prescreen.is_on:
+                    cheap_scores[shard.key] = _cheap_scores(shard)
+            except InterleavedError as error:
+                broken[shard.key] = error
+            else:
+                yield shard.key, _tables(shard, broken)
 
-    def stored_scores(key: str) -> pa.Table:
-        with open_input(begun[key].paths.output(image_scores.NAME), options) as file:
-            return pq.read_table(file)
+    for key, scores in score_shards(named_tables(), scorer, image_scores=cheap_scores.pop, stats=stats):
+        facts: dict[str, str | float] = {**scorer.facts(), "images_per_second": stats.images_per_second}
+        yield key, broken.pop(key) if key in broken else _written(begun[key], scores, facts)
+    yield from broken.items()
 
-    for key, scores in score_shards(named_tables(), scorer, image_scores=stored_scores, stats=stats):
-        if key in broken:
-            yield key, broken[key]
-        else:
-            yield key, _write(begun[key], scores, {**scorer.facts(), "images_per_second": stats.images_per_second})
+
+def _cheap_scores(shard: Shard) -> pa.Table:
+    uri = shard.paths.output(image_scores.NAME)
+    scores = read_table(uri, shard.options, shard=shard.key, stage=image_scores.NAME, left_out=(THUMBNAIL_COLUMN,))
+    prescreened(scores.slice(0, 0), shard.settings.clip.prescreen)  # raises where this shard lacks a column
+    return scores
 
 
 def _tables(shard: Shard, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
@@ -66,9 +81,18 @@ def _tables(shard: Shard, broken: dict[str, InterleavedError]) -> Iterator[pa.Ta
         broken[shard.key] = error
 
 
+def _written(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Work | InterleavedError:
+    try:
+        with shard.committing():
+            return _write(shard, scores, facts)
+    except InterleavedError as error:
+        return error
+
+
 def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Work:
     with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
         out.write(scores)
+    measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
     errors = Counter(error_code(error) for error in scores["clip_error"].drop_null().to_pylist())
     rows = read_record(shard.paths.record(normalized.NAME), shard.options)
     return Work(
@@ -77,7 +101,9 @@ def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Wor
         counts_in=rows.counts_out if rows else Counts(),
         counts_out=Counts(rows=scores.num_rows, images=scores.num_rows),
         errors=dict(errors),
-        columns={field.name: str(field.type) for field in scores.schema},
+        **column_facts(out.schema),
+        extents=extents(scores),
+        counted={UNEXPLAINED: unexplained(scores, "clip_error", measured)},
         notes=facts,
     )
 
@@ -96,4 +122,4 @@ def relevant(settings: Settings) -> dict[str, object]:
 def stage(settings: Settings) -> Stage:
     """The stage; it reads the cheap scores only where ``clip.prescreen`` has bounds on them."""
     reads = (normalized.NAME, image_scores.NAME) if settings.clip.prescreen.is_on else (normalized.NAME,)
-    return Stage(NAME, inputs=reads, version=1, settings=relevant, together=score_together)
+    return Stage(NAME, inputs=reads, version=2, settings=relevant, together=score_together)

@@ -1,6 +1,7 @@
 """filtered: the rows that pass the thresholds, decided from stored scores; what does not is in the ledger."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -10,12 +11,14 @@ from interleaved_assets.io.batches import filter_rows, prefetch
 from interleaved_assets.io.parquet_reader import parquet_shard_schema, read_parquet_shard
 from interleaved_assets.io.parquet_writer import parquet_shard
 from interleaved_assets.io.storage import StorageOptions
+from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons
 from interleaved_assets.pipeline import normalized
+from interleaved_assets.pipeline.columns import column_facts
 from interleaved_assets.pipeline.record import OutputFile, ShardPaths
 from interleaved_assets.pipeline.stage import Shard, Stage, Work
 from interleaved_assets.pipeline.stored import read_scores
-from interleaved_assets.pipeline.tally import Tally
+from interleaved_assets.pipeline.tally import Tally, UniqueKeys
 from interleaved_assets.scoring.text_ratio import count_words
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.select import select
@@ -43,7 +46,7 @@ def select_rows(shard: Shard) -> Work:
     check_balance(f"shard {shard.key}, {NAME}", rows.num_rows, selection.keep.true_count, selection.ledger)
     ratios = pa.table({RATIO: judged_values(rows, scores, settings.selection, RATIO)})
     schema = parquet_shard_schema(rows_uri, storage_options=shard.options)
-    seen, written = Tally(), Tally()
+    seen, written, keys = Tally(), Tally(), UniqueKeys()
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(shard.paths.sample_scores(), ratios.schema, storage_options=shard.options) as samples_file,
@@ -53,10 +56,15 @@ def select_rows(shard: Shard) -> Work:
             kept = filter_rows(table, keep)
             seen.add(table)
             written.add(kept)
-            rows_file.write(reindex_positions(kept) if settings.selection.reindex_positions else kept)
+            placed = reindex_positions(kept) if settings.selection.reindex_positions else kept
+            keys.add(placed)
+            rows_file.write(placed)
         ledger_file.write(selection.ledger)
         samples_file.write(ratios)
         check_balance(f"shard {shard.key}, {NAME}", seen.counts.rows, written.counts.rows, selection.ledger)
+    dropped = drop_reasons(selection.ledger)
+    # a score that is missing is an error whether the policy keeps the image or drops it
+    missing = Counter({reason: count for reason, count in dropped.items() if reason in ROW_ERROR_CODES})
     return Work(
         outputs={
             "rows": OutputFile.of(rows_file),
@@ -65,9 +73,10 @@ def select_rows(shard: Shard) -> Work:
         },
         counts_in=seen.counts,
         counts_out=written.counts,
-        errors=dict(selection.unscored),
-        dropped=drop_reasons(selection.ledger),
-        columns={field.name: str(field.type) for field in schema},
+        errors=dict(missing + Counter(selection.unscored)),
+        dropped=dropped,
+        **column_facts(rows_file.schema),
+        counted=keys.counted,
         notes={
             "filters": ", ".join(selection.filters),
             "filters_without_scores": ", ".join(selection.passed_over),
@@ -75,11 +84,16 @@ def select_rows(shard: Shard) -> Work:
     )
 
 
-def deciding_rows(uri: str, options: StorageOptions) -> pa.Table:
-    """What selection needs of a normalized shard: ``sample_id``, ``position``, ``modality``, ``words``; no images."""
+def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None = None) -> pa.Table:
+    """What selection needs of a normalized shard: ``sample_id``, ``position``, ``modality``, ``words``; no images.
+
+    Texts are read for their words, at most ``max_batch_bytes`` of them at a time.
+    """
     parts = [
         table.select(_DECIDING_COLUMNS[:3]).append_column("words", count_words(table["text_content"]))
-        for table in read_parquet_shard(uri, columns=_DECIDING_COLUMNS, storage_options=options)
+        for table in read_parquet_shard(
+            uri, columns=_DECIDING_COLUMNS, max_batch_bytes=max_batch_bytes, storage_options=options
+        )
     ]
     if not parts:
         schema = parquet_shard_schema(uri, storage_options=options)
@@ -91,7 +105,7 @@ def deciding_rows(uri: str, options: StorageOptions) -> pa.Table:
 def deciding_tables(key: str, settings: Settings) -> tuple[pa.Table, pa.Table]:
     """Rows and scores of one shard, as :func:`~interleaved_assets.selection.select.select` takes them."""
     paths = ShardPaths(output_root=settings.storage.output_root, key=key)
-    rows = deciding_rows(paths.output(normalized.NAME), settings.storage.options)
+    rows = deciding_rows(paths.output(normalized.NAME), settings.storage.options, settings.run.max_batch_bytes)
     return rows, read_scores(paths, settings)
 
 
@@ -112,4 +126,4 @@ def relevant(settings: Settings) -> dict[str, object]:
 
 def stage(reads: Sequence[str]) -> Stage:
     """The stage, for the score tables that there are."""
-    return Stage(NAME, inputs=(normalized.NAME, *reads), version=1, settings=relevant, run=select_rows)
+    return Stage(NAME, inputs=(normalized.NAME, *reads), version=2, settings=relevant, run=select_rows)

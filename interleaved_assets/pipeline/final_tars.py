@@ -2,12 +2,15 @@
 
 from typing import Final
 
+import pyarrow as pa
+
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet_reader import read_parquet_shard
 from interleaved_assets.io.parquet_writer import parquet_shard
 from interleaved_assets.io.webdataset_writer import tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.pipeline import filtered
+from interleaved_assets.pipeline.read_back import WrittenSamples
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.settle import settle_errors
 from interleaved_assets.pipeline.stage import Shard, Stage, Work
@@ -19,11 +22,15 @@ NAME: Final = "final_tars"
 def write_tar(shard: Shard) -> Work:
     """Write ``tars/<key>.tar`` from the filtered rows, and the ledger of what the error policy drops on the way.
 
+    The tar is then read back through ``webdataset`` and compared with the rows.
+
     Raises:
+        ReadBackError: it does not give back the samples that went into it.
         UnsupportedModality: a row is neither text nor image nor metadata; nothing is written then.
         MaterializeError: a row has an error and the policy is ``error``.
     """
     settings = shard.settings
+    written = WrittenSamples()
     batches = prefetch(
         read_parquet_shard(
             shard.paths.output(filtered.NAME),
@@ -35,9 +42,20 @@ def write_tar(shard: Shard) -> Work:
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         tar_shard(shard.paths.output(NAME), storage_options=shard.options) as tar_file,
     ):
-        facts, dropped = settle_errors(batches, shard, NAME, tar_file.write)
+
+        def write(table: pa.Table) -> None:
+            written.add(table)
+            tar_file.write(table)
+
+        facts, dropped = settle_errors(batches, shard, NAME, write)
         ledger_file.write(dropped)
-    return Work(outputs={"rows": OutputFile.of(tar_file), "ledger": OutputFile.of(ledger_file)}, **facts.model_dump())
+    tar = OutputFile.of(tar_file)
+    read_back = written.compare(tar, shard.options)
+    return Work(
+        outputs={"rows": tar, "ledger": OutputFile.of(ledger_file)},
+        **facts.model_dump(exclude={"counted"}),
+        counted=facts.counted | read_back,
+    )
 
 
 def relevant(settings: Settings) -> dict[str, object]:
@@ -45,4 +63,4 @@ def relevant(settings: Settings) -> dict[str, object]:
     return {"on_materialize_error": settings.errors.on_materialize_error}
 
 
-STAGE: Final = Stage(NAME, inputs=(filtered.NAME,), version=1, settings=relevant, run=write_tar)
+STAGE: Final = Stage(NAME, inputs=(filtered.NAME,), version=2, settings=relevant, run=write_tar)

@@ -12,10 +12,11 @@ from interleaved_assets.io.parquet_writer import parquet_shard
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline import normalized
+from interleaved_assets.pipeline.columns import UNEXPLAINED, column_facts, extents, unexplained
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import Shard, Stage, Work
 from interleaved_assets.pipeline.tally import Tally
-from interleaved_assets.scoring.registry import scores_schema, scoring_version
+from interleaved_assets.scoring.registry import ERROR_COLUMN, score_groups, scores_schema, scoring_version
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.settings import Settings
 
@@ -48,7 +49,9 @@ def score(shard: Shard) -> Work:
         counts_in=seen.counts,
         counts_out=seen.counts.model_copy(update={"rows": scores.num_rows}),
         errors={row["values"]: row["counts"] for row in codes.to_pylist()},
-        columns={field.name: str(field.type) for field in scores.schema},
+        **column_facts(out.schema),
+        extents=extents(scores),
+        counted={UNEXPLAINED: unexplained(scores, ERROR_COLUMN, score_groups(settings.scoring))},
     )
 
 
@@ -57,4 +60,4 @@ def relevant(settings: Settings) -> dict[str, object]:
     return dict(json.loads(scoring_version(settings.scoring)))
 
 
-STAGE: Final = Stage(NAME, inputs=(normalized.NAME,), version=1, settings=relevant, run=score)
+STAGE: Final = Stage(NAME, inputs=(normalized.NAME,), version=2, settings=relevant, run=score)

@@ -10,6 +10,7 @@ from interleaved_assets.io.parquet_writer import parquet_shard
 from interleaved_assets.io.webdataset_reader import read_tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets.pipeline.columns import column_facts
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
 from interleaved_assets.pipeline.settle import settle_errors
 from interleaved_assets.pipeline.stage import Shard, Stage, Work
@@ -48,8 +49,8 @@ def normalize(shard: Shard) -> Work:
         ledger_file.write(dropped)
     return Work(
         outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file)},
-        **facts.model_dump(exclude={"columns", "notes"}),
-        columns={field.name: str(field.type) for field in first.schema},
+        **facts.model_dump(exclude={"columns", "required", "notes"}),
+        **column_facts(rows_file.schema),
         notes=dict(notes),
     )
 
@@ -67,4 +68,4 @@ def relevant(settings: Settings) -> dict[str, object]:
     }
 
 
-STAGE: Final = Stage(NAME, inputs=(RAW_SHARDS,), version=1, settings=relevant, run=normalize)
+STAGE: Final = Stage(NAME, inputs=(RAW_SHARDS,), version=2, settings=relevant, run=normalize)

@@ -1,6 +1,7 @@
 """The raw shards: listing them, and the version of their content."""
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -82,7 +83,11 @@ def content_version(shard: RawShard, storage: StorageSettings, known: Source | N
     """The data version of a raw shard: ``etag:…`` where the store has one, else ``sha256:…`` of the content.
 
     ``known`` is what was recorded of the shard before: with an unchanged stamp its version holds, and nothing is read.
+
+    Raises:
+        StorageError: it cannot be read, or its name cannot be written down.
     """
+    check_name(shard)
     if shard.stamp.startswith("etag:"):
         return shard.stamp
     if known is not None and (known.uri, known.size, known.stamp) == (shard.uri, shard.size, shard.stamp):
@@ -92,6 +97,34 @@ def content_version(shard: RawShard, storage: StorageSettings, known: Source | N
         while block := file.read(_HASH_BLOCK):
             digest.update(block)
     return f"sha256:{digest.hexdigest()}"
+
+
+def just_written(shard: RawShard, seconds: float) -> bool:
+    """Whether the shard's file was written within the last ``seconds``, and may still be growing.
+
+    Never so in a store that shows an object only once its upload is complete, nor where it does not say when. A time
+    ahead of our clock counts by its distance.
+    """
+    kind, _, modified = shard.stamp.partition(":")
+    if kind != "modified" or not seconds:
+        return False
+    try:
+        return abs(time.time() - float(modified)) < seconds
+    except ValueError:
+        return False
+
+
+def check_name(shard: RawShard) -> None:
+    """Make sure that the shard's name can stand in a record.
+
+    Raises:
+        StorageError: it is not UTF-8, which some file systems allow.
+    """
+    try:
+        shard.uri.encode()
+    except UnicodeEncodeError as error:
+        name = shard.uri.encode("utf-8", "backslashreplace").decode()
+        raise StorageError(f"{name}: the file's name is not UTF-8; rename it") from error
 
 
 def _root(storage: StorageSettings) -> tuple[AbstractFileSystem, str]:

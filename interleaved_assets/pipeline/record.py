@@ -2,11 +2,13 @@
 
 A stage writes its outputs, each of them atomically, and then this file: the record is what commits them. From records
 alone one knows whether an output is current (same inputs, same code version), where it came from and what was dropped;
-nothing has to be read twice.
+nothing has to be read twice. While a stage is at work a :class:`Claim` stands in the record's place, which vouches for
+nothing.
 """
 
 import contextlib
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -59,6 +61,21 @@ class Counts(BaseModel):
     image_bytes: int = 0
 
 
+class Extent(BaseModel):
+    """How far the values of one column reach, nulls left out; of a column of vectors, how far their lengths do."""
+
+    model_config = ConfigDict(frozen=True)
+
+    values: int
+    """How many there are."""
+    not_finite: int = 0
+    """How many of them are no finite number."""
+    low: float | None = None
+    """The smallest finite one; None where there is none."""
+    high: float | None = None
+    """The largest finite one."""
+
+
 class Facts(BaseModel):
     """What a stage tells of the rows of one shard."""
 
@@ -71,7 +88,13 @@ class Facts(BaseModel):
     dropped: dict[str, int] = {}
     """Rows in the ledger, by reason."""
     columns: dict[str, str] = {}
-    """Arrow type of each column of the output; none for an output that is no table."""
+    """Arrow type of each column of the output, in their order; none for an output that is no table."""
+    required: tuple[str, ...] = ()
+    """Those of the columns that may not be null."""
+    extents: dict[str, Extent] = {}
+    """Of each column of scores."""
+    counted: dict[str, int] = {}
+    """What was counted for the checks while the output was written, by name."""
     notes: dict[str, float | int | str] = {}
     """Further facts (repeated ids, filters, device, …)."""
 
@@ -90,7 +113,25 @@ class Record(Facts):
     settings: dict[str, object]
     """The settings that this output depends on."""
     source: Source | None = None
-    """The raw shard, on the stage that read it."""
+    """The raw shard that this output goes back to, as it was when ``normalized`` read it."""
+
+
+class Claim(BaseModel):
+    """What a run writes in place of the record before it touches the outputs, and the record replaces.
+
+    One that stays behind is of a run that was killed, or that is still at work: nothing tells the two apart.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    stage: str
+    shard: str
+    claimed_by: str
+    """A name that no other run has."""
+    began: datetime
+    code_version: str
+    inputs: dict[str, str]
+    """Data version of each input, as in the record that is to follow."""
 
 
 class ShardPaths(BaseModel):
@@ -123,35 +164,66 @@ class ShardPaths(BaseModel):
         """The stage's record, as JSON."""
         return f"{self.output_root}/records/{stage}/{self.key}.json"
 
+    def written_by(self, stage: str) -> tuple[str, ...]:
+        """Every place that a run of the stage may write to."""
+        scores = (self.sample_scores(),) if stage == "filtered" else ()
+        return self.output(stage), self.ledger(stage), *scores, self.record(stage)
 
-def write_record(record: Record, uri: str, storage_options: Mapping[str, object]) -> None:
-    """Write ``record`` atomically."""
+
+def write_record(record: Record | Claim, uri: str, storage_options: Mapping[str, object]) -> None:
+    """Write ``record``, or a claim in its place, atomically."""
     with atomic_output(uri, storage_options) as out:
         out.write((record.model_dump_json(indent=1) + "\n").encode())
 
 
 def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
-    """The record at ``uri``, or None where there is none.
+    """The record at ``uri``, or None where there is none, or only a claim.
 
     Raises:
         ShardError: the file is no record of ours.
     """
+    found = read_state(uri, storage_options)
+    return found if isinstance(found, Record) else None
+
+
+def read_claim(uri: str, storage_options: Mapping[str, object]) -> Claim | None:
+    """The claim at ``uri``, of a run that is at work there or was killed; None where there is a record, or nothing.
+
+    Raises:
+        ShardError: the file is no record of ours.
+    """
+    found = read_state(uri, storage_options)
+    return found if isinstance(found, Claim) else None
+
+
+def read_state(uri: str, storage_options: Mapping[str, object]) -> Record | Claim | None:
+    """What stands at ``uri``: a record, a claim, or nothing.
+
+    Raises:
+        ShardError: the file is neither.
+    """
     with storage_errors(uri, "read"):
         fs, path = filesystem(uri, storage_options)
+        # s3fs would otherwise ask for the size first, to fetch what is large in parts: twice the time for a small file
+        in_one_go = {"max_concurrency": 1} if "s3" in fs.protocol else {}
         try:
-            content = fs.cat_file(path)
+            content = fs.cat_file(path, **in_one_go)
         except FileNotFoundError:
             return None
+    if not content.strip(b"\0"):
+        return None  # a power failure can leave a file without its content: nothing was recorded
     try:
         return Record.model_validate_json(content)
     except ValidationError as error:
+        with contextlib.suppress(ValidationError):
+            return Claim.model_validate_json(content)
         raise ShardError(
             f"{uri} is not a stage record: {error.errors()[0]['msg']}. Delete it to redo the stage."
         ) from error
 
 
 def remove_record(uri: str, storage_options: Mapping[str, object]) -> None:
-    """Take back what vouches for an output, before the output is touched."""
+    """Take back what vouches for an output, or a claim to it."""
     with storage_errors(uri, "remove"):
         fs, path = filesystem(uri, storage_options)
         with contextlib.suppress(FileNotFoundError):  # another run on the same shard was faster

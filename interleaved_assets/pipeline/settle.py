@@ -8,7 +8,7 @@ from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
 from interleaved_assets.pipeline.record import Facts
 from interleaved_assets.pipeline.stage import Shard
-from interleaved_assets.pipeline.tally import Tally
+from interleaved_assets.pipeline.tally import Tally, UniqueKeys
 
 
 def settle_errors(
@@ -20,7 +20,7 @@ def settle_errors(
         MaterializeError: a row has an error and the policy is ``error``.
         LedgerError: a row was neither kept nor entered in the ledger.
     """
-    seen, written = Tally(), Tally()
+    seen, written, keys = Tally(), Tally(), UniqueKeys()
     ledgers = [empty_ledger()]
     for table in batches:
         kept, ledger = apply_error_policy(
@@ -29,10 +29,15 @@ def settle_errors(
         check_balance(f"shard {shard.key}, {stage}", table.num_rows, kept.num_rows, ledger)
         seen.add(table)
         written.add(kept)
+        keys.add(kept)
         ledgers.append(ledger)
         write(kept)
     dropped = pa.concat_tables(ledgers)
     facts = Facts(
-        counts_in=seen.counts, counts_out=written.counts, errors=dict(seen.errors), dropped=drop_reasons(dropped)
+        counts_in=seen.counts,
+        counts_out=written.counts,
+        errors=dict(seen.errors),
+        dropped=drop_reasons(dropped),
+        counted=keys.counted,
     )
     return facts, dropped

@@ -2,49 +2,16 @@
 
 import hashlib
 import json
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
-from interleaved_assets.model.errors import InterleavedError, ShardError
-from interleaved_assets.pipeline.raw import RawShard, Source, content_version, find_raw_shard
-from interleaved_assets.pipeline.record import (
-    RAW_SHARDS,
-    Facts,
-    OutputFile,
-    Record,
-    ShardPaths,
-    is_there,
-    read_record,
-    remove_record,
-    write_record,
-)
+from interleaved_assets.model.errors import InterleavedError, StorageUnavailable
+from interleaved_assets.pipeline.claims import Overtaken
+from interleaved_assets.pipeline.job import Job
+from interleaved_assets.pipeline.shard import Outcome, Shard, Work
 from interleaved_assets.settings import Settings
 
-
-@dataclass(frozen=True)
-class Shard:
-    """One shard at one stage: what a stage's function is given."""
-
-    key: str
-    settings: Settings
-    paths: ShardPaths
-    raw: RawShard | None = None
-    """The raw shard, for the stage that reads it."""
-
-    @property
-    def options(self) -> Mapping[str, object]:
-        """fsspec storage options."""
-        return self.settings.storage.options
-
-
-class Work(Facts):
-    """What a stage's function reports of the shard it has written."""
-
-    outputs: dict[str, OutputFile]
-    data_version: str | None = None
-    """Where the bytes may differ from one device to another, a hash of what they were computed from; else None."""
-
+__all__ = ["Outcome", "RunOne", "RunTogether", "Shard", "Stage", "Work", "take_through", "take_together"]
 
 RunOne = Callable[[Shard], Work]
 """Reads the inputs of one shard and writes its outputs."""
@@ -72,26 +39,23 @@ class Stage:
     run: RunOne | None = None
     together: RunTogether | None = None
 
+    @property
+    def same_bytes(self) -> bool:
+        """Whether the same inputs always give the same bytes; a device may round differently from run to run."""
+        return self.together is None
+
     def code_version(self, settings: Settings) -> str:
         """Changes when the stage's code or one of its settings does; ``<version>-<hash of settings>``."""
         text = json.dumps(self.settings(settings), sort_keys=True)
         return f"{self.version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A shard that went through a stage; ``unchanged`` where the recorded output was current and nothing was done."""
-
-    record: Record
-    unchanged: bool
-    seconds: float
-
-
 def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
     """Bring the output of ``stage`` for one shard up to date.
 
     Raises:
-        ShardError: an input was never made, or the raw shard changed while it was read.
+        ShardError: an input was never made, or changed while it was read, or another run on the same shard and stage
+            came in between.
         InterleavedError: whatever the stage says of the shard; nothing is recorded then.
     """
     if stage.run is None:
@@ -99,11 +63,20 @@ def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
         if isinstance(outcome, InterleavedError):
             raise outcome
         return outcome
-    job = _Job.of(stage, key, settings)
+    job = Job.of(stage, key, settings)
     if job.current is not None:
         return job.current
-    job.begin()
-    return job.finish(stage.run(job.shard))
+    hold = job.begin()
+    try:
+        with job.shard.committing():
+            work = stage.run(job.shard)
+        return job.finish(work)
+    except Overtaken as error:
+        return job.overtaken(error)
+    except Exception:
+        # not where the run itself is ended: that leaves the claim, as a sign that the shard was under way
+        hold.release()
+        raise
 
 
 def take_together(
@@ -111,14 +84,17 @@ def take_together(
 ) -> Iterator[tuple[str, Outcome | InterleavedError]]:
     """Bring the outputs of many shards up to date in one go; gives each key with its outcome, or what is wrong with it.
 
+    A storage that does not answer is the outcome of the shards that wait for it, of all that are not done where it
+    concerns them all: each of them may be tried again.
+
     Raises:
-        Exception: whatever stops the work as a whole, such as a device that fails; shards given before stand.
+        Exception: whatever else stops the work as a whole, such as a device that fails; shards given before stand.
     """
     assert stage.together is not None
-    jobs: dict[str, _Job] = {}
+    jobs: dict[str, Job] = {}
     for key in keys:
         try:
-            job = _Job.of(stage, key, settings)
+            job = Job.of(stage, key, settings)
         except InterleavedError as error:
             yield key, error
             continue
@@ -138,88 +114,35 @@ def take_together(
             else:
                 yield job.shard
 
-    for key, work in stage.together(begun(), settings) if jobs else ():
-        try:
-            yield key, work if isinstance(work, InterleavedError) else jobs[key].finish(work)
-        except InterleavedError as error:
-            yield key, error
-    yield from not_begun.items()
+    left = dict.fromkeys(jobs)
+    try:
+        for key, work in stage.together(begun(), settings) if jobs else ():
+            del left[key]
+            yield key, _finished(jobs[key], work)
+    except StorageUnavailable as error:
+        _release(jobs[key] for key in left)
+        yield from ((key, not_begun.get(key, error)) for key in left)
+    except Exception:
+        # not where the run itself is ended: that leaves claims, as a sign that shards were under way
+        _release(jobs[key] for key in left)
+        raise
+    else:
+        yield from not_begun.items()
 
 
-@dataclass
-class _Job:
-    """One shard at one stage, from the comparison with its record to the new record."""
-
-    stage: Stage
-    shard: Shard
-    inputs: dict[str, str]
-    source: Source | None
-    recorded: Record | None
-    current: Outcome | None = None
-    started: float = field(default_factory=time.perf_counter)
-
-    @classmethod
-    def of(cls, stage: Stage, key: str, settings: Settings) -> "_Job":
-        started = time.perf_counter()
-        options = settings.storage.options
-        paths = ShardPaths(output_root=settings.storage.output_root, key=key)
-        recorded = read_record(paths.record(stage.name), options)
-        raw, source = None, None
-        inputs: dict[str, str] = {}
-        for name in stage.inputs:
-            if name == RAW_SHARDS:
-                raw = find_raw_shard(key, settings.storage)
-                version = content_version(raw, settings.storage, recorded.source if recorded else None)
-                source = Source(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
-                inputs[name] = version
-            else:
-                upstream = read_record(paths.record(name), options)
-                if upstream is None:
-                    raise ShardError(f"shard {key}: {stage.name} needs {name}, which has not been materialized for it")
-                inputs[name] = upstream.data_version
-        job = cls(stage, Shard(key, settings, paths, raw), inputs, source, recorded)
-        if recorded is not None and job._is_current(recorded):
-            if recorded.source != source:
-                # the same content under a new stamp: remember the stamp, so that it is not hashed again
-                recorded = recorded.model_copy(update={"source": source})
-                write_record(recorded, paths.record(stage.name), options)
-            job.current = Outcome(recorded, unchanged=True, seconds=time.perf_counter() - started)
-        return job
-
-    def _is_current(self, recorded: Record) -> bool:
-        code_version = self.stage.code_version(self.shard.settings)
-        return (recorded.inputs, recorded.code_version) == (self.inputs, code_version) and all(
-            is_there(output, self.shard.options) for output in recorded.outputs.values()
-        )
-
-    def begin(self) -> None:
-        """From here on outputs may be replaced one by one: until the end no record may vouch for a mixture."""
-        if self.recorded is not None:
-            remove_record(self.shard.paths.record(self.stage.name), self.shard.options)
-
-    def finish(self, work: Work) -> Outcome:
-        """Commit: write the record of what was done."""
-        shard, settings, raw = self.shard, self.shard.settings, self.shard.raw
-        if raw is not None and find_raw_shard(shard.key, settings.storage).stamp != raw.stamp:
-            raise ShardError(
-                f"shard {shard.key}: {raw.uri} changed while it was read; materialize it again once it is complete"
-            )
-        record = Record(
-            stage=self.stage.name,
-            shard=shard.key,
-            code_version=self.stage.code_version(settings),
-            inputs=self.inputs,
-            data_version=work.data_version or _content_hash(work.outputs),
-            outputs=work.outputs,
-            settings=self.stage.settings(settings),
-            source=self.source,
-            **work.model_dump(include=set(Facts.model_fields)),
-        )
-        write_record(record, shard.paths.record(self.stage.name), shard.options)
-        return Outcome(record, unchanged=False, seconds=time.perf_counter() - self.started)
+def _release(jobs: Iterable[Job]) -> None:
+    for job in jobs:
+        if job.shard.hold is not None:
+            job.shard.hold.release()
 
 
-def _content_hash(outputs: Mapping[str, OutputFile]) -> str:
-    """Hash of the content of everything the stage wrote."""
-    text = json.dumps({role: output.sha256 for role, output in outputs.items()}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+def _finished(job: Job, work: Work | InterleavedError) -> Outcome | InterleavedError:
+    try:
+        if isinstance(work, InterleavedError):
+            raise work
+        return job.finish(work)
+    except Overtaken as error:
+        return job.overtaken(error)
+    except InterleavedError as error:
+        _release([job])
+        return error

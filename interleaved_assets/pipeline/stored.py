@@ -4,54 +4,83 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from interleaved_assets.io.storage import StorageOptions, exists, filesystem, join, open_input, storage_errors
+from interleaved_assets.io.storage import StorageOptions, exists, filesystem, join, storage_errors
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline import clip_scores, image_scores
-from interleaved_assets.pipeline.record import ShardPaths
+from interleaved_assets.pipeline.in_order import in_order
+from interleaved_assets.pipeline.record import ShardPaths, read_record
+from interleaved_assets.pipeline.tables import read_table
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.selection.match import join_scores
 from interleaved_assets.settings import Settings, StorageSettings
 
 EMBEDDING_COLUMN: Final = "embedding"
 LEDGER_STAGES: Final = ("normalized", "filtered", "final_tars")
+# Records are small files: what their reading costs is waiting for the storage.
+_READERS: Final = 32
 
 
 def read_scores(paths: ShardPaths, settings: Settings, *, thumbnails: bool = False) -> pa.Table:
     """The stored scores of a shard's images, one row per image; CLIP's beside them where CLIP is on and has run.
 
     Embeddings are left out, and thumbnails unless asked for.
+
+    Raises:
+        ShardError: a score table is not there, or damaged.
+        StorageError: the storage refuses it.
     """
     options = settings.storage.options
-    scores = _read(paths.output(image_scores.NAME), options, () if thumbnails else (THUMBNAIL_COLUMN,))
-    clip_uri = paths.output(clip_scores.NAME)
-    if settings.clip.enabled and exists(clip_uri, options):
-        scores = join_scores(scores, _read(clip_uri, options, (EMBEDDING_COLUMN,)))
+    scores = read_scores_of(image_scores.NAME, paths, options, thumbnails=thumbnails)
+    if settings.clip.enabled and exists(paths.output(clip_scores.NAME), options):
+        scores = join_scores(scores, read_scores_of(clip_scores.NAME, paths, options))
     return scores
 
 
-def _read(uri: str, options: StorageOptions, left_out: Sequence[str]) -> pa.Table:
-    with open_input(uri, options) as file:
-        parquet = pq.ParquetFile(file)
-        return parquet.read(columns=[name for name in parquet.schema_arrow.names if name not in left_out])
+def read_scores_of(stage: str, paths: ShardPaths, options: StorageOptions, *, thumbnails: bool = False) -> pa.Table:
+    """The scores that one stage has stored of a shard's images, without embeddings; thumbnails if asked for.
+
+    Raises:
+        ShardError: the table is not there, or damaged.
+        StorageError: the storage refuses it.
+    """
+    left_out = (EMBEDDING_COLUMN,) if thumbnails else (EMBEDDING_COLUMN, THUMBNAIL_COLUMN)
+    return read_table(paths.output(stage), options, shard=paths.key, stage=stage, left_out=left_out)
 
 
 def read_ledgers(paths: ShardPaths, options: StorageOptions, stages: Sequence[str] = LEDGER_STAGES) -> pa.Table:
-    """Everything that stages have dropped of a shard so far, stage by stage."""
+    """Everything that stages have dropped of a shard so far, stage by stage.
+
+    Raises:
+        ShardError: a ledger is damaged.
+        StorageError: the storage refuses it.
+    """
     ledgers = [empty_ledger()]
     for stage in stages:
         if exists(paths.ledger(stage), options):
-            with open_input(paths.ledger(stage), options) as file:
-                ledgers.append(pq.read_table(file))
+            ledgers.append(read_table(paths.ledger(stage), options, shard=paths.key, stage=stage))
     return pa.concat_tables(ledgers)
 
 
 def scored_keys(storage: StorageSettings) -> list[str]:
-    """Partition keys of every shard that has been scored, sorted."""
+    """Partition keys of every shard that has been scored, sorted; without those that are just being scored.
+
+    Raises:
+        ShardError: a record cannot be read.
+        StorageError: the storage refuses it.
+    """
     folder = join(storage.output_root, f"records/{image_scores.NAME}")
+    if not exists(folder, storage.options):
+        return []
     with storage_errors(folder, "list"):
         fs, path = filesystem(folder, storage.options)
         fs.invalidate_cache(path)
-        found = fs.find(path) if fs.exists(path) else []
-    return sorted(name[len(path) + 1 :].removesuffix(".json") for name in found if name.endswith(".json"))
+        found = fs.find(path)
+    keys = sorted(name[len(path) + 1 :].removesuffix(".json") for name in found if name.endswith(".json"))
+
+    def is_scored(key: str) -> bool:
+        uri = ShardPaths(output_root=storage.output_root, key=key).record(image_scores.NAME)
+        return read_record(uri, storage.options) is not None
+
+    scored = in_order(is_scored, keys, threads=_READERS)
+    return [key for key, yes in zip(keys, scored, strict=True) if yes]

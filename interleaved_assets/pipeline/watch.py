@@ -5,6 +5,8 @@ alone, so that the clock of the storage may be wrong: a shard counts as complete
 ``quiet_seconds`` apart, found it with the same stamp.
 """
 
+import math
+import time
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -13,7 +15,7 @@ import pyarrow.parquet as pq
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.raw import RawShard, Source, content_version
+from interleaved_assets.pipeline.raw import RawShard, Source, check_name, content_version
 from interleaved_assets.settings import StorageSettings
 
 _SNAPSHOT_SCHEMA: Final = pa.schema(
@@ -71,6 +73,7 @@ def look(
     now: float,
     quiet_seconds: float,
     at_most: int,
+    until: float = math.inf,
 ) -> Look:
     """Compare a listing of the raw root with the snapshot of the look before.
 
@@ -78,22 +81,33 @@ def look(
         now: seconds since 1970 by the caller's clock.
         quiet_seconds: how long a stamp must have stood unchanged before its shard counts as complete; 0 takes it at
         once.
-        at_most: changed shards to report; the rest waits for the next look. A local shard is read to hash it, so this
-            bounds how long a look takes.
+        at_most: changed shards to report; the rest waits for the next look.
+        until: value of ``time.monotonic()`` after which no further shard is read; the rest waits as well. A local shard
+            is read to hash it, so this bounds how long a look takes. One shard is always read.
     """
     found = Look([], [], [], [], {}, {})
+    read = 0
     for shard in listing:
+        try:
+            check_name(shard)
+        except StorageError as error:
+            # the snapshot could not hold it
+            found.unreadable[shard.key] = str(error)
+            continue
         known = before.get(shard.key)
         if known is None:
             seen = Seen(*shard, since=now, settled=False, reported=None, gone=False)
         elif known.gone or (known.uri, known.size, known.stamp) != (shard.uri, shard.size, shard.stamp):
             seen = Seen(*shard, since=now, settled=False, reported=known.reported, gone=False)
         else:
-            seen = known
+            # a clock that was set back must not keep a shard waiting until it has caught up
+            seen = known._replace(since=min(known.since, now))
         if not seen.settled:
-            if now - seen.since < quiet_seconds or len(found.changed) >= at_most:
+            out_of_time = read and time.monotonic() > until
+            if now - seen.since < quiet_seconds or len(found.changed) >= at_most or out_of_time:
                 found.growing.append(shard.key)
             else:
+                read += 1
                 try:
                     version = content_version(shard, storage)
                 except StorageError as error:
@@ -115,9 +129,19 @@ def look(
 
 
 def read_snapshot(uri: str, storage_options: Mapping[str, object]) -> dict[str, Seen]:
-    """The snapshot at ``uri`` by key."""
-    with open_input(uri, storage_options) as file:
-        columns = pq.read_table(file).to_pydict()
+    """The snapshot at ``uri`` by key.
+
+    Raises:
+        StorageError: it is missing, unreadable or damaged.
+    """
+    try:
+        with open_input(uri, storage_options) as file:
+            table = pq.read_table(file)
+    except pa.ArrowException as error:
+        raise StorageError(f"{uri} is no snapshot of the raw shards: {error}") from error
+    if not table.schema.equals(_SNAPSHOT_SCHEMA):
+        raise StorageError(f"{uri} is no snapshot of the raw shards: it has the columns {table.column_names}")
+    columns = table.to_pydict()
     return {row[0]: Seen(*row) for row in zip(*(columns[name] for name in Seen._fields), strict=True)}
 
 

@@ -8,11 +8,23 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.pipeline.staleness import State, Status
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.sketch import ScoreSketch
 
-COMPLETE: Final = "complete"
+EXAMPLES: Final = 3
+"""Shards named for each status."""
+# a changed setting makes thousands stale: the one that failed must not be lost among them
+_URGENT: Final = (
+    State.FAILED,
+    State.UNREADABLE,
+    State.INTERRUPTED,
+    State.MISSING,
+    State.STALE,
+    State.VANISHED,
+    State.COMPLETE,
+)
 
 
 class Reason(NamedTuple):
@@ -33,11 +45,20 @@ class Example(NamedTuple):
     detail: str | None
 
 
+class StatusLine(NamedTuple):
+    """Shards with the same status for the same reason: how many, and the first of their keys."""
+
+    status: Status
+    shards: int
+    examples: list[str]
+
+
 class ShardLine(NamedTuple):
     """What the report's table says of one shard."""
 
     key: str
-    status: str
+    status: Status
+    problem: str
     samples_in: int
     samples_kept: int
     images_in: int
@@ -47,6 +68,11 @@ class ShardLine(NamedTuple):
     errors: int
     unaccounted: int
     main_reason: str
+
+    @property
+    def is_current(self) -> bool:
+        """Whether every stage is done, from what there is now."""
+        return self.status.state is State.COMPLETE
 
     @property
     def keep_rate(self) -> float | None:
@@ -93,6 +119,7 @@ class DatasetAggregate:
             ShardLine(
                 facts.key,
                 facts.status,
+                facts.problem,
                 facts.samples_in,
                 facts.samples_kept,
                 facts.images_in,
@@ -114,8 +141,20 @@ class DatasetAggregate:
         """Sum over the shards of one of :class:`ShardLine`'s counts."""
         return sum(getattr(shard, name) for shard in self.shards)
 
+    def by_state(self) -> Counter[State]:
+        """How many shards are in each state."""
+        return Counter(shard.status.state for shard in self.shards)
+
+    def by_status(self) -> list[StatusLine]:
+        """The shards by status: in the order the states want looking at, of each state the most frequent first."""
+        keys: dict[Status, list[str]] = {}
+        for shard in self.shards:
+            keys.setdefault(shard.status, []).append(shard.key)
+        lines = [StatusLine(status, len(found), sorted(found)[:EXAMPLES]) for status, found in keys.items()]
+        return sorted(lines, key=lambda line: (_URGENT.index(line.status.state), -line.shards, line.status.text))
+
     def worst(self, count: int | None = None) -> list[ShardLine]:
-        """Shards in the order they want looking at: incomplete or unbalanced, then by keep rate, then by errors."""
+        """Shards in the order they want looking at: by state, then unbalanced ones, by keep rate, by errors."""
         ordered = sorted(self.shards, key=_urgency)
         return ordered if count is None else ordered[:count]
 
@@ -135,7 +174,8 @@ class DatasetAggregate:
         return sum(self.images[reason] for reason in reasons), sum(self.samples[reason] for reason in reasons)
 
     def _add_ledger(self, shard: str, ledger: pa.Table) -> Counter[Reason]:
-        counts = ledger.group_by(["stage", "reason", "modality"]).aggregate([([], "count_all")])
+        # ledgers are small: handing them to threads takes longer than counting them
+        counts = ledger.group_by(["stage", "reason", "modality"], use_threads=False).aggregate([([], "count_all")])
         by_reason = Counter[Reason]()
         for line in counts.to_pylist():
             reason = Reason(line["stage"], line["reason"])
@@ -143,7 +183,7 @@ class DatasetAggregate:
             if line["modality"] == "image":
                 self.images[reason] += line["count_all"]
         self.rows.update(by_reason)
-        samples = ledger.group_by(["stage", "reason"]).aggregate([("sample_id", "count_distinct")])
+        samples = ledger.group_by(["stage", "reason"], use_threads=False).aggregate([("sample_id", "count_distinct")])
         for line in samples.to_pylist():
             self.samples[Reason(line["stage"], line["reason"])] += line["sample_id_count_distinct"]
         for reason in by_reason:
@@ -166,6 +206,12 @@ def _example(shard: str, ledger: pa.Table, reason: Reason) -> Example:
     return Example(shard, *(row[name] for name in Example._fields[1:]))
 
 
-def _urgency(shard: ShardLine) -> tuple[bool, bool, float, int, str]:
+def _urgency(shard: ShardLine) -> tuple[int, bool, float, int, str]:
     rate = shard.keep_rate
-    return shard.status == COMPLETE, shard.unaccounted == 0, 1.0 if rate is None else rate, -shard.errors, shard.key
+    return (
+        _URGENT.index(shard.status.state),
+        shard.unaccounted == 0,
+        1.0 if rate is None else rate,
+        -shard.errors,
+        shard.key,
+    )

@@ -1,31 +1,64 @@
 """The facts of shards for the reports, from what the stages have stored."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from interleaved_assets.io.storage import open_input
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline import filtered
+from interleaved_assets.pipeline.in_order import in_order
 from interleaved_assets.pipeline.record import Record, ShardPaths
-from interleaved_assets.pipeline.staleness import shard_status, stage_records
+from interleaved_assets.pipeline.staleness import COMPLETE, State, Status, stage_records
 from interleaved_assets.pipeline.stored import LEDGER_STAGES, read_ledgers, read_scores
+from interleaved_assets.pipeline.survey import Survey
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import Values
 from interleaved_assets.settings import Settings
 
+UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
+# What reading a shard's small files costs is waiting for the storage; each of these threads holds one shard's scores.
+_READERS: Final = 16
+
 
 def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> ShardFacts:
-    """What became of one shard, as far as it has come."""
+    """What became of one shard, as far as it has come; whether it is current is not asked here."""
+    return _facts(key, stage_records(key, settings), settings, thumbnails=thumbnails)
+
+
+def all_shard_facts(survey: Survey) -> Iterator[ShardFacts]:
+    """What became of each shard of ``survey``, and how it stands, in the order of the keys.
+
+    Some shards are read at a time; those that were read and not yet taken are few. One that cannot be read says so.
+    """
+
+    def facts(key: str) -> ShardFacts:
+        try:
+            recorded = survey.recorded_of(key)
+            return _facts(key, recorded.records, survey.settings, status=survey.status(key, recorded))
+        except (InterleavedError, pa.ArrowException) as error:
+            return ShardFacts(key, status=UNREADABLE, problem=" ".join(str(error).split()))
+
+    return in_order(facts, survey.keys, threads=_READERS)
+
+
+def _facts(
+    key: str,
+    records: Mapping[str, Record],
+    settings: Settings,
+    *,
+    thumbnails: bool = False,
+    status: Status = COMPLETE,
+) -> ShardFacts:
     storage = settings.storage
-    records = stage_records(key, settings)
     paths = ShardPaths(output_root=storage.output_root, key=key)
     first = records.get("normalized")
     dropping = [name for name in LEDGER_STAGES if name in records]
     if first is None:
-        return ShardFacts(key, status="not normalized")
+        return ShardFacts(key, status=status)
     kept = records[dropping[-1]].counts_out
-    scored = "image_scores" in records
     return ShardFacts(
         key=key,
         rows_in=first.counts_in.rows,
@@ -34,21 +67,13 @@ def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> Sh
         rows_kept=kept.rows,
         samples_kept=kept.samples,
         images_kept=kept.images,
-        scores=read_scores(paths, settings, thumbnails=thumbnails) if scored else None,
-        ledger=read_ledgers(paths, storage.options, dropping),
+        scores=read_scores(paths, settings, thumbnails=thumbnails) if "image_scores" in records else None,
+        # a ledger that its record calls empty need not be read
+        ledger=read_ledgers(paths, storage.options, [name for name in dropping if records[name].dropped]),
         values=_sample_values(records, settings),
         errors=_errors(records),
-        status=shard_status(records, settings),
+        status=status,
     )
-
-
-def all_shard_facts(keys: Iterable[str], settings: Settings) -> Iterator[ShardFacts]:
-    """:func:`shard_facts` of each shard, one at a time; one that cannot be read says so."""
-    for key in keys:
-        try:
-            yield shard_facts(key, settings)
-        except InterleavedError as error:
-            yield ShardFacts(key, status=f"unreadable: {error}")
 
 
 def _sample_values(records: Mapping[str, Record], settings: Settings) -> dict[str, Values]:
@@ -56,7 +81,8 @@ def _sample_values(records: Mapping[str, Record], settings: Settings) -> dict[st
     if samples is None:
         return {}
     with open_input(samples.uri, settings.storage.options) as file:
-        return {filtered.RATIO: pq.read_table(file)[filtered.RATIO].to_numpy()}
+        table = pq.ParquetFile(file).read(columns=[filtered.RATIO], use_threads=False)
+        return {filtered.RATIO: table[filtered.RATIO].to_numpy()}
 
 
 def _errors(records: Mapping[str, Record]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.reporting import text
-from interleaved_assets.reporting.aggregate import COMPLETE, DatasetAggregate
+from interleaved_assets.reporting.aggregate import DatasetAggregate, StatusLine
 from interleaved_assets.reporting.chart import COMPACT, to_svg
 from interleaved_assets.reporting.plots import curve_title, keep_rate_curve, reasons_bar, score_histogram
 from interleaved_assets.reporting.sketch import BINS, ScoreSketch
@@ -29,7 +29,7 @@ _ENVIRONMENT: Final = jinja2.Environment(
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
-_ENVIRONMENT.filters |= {"count": text.count, "share": text.share, "score": text.score}
+_ENVIRONMENT.filters |= {"count": text.count, "share": text.share, "score": text.score, "without": str.removeprefix}
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ def html_report(
     title: str = "Data set report",
     subtitle: str = "",
     sheets: Mapping[str, bytes] | None = None,
+    problems: Sequence[str] = (),
 ) -> str:
     """The report as one HTML page that loads nothing: styles, script, charts and pictures are inside it.
 
@@ -63,6 +64,7 @@ def html_report(
         data: the aggregate of the shards.
         title, subtitle: heading of the page and the line below it.
         sheets: contact sheets to show, JPEG bytes by caption.
+        problems: what else a reader has to know before any figure, such as a raw root that did not answer.
     """
     script, style = _source("dataset_report.js"), _source("dataset_report.css")
     shards = data.worst(HTML_SHARDS)
@@ -74,8 +76,9 @@ def html_report(
         style=Markup(style),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         totals=totals(data),
-        statuses=_statuses(data),
-        problems=_problems(data),
+        states=_states(data),
+        statuses=data.by_status(),
+        problems=[*problems, *_problems(data)],
         reasons_chart=_reasons_chart(data),
         reasons=[
             (reason, data.rows[reason], data.images[reason], data.samples[reason], data.examples[reason])
@@ -91,18 +94,26 @@ def html_report(
         shards=shards,
         shards_left_out=len(data.shards) - len(shards),
         shard_count=len(data.shards),
-        complete=COMPLETE,
         errors=_errors(data),
         sheets={caption: base64.b64encode(jpeg).decode() for caption, jpeg in (sheets or {}).items()},
         bins=BINS,
     )
 
 
-def markdown_report(data: DatasetAggregate) -> str:
-    """The report in short, for a page that shows Markdown: totals, reasons, filters, scores, worst shards, errors."""
-    statuses = text.markdown_cell(", ".join(_statuses(data)) or "none")
-    parts = [f"{text.counted(len(data.shards), 'shard')} ({statuses})"]
-    parts += [f"**{problem}**" for problem in _problems(data)]
+def markdown_report(data: DatasetAggregate, problems: Sequence[str] = ()) -> str:
+    """The report in short, for a page that shows Markdown: totals, what is not current and why, reasons, scores, the
+    shards to look at, errors.
+
+    Args:
+        problems: as for :func:`html_report`.
+    """
+    parts = [f"{text.counted(len(data.shards), 'shard')} ({', '.join(_states(data)) or 'none'})"]
+    parts += [f"**{text.markdown_cell(problem)}**" for problem in (*problems, *_problems(data))]
+    if any(not shard.is_current for shard in data.shards):
+        parts.append("#### What is not current, and why")
+        rows_by_status = [_status_cells(line) for line in data.by_status()]
+        parts.append(text.markdown_table(("state", "why", "for example", "shards"), rows_by_status, numeric_from=3))
+        parts.append("#### In and out")
     parts.append(
         text.markdown_table(
             ("", "in", "kept", "kept, share"),
@@ -142,7 +153,7 @@ def markdown_report(data: DatasetAggregate) -> str:
                 [
                     (
                         shard.key,
-                        shard.status,
+                        shard.problem or shard.status.text,
                         shard.main_reason or "–",
                         text.count(shard.samples_in),
                         text.count(shard.images_in),
@@ -174,12 +185,16 @@ def _score_cells(sketch: ScoreSketch) -> list[str]:
     ]
 
 
-def _statuses(data: DatasetAggregate) -> list[str]:
+def _states(data: DatasetAggregate) -> list[str]:
     """``12 complete``, ``1 failed``: the most frequent first."""
-    counts: dict[str, int] = {}
-    for shard in data.shards:
-        counts[shard.status] = counts.get(shard.status, 0) + 1
-    return [f"{number:,} {status}" for status, number in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    return [
+        f"{number:,} {state}" for state, number in sorted(data.by_state().items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def _status_cells(line: StatusLine) -> list[str]:
+    more = ", …" if line.shards > len(line.examples) else ""
+    return [line.status.state, line.status.text, f"{', '.join(line.examples)}{more}", text.count(line.shards)]
 
 
 def _problems(data: DatasetAggregate) -> list[str]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from interleaved_assets.pipeline.staleness import COMPLETE, Status
 from interleaved_assets.reporting.measures import Measure, Values
 
 
@@ -31,7 +32,8 @@ class ShardFacts:
         values: what filters judged that is in no scores table, by the filter's name: float64, NaN where missing. For
             the image-to-text ratio, one per sample from :func:`~interleaved_assets.selection.what_if.judged_values`.
         errors: rows with an error, by code.
-        status: one word for people: ``complete``, ``failed``, ….
+        status: whether the shard is current, and why not.
+        problem: what cannot be read of it, in one line.
     """
 
     key: str
@@ -45,7 +47,8 @@ class ShardFacts:
     ledger: pa.Table | None = None
     values: Mapping[str, Values] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
-    status: str = "complete"
+    status: Status = COMPLETE
+    problem: str = ""
 
     def values_of(self, measure: Measure) -> Values | None:
         """What ``measure`` says of this shard: one value per image or sample; None where nothing is stored."""

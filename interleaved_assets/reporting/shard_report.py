@@ -83,16 +83,23 @@ def shard_report(
         "drops": _drops(facts.ledger),
         "kept_and_dropped": to_png(reasons_bar(facts.rows_kept, reasons)),
     }
-    for measure in measures:
-        if (values := facts.values_of(measure)) is not None:
-            sketch = ScoreSketch(measure)
-            sketch.add(values)
-            pieces[f"histogram_{measure.filter}"] = to_png(score_histogram(sketch))
+    pieces |= score_histograms(facts, measures)
     if pictures is not None and facts.scores is not None:
         tiles = _tiles(facts, facts.scores, measures, pictures)
         for name, dropped in (("dropped_pictures", True), ("kept_pictures", False)):
             if chosen := [tile for tile in tiles if tile.dropped is dropped]:
                 pieces[name] = contact_sheet(chosen, max_bytes=sheet_bytes)
+    return pieces
+
+
+def score_histograms(facts: ShardFacts, measures: Sequence[Measure]) -> dict[str, bytes]:
+    """``histogram_<filter>`` (PNG) of each of ``measures`` that the shard has values of, bounds drawn in."""
+    pieces: dict[str, bytes] = {}
+    for measure in measures:
+        if (values := facts.values_of(measure)) is not None:
+            sketch = ScoreSketch(measure)
+            sketch.add(values)
+            pieces[f"histogram_{measure.filter}"] = to_png(score_histogram(sketch))
     return pieces
 
 

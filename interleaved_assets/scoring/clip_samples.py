@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import row_error
 from interleaved_assets.scoring.clip_settings import ClipSettings, head_column
+from interleaved_assets.scoring.ranges import Range
 from interleaved_assets.scoring.size import Buffer
 
 Vector = NDArray[np.float32]
+
+# Embeddings have length 1, and are stored as float16.
+_LENGTH_OF_ONE: Final = Range(0.99, 1.01)
 
 _NO_TEXT: Final = row_error("no_text", "no text row of the sample has any characters but white space")
 _NO_BYTES: Final = row_error("missing_source", "the row has no bytes; materialize it first")
@@ -129,6 +133,15 @@ def clip_schema(settings: ClipSettings, width: int) -> pa.Schema:
     if settings.keep_embeddings:
         fields.append(pa.field("embedding", pa.list_(pa.float16(), width)))
     return pa.schema([*fields, pa.field("clip_error", pa.string())])
+
+
+def clip_ranges(settings: ClipSettings) -> dict[str, Range]:
+    """What each column of that table can hold; a head's own range is known where a sigmoid is behind it."""
+    heads = {
+        head_column(name, head): Range(0, 1) if head.output_squash == "sigmoid" else Range()
+        for name, head in settings.heads.items()
+    }
+    return {"clip_score": Range(-1, 1), "clip_text_position": Range(low=0), **heads, "embedding": _LENGTH_OF_ONE}
 
 
 class ScoreTable:

@@ -11,6 +11,7 @@ from interleaved_assets.model.errors import OptionError
 from interleaved_assets.scoring.decode import BgrImage
 from interleaved_assets.scoring.nsfw import nsfw_model, nsfw_score
 from interleaved_assets.scoring.qr import qr_area_ratio, qr_detector
+from interleaved_assets.scoring.ranges import ABOVE_ZERO, Range
 from interleaved_assets.scoring.sharpness import sharpness, sharpness_grey
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN, thumbnail
 
@@ -29,6 +30,12 @@ BASE_COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "aspect_ratio": pa.float64(),
 }
 """Columns of every score table before those of the scorers; ``score_error``, a string, comes last."""
+BASE_RANGES: Final[Mapping[str, Range]] = {
+    "width": Range(low=1),
+    "height": Range(low=1),
+    "aspect_ratio": Range(low=ABOVE_ZERO),
+}
+"""What those of the columns can hold that measure."""
 ERROR_COLUMN: Final = "score_error"
 
 
@@ -42,12 +49,15 @@ class Scorer:
         prepare: makes the measuring function from the settings. Called once a table, before any image is read: this is
             where a model is loaded and where a missing library raises. The function it returns runs on many threads.
         version: raised when the same image would now measure differently, so that stored scores count as stale.
+        ranges: for columns of numbers, the values they can have; a shard with others fails its check. A column without
+            a range may have any finite value.
     """
 
     name: str
     columns: Mapping[str, pa.DataType]
     prepare: "Callable[[ScoringSettings], Measure]"
     version: int = field(default=1, kw_only=True)
+    ranges: Mapping[str, Range] = field(default_factory=dict, kw_only=True)
 
 
 _SCORERS: Final[dict[str, Scorer]] = {}
@@ -57,8 +67,12 @@ def register_scorer(scorer: Scorer) -> None:
     """Make a scorer known; tables have the columns in the order of registration.
 
     Raises:
-        OptionError: its name or one of its columns is taken.
+        OptionError: its name or one of its columns is taken, or it gives a range for a column that it does not fill.
     """
+    if odd := sorted(set(scorer.ranges) - set(scorer.columns)):
+        raise OptionError(
+            f"scorer {scorer.name!r} gives a range for {', '.join(odd)}, and fills {', '.join(scorer.columns)}"
+        )
     taken = {column for other in _SCORERS.values() for column in other.columns} | {*BASE_COLUMNS, ERROR_COLUMN}
     if scorer.name in _SCORERS or taken & set(scorer.columns):
         raise OptionError(
@@ -92,6 +106,19 @@ def scores_schema(settings: "ScoringSettings") -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=name not in ("sample_id", "position")) for name, kind in fields])
 
 
+def score_groups(settings: "ScoringSettings") -> dict[str, tuple[str, ...]]:
+    """The columns that each scorer fills, by its name; the size of an image, which none does, by that name."""
+    return {"size": tuple(BASE_RANGES), **{own.name: tuple(own.columns) for own in chosen_scorers(settings)}}
+
+
+def score_ranges(settings: "ScoringSettings") -> dict[str, Range]:
+    """What each column of that table can hold, where its scorer says so."""
+    ranges = dict(BASE_RANGES)
+    for scorer in chosen_scorers(settings):
+        ranges |= scorer.ranges
+    return ranges
+
+
 def scoring_version(settings: "ScoringSettings") -> str:
     """What stored scores depend on besides the images: equal text, equal scores."""
     versions = {scorer.name: scorer.version for scorer in chosen_scorers(settings)}
@@ -109,8 +136,12 @@ def _prepare_nsfw(_settings: "ScoringSettings") -> Measure:
     return nsfw_score
 
 
-register_scorer(Scorer("sharpness", {"sharpness": pa.float64()}, lambda _settings: sharpness))
-register_scorer(Scorer("sharpness_grey", {"sharpness_grey": pa.float64()}, lambda _settings: sharpness_grey))
-register_scorer(Scorer("qr", {"qr_area_ratio": pa.float64()}, _prepare_qr))
-register_scorer(Scorer("nsfw", {"nsfw_score": pa.float64()}, _prepare_nsfw))
+def _one_number(name: str, column: str, prepare: "Callable[[ScoringSettings], Measure]", values: Range) -> Scorer:
+    return Scorer(name, {column: pa.float64()}, prepare, ranges={column: values})
+
+
+register_scorer(_one_number("sharpness", "sharpness", lambda _settings: sharpness, Range(low=0)))
+register_scorer(_one_number("sharpness_grey", "sharpness_grey", lambda _settings: sharpness_grey, Range(low=0)))
+register_scorer(_one_number("qr", "qr_area_ratio", _prepare_qr, Range(0, 1)))
+register_scorer(_one_number("nsfw", "nsfw_score", _prepare_nsfw, Range(0, 1)))
 register_scorer(Scorer("thumbnail", {THUMBNAIL_COLUMN: pa.binary()}, lambda _settings: thumbnail))

@@ -1,5 +1,7 @@
 """The rows of a shard while filters judge them, and the record of what dropped which: it becomes the ledger."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -48,6 +50,7 @@ class RowState:
         self._detail = np.full(count, -1, dtype=np.int64)
         self._details: list[pa.Array] = []
         self._details_used = 0
+        self._unscored: dict[int, str] = {}
 
     def counts(self) -> SampleCounts:
         """What is left of each sample."""
@@ -82,6 +85,15 @@ class RowState:
         encoded = errors.dictionary_encode()
         numbers = np.array([self._reason_number(error_code(text)) for text in encoded.dictionary.to_pylist()], np.int32)
         self._drop(rows, numbers[encoded.indices.to_numpy()], errors)
+
+    def keep_unscored(self, rows: Rows, codes: Sequence[str]) -> None:
+        """Note rows that stay although they could not be judged; of several filters, the first one's code counts."""
+        for row, code in zip(rows.tolist(), codes, strict=True):
+            self._unscored.setdefault(row, code)
+
+    def kept_unscored(self) -> dict[str, int]:
+        """Rows that are left although a filter could not judge them, by error code."""
+        return dict(Counter(code for row, code in self._unscored.items() if self.alive[row]))
 
     def drop_samples_of(self, causes: Rows) -> None:
         """Drop what is left of the samples that the dropped rows ``causes`` belong to."""

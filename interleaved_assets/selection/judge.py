@@ -1,6 +1,5 @@
 """One filter's turn: compare measured values with the bounds, settle what has none, drop."""
 
-from collections import Counter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,8 +22,6 @@ class _Settled(NamedTuple):
     dropped: Rows
     with_sample: Rows
     """Those of ``dropped`` that take their sample with them."""
-    kept: Counter[str]
-    """Images kept, by error code."""
 
 
 def image_values(judge: ImageFilter, scores: pa.Table, matched: Rows) -> Values:
@@ -59,11 +56,8 @@ def judge_samples(state: RowState, judge: SampleFilter, bounds: Bounds) -> None:
 
 def judge_images(
     state: RowState, judge: ImageFilter, scores: pa.Table, matched: Rows, settings: SelectionSettings, shard: str
-) -> Counter[str]:
+) -> None:
     """Drop the images outside the bounds and settle those without a score, with their samples where settings say so.
-
-    Returns:
-        Images kept although they have no score, by error code.
 
     Raises:
         ScoreError: an image has no score and the policy is ``error``.
@@ -81,7 +75,6 @@ def judge_images(
     with_sample = failed if settings.on_fail.get(judge.name) == "sample" else failed[:0]
     state.drop_samples_of(np.concatenate([with_sample, settled.with_sample]))
     state.drop_emptied(np.concatenate([failed, settled.dropped]))
-    return settled.kept
 
 
 def _settle(
@@ -97,7 +90,8 @@ def _settle(
         raise ScoreError(shard, sample_id, position, name, errors[first].as_py())
     dropped = policies != "warn"
     state.drop_unscored(rows[dropped], errors.filter(pa.array(dropped)))
-    return _Settled(rows[dropped], rows[policies == "drop_sample"], Counter(codes[~dropped].tolist()))
+    state.keep_unscored(rows[~dropped], codes[~dropped].tolist())
+    return _Settled(rows[dropped], rows[policies == "drop_sample"])
 
 
 def _floats(column: pa.ChunkedArray) -> Values:

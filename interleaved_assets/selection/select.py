@@ -1,7 +1,6 @@
 """The decision: thresholds over stored scores, no image in sight."""
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -87,14 +86,13 @@ def run_filters(
     """
     state = RowState(rows)
     matched = match_scores(rows.select(["sample_id", "position"]).take(state.images), scores)
-    unscored: Counter[str] = Counter()
     for name in names:
         judge = find_filter(name)
         if isinstance(judge, SampleFilter):
             judge_samples(state, judge, settings.bounds(name))
         else:
-            unscored.update(judge_images(state, judge, scores, matched, settings, shard))
-    return state, matched, dict(unscored)
+            judge_images(state, judge, scores, matched, settings, shard)
+    return state, matched, state.kept_unscored()
 
 
 def applicable_filters(settings: SelectionSettings, scores: pa.Table) -> tuple[tuple[str, ...], tuple[str, ...]]:

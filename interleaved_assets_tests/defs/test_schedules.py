@@ -1,9 +1,22 @@
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaved_assets.defs.schedules import ranges_of
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.demo import materialize_all, register_all
+from interleaved_assets.defs.schedules import RANGE_END, RANGE_START, build_nightly_schedule, ranges_of
+from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.pipeline.record import ShardPaths
 from interleaved_assets.pipeline.staleness import CURRENT
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import good_shard, project
 
 
 @pytest.mark.parametrize(
@@ -40,3 +53,121 @@ def test_ranges_hold_every_stale_shard_once_and_no_vanished_one(marks: list[str]
     assert len(covered) == len(set(covered))
     assert {key for key, status in statuses.items() if status != CURRENT} <= set(covered) <= set(statuses)
     assert all(keys.index(last) - keys.index(first) < at_most for first, last in ranges_of(keys, statuses, at_most))
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    # a schedule reopens its instance, so it has to lie on disk
+    (tmp_path / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
+        yield instance
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path, "[run]\nshards_per_run = 2\n[watch]\nquiet_seconds = 0\n")
+    for number, name in enumerate("abcd"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=number)
+    return settings
+
+
+def requested(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
+    """First and last shard of each run that the schedule asks for."""
+    context = dg.build_schedule_context(
+        instance,
+        scheduled_execution_time=datetime(2026, 1, 2, 2, tzinfo=UTC),
+        repository_def=build_definitions(settings).get_repository_def(),
+    )
+    tick = build_nightly_schedule(settings).evaluate_tick(context)
+    return [request.tags[RANGE_START] + request.tags[RANGE_END] for request in tick.run_requests or []]
+
+
+def test_shards_that_no_sensor_has_told_of_are_registered_and_requested(
+    instance: dg.DagsterInstance, settings: Settings
+) -> None:
+    assert requested(instance, settings) == ["ab", "cd"]
+    assert instance.get_dynamic_partitions("shards") == ["a", "b", "c", "d"]
+
+
+def test_only_what_is_stale_missing_or_failed_is_requested(
+    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "raw" / "d.tar").write_bytes(b"this is no tar" * 100)
+    assert not materialize_all(instance, settings, register_all(instance, settings))
+    assert requested(instance, settings) == ["dd"]
+    good_shard(tmp_path / "raw" / "b.tar", seed=9)
+    assert requested(instance, settings) == ["bb", "dd"]
+    Path(ShardPaths(output_root=settings.storage.output_root, key="c").record("filtered")).unlink()
+    assert requested(instance, settings) == ["bc", "dd"]
+
+
+def test_changed_settings_make_every_shard_a_case_for_the_night(
+    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
+) -> None:
+    assert materialize_all(instance, settings, register_all(instance, settings))
+    assert requested(instance, settings) == []
+    changed = project(
+        tmp_path, "[run]\nshards_per_run = 4\n[watch]\nquiet_seconds = 0\n[selection]\nmin_sharpness = 1\n"
+    )
+    assert requested(instance, changed) == ["ad"]
+
+
+def test_what_dagster_has_no_materialization_of_is_requested_though_its_records_are_current(
+    instance: dg.DagsterInstance, settings: Settings
+) -> None:
+    with dg.DagsterInstance.ephemeral() as another:
+        assert materialize_all(another, settings, register_all(another, settings))
+    assert materialize_all(instance, settings, register_all(instance, settings)[:2])
+    assert requested(instance, settings) == ["cd"]
+
+
+def test_a_damaged_record_keeps_no_other_shard_from_its_night(
+    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
+) -> None:
+    assert materialize_all(instance, settings, register_all(instance, settings))
+    Path(ShardPaths(output_root=settings.storage.output_root, key="a").record("filtered")).write_text("{")
+    good_shard(tmp_path / "raw" / "d.tar", seed=9)
+    assert requested(instance, settings) == ["aa", "dd"]
+
+
+def test_a_shard_that_is_being_uploaded_waits(instance: dg.DagsterInstance, settings: Settings, tmp_path: Path) -> None:
+    long_ago = time.time() - 3600
+    for name in "abd":
+        os.utime(tmp_path / "raw" / f"{name}.tar", (long_ago, long_ago))
+    waiting = project(tmp_path, "[watch]\nquiet_seconds = 600\n")
+    assert requested(instance, waiting) == ["ad"]
+    assert instance.get_dynamic_partitions("shards") == ["a", "b", "d"]
+
+
+def test_a_record_that_the_storage_refuses_costs_its_shard_alone(
+    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
+) -> None:
+    assert materialize_all(instance, settings, register_all(instance, settings))
+    refused = Path(ShardPaths(output_root=settings.storage.output_root, key="a").record("filtered"))
+    refused.unlink()
+    refused.mkdir()  # a folder cannot be read, whoever asks
+    good_shard(tmp_path / "raw" / "d.tar", seed=9)
+    assert requested(instance, settings) == ["dd"]
+
+
+def test_shards_of_a_run_under_way_are_left_to_it(instance: dg.DagsterInstance, settings: Settings) -> None:
+    register_all(instance, settings)
+    instance.create_run_for_job(
+        build_definitions(settings).resolve_implicit_global_asset_job_def(),
+        asset_selection=frozenset({dg.AssetKey("normalized")}),
+        tags={RANGE_START: "b", RANGE_END: "c"},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    assert requested(instance, settings) == ["aa", "dd"]
+
+
+def test_a_vanished_shard_is_not_requested(instance: dg.DagsterInstance, settings: Settings, tmp_path: Path) -> None:
+    register_all(instance, settings)
+    (tmp_path / "raw" / "b.tar").unlink()
+    assert requested(instance, settings) == ["aa", "cd"]
+
+
+def test_a_wrong_cron_expression_is_named(tmp_path: Path) -> None:
+    settings = project(tmp_path, '[watch]\nnightly = "at two"\n')
+    with pytest.raises(SettingsError, match=r"watch\.nightly: 'at two' is no cron expression"):
+        build_nightly_schedule(settings)

@@ -12,11 +12,14 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
+from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.stage import Outcome, Stage
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
@@ -251,3 +254,31 @@ def shard_without_an_image(path: Path) -> None:
     with tarfile.open(path, "w") as tar:
         for member, content in kept:
             tar.addfile(member, io.BytesIO(content))
+
+
+def test_a_storage_that_does_not_answer_is_tried_again_for_that_shard_alone(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = project(tmp_path)
+    for name in ("a", "b"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    tried: list[str] = []
+    take_through = shard_run.take_through
+
+    def flaky(stage: Stage, key: str, settings: Settings) -> Outcome:
+        if stage.name == "normalized":
+            tried.append(key)
+            if key == "b" and tried.count("b") < settings.run.storage_tries:
+                raise StorageUnavailable("busy")
+        return take_through(stage, key, settings)
+
+    monkeypatch.setattr(shard_run, "take_through", flaky)
+    monkeypatch.setattr(shard_run, "_pause", lambda _: 0.0)
+    assert run(instance, settings, register_all(instance, settings)).success
+    assert (tried.count("a"), tried.count("b")) == (1, 4)
+    assert materialized(instance, "normalized") == {"a", "b"}
+
+
+def test_pauses_grow_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_run.random, "uniform", lambda low, high: high)
+    assert [shard_run._pause(attempt) for attempt in (1, 2, 3, 5, 6, 20)] == [1, 2, 4, 16, 30, 30]

@@ -1,29 +1,18 @@
-"""What people see in the Dagster UI, in a real browser; screenshots are kept in ``artefacts/``."""
+"""What people see of the data set and its shards in the Dagster UI, in a real browser."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
 from dagster import DagsterInstance
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from interleaved_assets.defs.demo import materialize_all, register_all
+from interleaved_assets_tests.browser import HEIGHT, TALL, WIDTH, chromium, expand_graph, keep, new_page
 from interleaved_assets_tests.documents import good_shard, project
-from interleaved_assets_tests.live import ROOT, LiveDagster, live_dagster
+from interleaved_assets_tests.live import LiveDagster, live_dagster
 
 pytestmark = pytest.mark.system
-
-CHROMIUM = "/usr/bin/chromium"
-# Headless, as root in a container, and without the browser's own calls home.
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-PATIENCE_MS = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -31,60 +20,127 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveDagster]:
     """A webserver on a project with two shards that went through every asset."""
     folder = tmp_path_factory.mktemp("project")
     settings = project(folder)
-    for name in ("mint/pdf-000", "mint/pdf-001"):
-        good_shard(folder / "raw" / f"{name}.tar", seed=len(name))
+    for seed, name in enumerate(("mint/pdf-000", "mint/pdf-001")):
+        good_shard(folder / "raw" / f"{name}.tar", seed=10 * seed)
     with live_dagster(folder / "home", folder / "interleaved.toml", daemon=False) as running:
         with DagsterInstance.from_config(str(folder / "home")) as instance:
             assert materialize_all(instance, settings, register_all(instance, settings))
         yield running
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
 @pytest.fixture
-def page(live: LiveDagster) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        page = browser.new_page(viewport={"width": 1600, "height": 1000}, base_url=live.url)
-        page.set_default_timeout(PATIENCE_MS)
+def page(browser: Browser, live: LiveDagster) -> Iterator[Page]:
+    with new_page(browser, live.url) as page:
         yield page
-        browser.close()
 
 
-def keep(page: Page, name: str) -> None:
-    folder = ROOT / "artefacts"
-    folder.mkdir(exist_ok=True)
-    page.screenshot(path=folder / f"{name}.png")
+def metadata_row(page: Page, name: str) -> Locator:
+    """The row of a shard's metadata with exactly this name."""
+    return page.locator("tr", has=page.get_by_role("cell", name=name, exact=True))
+
+
+def picture_width(page: Page, name: str) -> int:
+    """Open the metadata ``name``, a picture as Markdown; gives the pixels that were really decoded."""
+    metadata_row(page, name).get_by_text("[Show Markdown]").click()
+    picture = page.locator(f"img[alt={name}]")
+    expect(picture).to_be_visible()
+    return int(picture.evaluate("image => image.naturalWidth"))
 
 
 def test_a_shard_shows_its_figures_and_its_dropped_pictures(page: Page) -> None:
+    page.set_viewport_size({"width": WIDTH, "height": TALL})
     page.goto("/assets/filtered?view=partitions&partition=mint%2Fpdf-000")
-    row = page.locator("tr", has_text="dropped_pictures").first
-    expect(row).to_be_visible(timeout=PATIENCE_MS)
-    expect(page.get_by_text("sharpness_below").first).to_be_visible()
-    keep(page, "filtered")
-    row.get_by_text("[Show Markdown]").click()
-    picture = page.locator("img[alt=dropped_pictures]")
-    expect(picture).to_be_visible()
-    assert picture.evaluate("image => image.naturalWidth") > 100
-    keep(page, "dropped-pictures")
+    expect(metadata_row(page, "rows_in")).to_contain_text("13")
+    expect(metadata_row(page, "rows_dropped")).to_contain_text("1")
+    expect(metadata_row(page, "dropped_by_reason")).to_contain_text("sharpness_below")
+    expect(metadata_row(page, "source")).to_contain_text("/raw/mint/pdf-000.tar")
+    keep(page, "shard-filtered")
+    page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+    assert picture_width(page, "dropped_pictures") > 100
+    keep(page, "shard-dropped-pictures")
+
+
+def test_a_shard_shows_the_histogram_of_a_score(page: Page) -> None:
+    page.goto("/assets/image_scores?view=partitions&partition=mint%2Fpdf-000")
+    assert picture_width(page, "histogram_sharpness") > 300
+    keep(page, "shard-histogram")
 
 
 def test_a_shard_is_not_called_stale(page: Page) -> None:
     page.goto("/assets/final_tars?view=partitions&partition=mint%2Fpdf-001")
-    expect(page.get_by_text("Materialized", exact=True).first).to_be_visible(timeout=PATIENCE_MS)
-    expect(page.get_by_text("dagster/partition_row_count").first).to_be_visible()
-    assert page.get_by_text("Unsynced").count() == 0
-    keep(page, "final-tars")
+    expect(page.get_by_text("Materialized", exact=True)).to_be_visible()
+    expect(metadata_row(page, "dagster/partition_row_count")).to_contain_text("12")
+    expect(page.get_by_text("Unsynced")).to_have_count(0)
+    keep(page, "shard-final-tars")
 
 
-def test_checks_stand_with_their_metrics(page: Page) -> None:
+def test_checks_stand_with_their_metrics_and_every_shard(page: Page) -> None:
     page.goto("/assets/filtered?view=checks&checkDetail=rows_accounted_for")
-    expect(page.get_by_text("rows_accounted_for").first).to_be_visible(timeout=PATIENCE_MS)
-    expect(page.get_by_text("13 rows in = 12 kept + 1 dropped with a reason").first).to_be_visible()
-    keep(page, "checks")
+    expect(page.get_by_text("13 rows in = 12 kept + 1 dropped with a reason")).to_be_visible()
+    keep(page, "check-overview")
+    page.get_by_text("Execution history").click()
+    rows = page.locator("tr", has_text="13 rows in = 12 kept + 1 dropped with a reason")
+    expect(rows).to_have_count(2)
+    for key in ("mint/pdf-000", "mint/pdf-001"):
+        expect(rows.filter(has_text=key)).to_contain_text("Passed")
+    keep(page, "check-history")
+    page.get_by_role("tab", name="Partitions").last.click()
+    expect(page.get_by_text("Passed (2)")).to_be_visible()
+    expect(page.get_by_text("Missing (0)")).to_be_visible()
+    keep(page, "check-partitions")
 
 
 def test_the_graph_is_readable_at_a_glance(page: Page) -> None:
-    page.goto("/asset-groups")
-    for group in ("ingest", "score", "select", "publish"):
-        expect(page.get_by_text(group, exact=True).first).to_be_visible(timeout=PATIENCE_MS)
+    expand_graph(page)
+    for name in ("ingest", "score", "select", "publish"):
+        expect(page.locator("svg").get_by_text(name, exact=True)).to_be_visible()
+    for name in ("raw_shards", "normalized", "image_scores", "filtered", "final_tars", "dataset_report"):
+        expect(page.locator("svg").get_by_text(name, exact=True)).to_be_visible()
     keep(page, "graph")
+
+
+def test_the_lineage_of_an_asset_leads_from_raw_shard_to_report(page: Page) -> None:
+    page.goto("/assets/filtered?view=lineage")
+    page.get_by_role("button", name="All", exact=True).click()
+    for name in ("raw_shards", "normalized", "image_scores", "filtered", "final_tars", "dataset_report"):
+        expect(page.locator("svg").get_by_text(name, exact=True)).to_be_visible()
+    keep(page, "lineage")
+
+
+def test_numbers_are_plotted_over_all_shards(page: Page) -> None:
+    page.set_viewport_size({"width": WIDTH, "height": TALL})
+    page.goto("/assets/filtered?view=overview")
+    page.get_by_role("button", name="Plots").click()
+    for name in ("rows_dropped", "images", "rows_keep_rate"):
+        expect(page.get_by_text(name, exact=True)).to_be_visible()
+    expect(page.locator("canvas").first).to_be_visible()
+    keep(page, "plots")
+
+
+def test_the_report_says_what_became_of_the_data_set(page: Page) -> None:
+    page.goto("/assets/dataset_report?view=overview")
+    expect(metadata_row(page, "shards_complete")).to_contain_text("2")
+    metadata_row(page, "report").get_by_text("[Show Markdown]").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("row", name="images 10 8 80.0 %")).to_be_visible()
+    expect(dialog.get_by_text("sharpness_below").first).to_be_visible()
+    keep(page, "dataset-report")
+
+
+def test_what_launches_by_itself_says_what_it_is_for(page: Page) -> None:
+    page.goto("/automation")
+    for name, purpose in (  # in the order of the page: a description lies over the line above its own
+        ("automation", "Launches the chain for shards"),
+        ("delete_old_runs", "Deletes runs older than"),
+        ("nightly", "missing, failed or stale"),
+        ("raw_shard_sensor", "adds a partition for each new shard"),
+    ):
+        page.get_by_role("link", name=re.compile(rf"\b{name} info\b")).get_by_role("img", name="info").hover()
+        expect(page.get_by_text(purpose).first).to_be_visible()
+    keep(page, "automation")

@@ -3,10 +3,8 @@
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,8 @@ from typing import Any
 
 import psycopg2
 import pytest
+
+from interleaved_assets_tests.ports import free_port, wait_until_up
 
 _START_SECONDS = 30
 # A test's data need not survive a power cut.
@@ -60,10 +60,16 @@ def postgres_server() -> Iterator[PostgresServer]:
     user = "postgres" if os.geteuid() == 0 else None
     if user:
         shutil.chown(folder, user)
-    server = PostgresServer(_free_port(), secrets.token_urlsafe(24))
+    server = PostgresServer(free_port(), secrets.token_urlsafe(24))
     process = _start(server, programs, folder, user)
     try:
-        _wait(process, server, folder / "log")
+        wait_until_up(
+            process,
+            lambda: server.rows("SELECT 1", database="postgres"),
+            _START_SECONDS,
+            folder / "log",
+            psycopg2.OperationalError,
+        )
         server.rows("CREATE DATABASE dagster", database="postgres")
         yield server
     finally:
@@ -103,22 +109,3 @@ def _start(server: PostgresServer, programs: Path, folder: Path, user: str | Non
             cwd=folder,
             **ownership,
         )
-
-
-def _wait(process: "subprocess.Popen[bytes]", server: PostgresServer, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            server.rows("SELECT 1", database="postgres")
-            return
-        except psycopg2.OperationalError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"PostgreSQL did not start:\n{log.read_text(errors='replace')[-2000:]}")
-            time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

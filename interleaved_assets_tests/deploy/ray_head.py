@@ -3,19 +3,18 @@
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sysconfig
 import tempfile
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from interleaved_assets_tests.ports import free_ports, wait_until_up
 
 _START_SECONDS = 90
 _OBJECT_STORE_BYTES = 100_000_000
@@ -52,7 +51,7 @@ def ray_head(start: Path, hidden: Path, environment: Mapping[str, str]) -> Itera
         pytest.skip("no Ray: pip install 'interleaved-assets[ray]'")
     # Ray's sockets lie below this folder, and a socket's path has room for 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
-    ports = _free_ports(3)
+    ports = free_ports(3)
     head = RayHead(f"http://127.0.0.1:{ports[0]}", secrets.token_hex(32))
     command = [start, "head", "--num-cpus=2", "--num-gpus=1", f"--port={ports[1]}", f"--temp-dir={folder}"]
     command += [f"--ray-client-server-port={ports[2]}", "--min-worker-port=0", "--max-worker-port=0"]
@@ -72,7 +71,7 @@ def ray_head(start: Path, hidden: Path, environment: Mapping[str, str]) -> Itera
             cwd=folder,
         )
     try:
-        _wait(process, head, folder / "log")
+        wait_until_up(process, lambda: head.get("/api/jobs/"), _START_SECONDS, folder / "log")
         yield head
     finally:
         process.kill()
@@ -82,23 +81,3 @@ def ray_head(start: Path, hidden: Path, environment: Mapping[str, str]) -> Itera
 
 def _path() -> str:
     return os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-
-
-def _wait(process: "subprocess.Popen[bytes]", head: RayHead, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            head.get("/api/jobs/")
-            return
-        except (urllib.error.URLError, OSError):
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"Ray did not start:\n{log.read_text(errors='replace')[-3000:]}")
-            time.sleep(0.2)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        return [item.getsockname()[1] for item in sockets]

@@ -4,11 +4,9 @@ import base64
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sysconfig
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -20,6 +18,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+
+from interleaved_assets_tests.ports import end, free_ports, listens, wait_until_up
 
 pytestmark = pytest.mark.system
 _START_SECONDS = 60
@@ -80,7 +80,7 @@ def doors(deploy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     home = tmp_path_factory.mktemp("proxy")
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n", encoding="utf-8")
     (home / "toy.py").write_text("import dagster as dg\n\n@dg.asset\ndef toy(): ...\n", encoding="utf-8")
-    edit, view, edit_at, view_at = _free_ports(4)
+    edit, view, edit_at, view_at = free_ports(4)
     ui, viewer = Door(edit_at, "editor", "a long pass phrase"), Door(view_at, "viewer", "another pass phrase")
     environment = {**os.environ, "DAGSTER_HOME": str(home), "HOME": str(home), "XDG_DATA_HOME": str(home)}
     proxied = environment | {
@@ -102,10 +102,10 @@ def doors(deploy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
             ([*webserver, str(view), "--read-only"], environment),
             ([caddy, "run", "--config", deploy_folder / "proxy/Caddyfile", "--adapter", "caddyfile"], proxied),
         ):
-            stack.callback(_end, _start(command, variables, home))
-            if command[0] != caddy:
-                _wait(int(command[command.index("-p") + 1]), home / "log")
-        _wait(ui.port, home / "log")
+            process = _start(command, variables, home)
+            stack.callback(end, process)
+            port = ui.port if command[0] == caddy else int(command[command.index("-p") + 1])
+            _wait(process, port, home)
         yield ui, viewer
 
 
@@ -168,7 +168,7 @@ def test_other_sites_cannot_use_the_log_in_that_a_browser_remembers(doors: tuple
 def test_without_users_nobody_passes(deploy_folder: Path, tmp_path: Path) -> None:
     """A variable that somebody forgot must not open the door."""
     caddy = shutil.which("caddy") or pytest.skip("no Caddy: apt-get install caddy")
-    (port, other) = _free_ports(2)
+    (port, other) = free_ports(2)
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER_UI_", "DAGSTER_VIEW_"))
     } | {
@@ -181,11 +181,11 @@ def test_without_users_nobody_passes(deploy_folder: Path, tmp_path: Path) -> Non
         [caddy, "run", "--config", deploy_folder / "proxy/Caddyfile", "--adapter", "caddyfile"], environment, tmp_path
     )
     try:
-        _wait(port, tmp_path / "log")
+        _wait(process, port, tmp_path)
         for door in (Door(port, "", ""), Door(port, "admin", "admin")):
             assert door.status("/server_info", door.headers()) == 401
     finally:
-        _end(process)
+        end(process)
 
 
 def _start(command: list[Any], environment: dict[str, str], folder: Path) -> "subprocess.Popen[bytes]":
@@ -193,31 +193,5 @@ def _start(command: list[Any], environment: dict[str, str], folder: Path) -> "su
         return subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    # orderly: a webserver has a code server of its own to stop
-    process.terminate()
-    try:
-        process.wait(timeout=20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _wait(port: int, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
-        except OSError:
-            if time.monotonic() > deadline:
-                pytest.fail(f"nothing listens on {port}:\n{log.read_text(errors='replace')[-3000:]}")
-            time.sleep(0.2)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        return [item.getsockname()[1] for item in sockets]
+def _wait(process: "subprocess.Popen[bytes]", port: int, folder: Path) -> None:
+    wait_until_up(process, lambda: listens(port), _START_SECONDS, folder / "log")

@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.io.atomic import atomic_output
+from interleaved_assets.io.atomic import atomic_output, clear_leftovers
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets_tests.s3 import S3Server
 
@@ -135,11 +136,11 @@ def test_a_place_where_nothing_can_be_made_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
 def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def on_full_disk(path: Path, mode: str, buffering: int = -1):
-        path.touch()
-        return open("/dev/full", "wb", buffering)  # noqa: PTH123 - Path.open is what this stands in for
+    def on_full_disk(descriptor: int, mode: str, buffering: int = -1):
+        os.close(descriptor)
+        return open("/dev/full", mode, buffering)  # noqa: PTH123 - os.fdopen is what this stands in for
 
-    monkeypatch.setattr(Path, "open", on_full_disk)
+    monkeypatch.setattr("interleaved_assets.io.temporary.os.fdopen", on_full_disk)
     with (
         pytest.raises(StorageError, match=r"a\.bin: No space left on device\. Free some space"),
         atomic_output(str(tmp_path / "a.bin")) as output,
@@ -171,4 +172,34 @@ def test_s3_without_permission_and_without_bucket(s3_server: S3Server, bucket: s
         atomic_output("s3://no-such-bucket/a.bin", s3_server.storage_options) as output,
     ):
         output.write(LARGE)
-    assert s3_server.fs.find("shared") == []
+    assert not s3_server.fs.exists("shared/a.bin")
+
+
+def write(path: Path, content: bytes) -> None:
+    with atomic_output(str(path)) as output:
+        output.write(content)
+
+
+def lose_to_clearing(uri: str) -> None:
+    with atomic_output(uri) as output:
+        output.write(b"1")
+        clear_leftovers(uri)
+
+
+def test_where_nothing_tells_live_writers_from_dead_ones_a_cleared_one_fails_loudly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interleaved_assets.io.atomic.is_local", lambda uri: uri.startswith("/"))
+    fs = fsspec.filesystem("file")
+    write(tmp_path / "a.bin", b"old")
+    with pytest.raises(StorageError, match=r"cannot write file://.*a\.bin: No such file"):
+        lose_to_clearing(f"file://{tmp_path}/a.bin")
+    assert fs.cat_file(f"{tmp_path}/a.bin") == b"old"
+    assert names(tmp_path) == ["a.bin"]
+    clear_leftovers(f"file://{tmp_path}/no folder/a.bin")
+
+
+def test_nothing_is_listed_or_removed_in_an_object_store(s3_server: S3Server, bucket: str) -> None:
+    s3_server.fs.pipe(f"{bucket}/.a.bin.0.tmp", b"a name that happens to be like ours")
+    clear_leftovers(f"{bucket}/a.bin", s3_server.storage_options)
+    assert s3_server.fs.cat(f"{bucket}/.a.bin.0.tmp") == b"a name that happens to be like ours"

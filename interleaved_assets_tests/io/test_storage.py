@@ -1,14 +1,25 @@
 """Reading: open_input and local_copy; which failures may pass."""
 
+import errno
 import mmap
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
-from interleaved_assets.io.storage import as_storage_error, exists, local_copy, open_input
+from interleaved_assets.io.storage import (
+    InputFile,
+    as_storage_error,
+    atomic_output,
+    check_allowed,
+    exists,
+    find_files,
+    local_copy,
+    open_input,
+)
 from interleaved_assets.model.errors import MissingDependency, OptionError, StorageError, StorageUnavailable
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.s3_gate import BAD_GATEWAY, EXPIRED, SKEWED, Refusal, s3_gate
 
 
 def test_whether_something_is_there(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
@@ -22,7 +33,7 @@ def test_whether_something_is_there(tmp_path: Path, s3_server: S3Server, bucket:
     assert not exists(f"{bucket}/b.bin", options)
     assert not exists("s3://no-such-bucket/a.bin", options)
     # not to be told from a missing file by whoever only asks whether it is there, and overwrites it then
-    with pytest.raises(StorageError, match="Grant access"):
+    with pytest.raises(StorageError, match="pass valid credentials"):
         exists(f"{bucket}/a.bin", {**options, "secret": "wrong"})
 
 
@@ -88,7 +99,7 @@ def test_a_missing_bucket_a_missing_key_and_a_wrong_secret_are_no_passing_failur
             pass
         assert not isinstance(caught.value, StorageUnavailable)
     wrong = {**s3_server.storage_options, "secret": "wrong"}
-    with pytest.raises(StorageError, match="Grant access") as caught, open_input(f"{bucket}/a.tar", wrong):
+    with pytest.raises(StorageError, match="pass valid credentials") as caught, open_input(f"{bucket}/a.tar", wrong):
         pass
     assert not isinstance(caught.value, StorageUnavailable)
 
@@ -135,6 +146,75 @@ def test_a_http_status_tells_a_failing_server_from_a_refusal() -> None:
     assert isinstance(as_storage_error(ClientResponseError(503), "http://x", "read"), StorageUnavailable)
     assert isinstance(as_storage_error(ClientResponseError(429), "http://x", "read"), StorageUnavailable)
     assert not isinstance(as_storage_error(ClientResponseError(403), "http://x", "read"), StorageUnavailable)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "of_a_look", "of_a_write"),
+    [
+        (EXPIRED, "the credentials have expired: renew them", "provided token has expired. The credentials have"),
+        (SKEWED, "see that this machine's clock is right", "Set this machine's clock"),
+    ],
+)
+def test_what_to_do_about_a_request_that_s3_refuses(
+    s3_server: S3Server, bucket: str, refusal: Refusal, of_a_look: str, of_a_write: str
+) -> None:
+    """To a HEAD, S3 answers without its error code."""
+    with s3_gate(s3_server) as gate:
+        gate.refuses = lambda method, path: refusal
+        with pytest.raises(StorageError, match=of_a_look) as looked:
+            exists(f"{bucket}/a.bin", gate.storage_options)
+        with (
+            pytest.raises(StorageError, match=of_a_write) as written,
+            atomic_output(f"{bucket}/a.bin", gate.storage_options) as out,
+        ):
+            out.write(b"bytes")
+    for caught in (looked, written):
+        assert not isinstance(caught.value, StorageUnavailable)
+        assert ".." not in str(caught.value)
+
+
+def test_a_gateway_that_fails_may_come_back(s3_server: S3Server, bucket: str) -> None:
+    with s3_gate(s3_server) as gate:
+        options = gate.storage_options | {"config_kwargs": _NO_RETRIES}
+        gate.refuses = lambda method, path: BAD_GATEWAY
+        with pytest.raises(StorageUnavailable, match="try again later"):
+            exists(f"{bucket}/a.bin", options)
+        assert gate.refused == [f"HEAD /{bucket.removeprefix('s3://')}/a.bin"]
+        gate.refuses = lambda method, path: None
+        assert not exists(f"{bucket}/a.bin", options)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (PermissionError(13, "Permission denied"), "Give the user that this runs as access to it."),
+        (OSError(errno.EROFS, "Read-only file system"), "mount it for writing"),
+        (OSError(errno.ENAMETOOLONG, "File name too long"), "shorten it"),
+        (NotADirectoryError(20, "Not a directory"), "A file stands where a folder is needed"),
+        (IsADirectoryError(21, "Is a directory"), "A folder stands where a file is needed"),
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (OSError(errno.EIO, "Input/output error"), "Check the path, storage_options and the storage itself."),
+    ],
+)
+def test_what_to_do_about_a_local_path(error: Exception, advice: str) -> None:
+    found = as_storage_error(error, "/data/a.tar", "write")
+    assert advice in str(found)
+    assert str(found).startswith(f"cannot write /data/a.tar: {error.args[1]}. ")
+    assert not isinstance(found, StorageUnavailable)
+
+
+def test_a_name_with_two_colons_is_no_chain_of_filesystems(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
+    for folder in (str(tmp_path), tmp_path.as_uri(), bucket):
+        uri, options = f"{folder}/a::b.tar", s3_server.storage_options
+        with atomic_output(uri, options) as out:
+            out.write(b"bytes")
+        assert exists(uri, options)
+        with open_input(uri, options) as file:
+            assert file.read() == b"bytes"
+        (found,) = find_files(folder, (".tar",), options)
+        assert found == InputFile(uri.removeprefix("file://"), 5)
+        assert check_allowed(found.uri, [folder])
+        assert not check_allowed(found.uri, [f"{folder}/b"])
 
 
 def test_an_unknown_scheme_and_an_absent_package_are_named() -> None:

@@ -106,6 +106,28 @@ def test_at_most_so_many_are_reported_and_the_rest_follows(storage: StorageSetti
     assert reported == [["0", "1"], ["2", "3"], ["4"]]
 
 
+def test_a_look_that_is_out_of_time_reads_one_shard_and_leaves_the_rest(storage: StorageSettings) -> None:
+    for number in range(3):
+        put(storage, f"{number}.tar", bytes([number]), 1)
+    snapshot: dict[str, Seen] = {}
+    reported = []
+    for tick in range(4):
+        found = look(
+            list_raw_shards(storage), snapshot, storage, now=100 + tick, quiet_seconds=0, at_most=100, until=0.0
+        )
+        reported.append((found.keys, found.growing))
+        snapshot = found.snapshot
+    assert reported == [(["0"], ["1", "2"]), (["1"], ["2"]), (["2"], []), ([], [])]
+
+
+def test_a_clock_that_was_set_back_keeps_no_shard_waiting(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"one", 1)
+    first = see(storage, {}, now=10_000, quiet=60)
+    second = see(storage, first.snapshot, now=500, quiet=60)
+    assert second.growing == ["a"]
+    assert see(storage, second.snapshot, now=560, quiet=60).keys == ["a"]
+
+
 def test_the_snapshot_survives_its_file(storage: StorageSettings, tmp_path: Path) -> None:
     put(storage, "a.tar", b"one", 1)
     put(storage, "ü,b.tar", b"two", 1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from interleaved_assets.pipeline.staleness import COMPLETE, State, Status
 from interleaved_assets.reporting.aggregate import Example, Reason, aggregate
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import measure_of, measures_of
@@ -68,14 +69,15 @@ def test_shards_are_ordered_by_how_urgent_they_are() -> None:
             shard("half", 5),
             shard("errors", 10, errors={"short_read": 3}),
             lost,
-            shard("failed", 10, status="failed"),
+            *(shard(state, 10, status=Status(state, state)) for state in sorted(State) if state is not State.COMPLETE),
             shard("none", 0),
             ShardFacts("empty"),
         ],
         MEASURES,
     )
     order = [line.key for line in data.worst()]
-    assert order == ["failed", "lost", "none", "half", "errors", "empty", "good"]
+    states = ["failed", "unreadable", "interrupted", "missing", "stale", "vanished"]
+    assert order == [*states, "lost", "none", "half", "errors", "empty", "good"]
     assert [line.key for line in data.worst(2)] == order[:2]
     assert {line.key: line.unaccounted for line in data.shards if line.unaccounted} == {"lost": -1}
     assert {line.key: line.keep_rate for line in data.shards} == {
@@ -83,10 +85,24 @@ def test_shards_are_ordered_by_how_urgent_they_are() -> None:
         "half": 0.5,
         "errors": 1.0,
         "lost": 1.0,
-        "failed": 1.0,
         "none": 0.0,
         "empty": None,
+        **dict.fromkeys(states, 1.0),
     }
+
+
+def test_shards_by_status() -> None:
+    stale = [Status(State.STALE, f"{stage} stale: raw_shards changed", stage) for stage in ("normalized", "filtered")]
+    statuses = [*[stale[0]] * 2, *[stale[1]] * 5, Status(State.FAILED, "filtered failed", "filtered"), COMPLETE]
+    shards = [ShardFacts(f"{9 - number}", status=status) for number, status in enumerate(statuses)]
+    data = aggregate(shards, MEASURES)
+    assert [(line.status, line.shards, line.examples) for line in data.by_status()] == [
+        (statuses[7], 1, ["2"]),
+        (stale[1], 5, ["3", "4", "5"]),
+        (stale[0], 2, ["8", "9"]),
+        (COMPLETE, 1, ["1"]),
+    ]
+    assert data.by_state() == {State.STALE: 7, State.FAILED: 1, State.COMPLETE: 1}
 
 
 def test_the_main_reason_is_the_most_frequent_and_then_the_first_by_name() -> None:

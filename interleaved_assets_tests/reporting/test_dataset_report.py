@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from interleaved_assets.pipeline.staleness import State, Status
 from interleaved_assets.reporting import dataset_report as module
 from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.contact_sheet import Tile, contact_sheet
@@ -19,7 +20,8 @@ from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.reporting.shards import flyers, guides, ledger
 
 MEASURES = measures_of(SelectionSettings())
-SECTIONS = ("totals", "dropped", "filters", "scores", "shards", "errors")
+MISSING = Status(State.MISSING, "no image_scores", "image_scores")
+SECTIONS = ("totals", "current", "dropped", "filters", "scores", "shards", "errors")
 ATTRIBUTES_THAT_LOAD = ("src", "href", "srcset", "data", "action", "poster", "background")
 
 
@@ -149,13 +151,14 @@ def test_what_comes_from_data_stays_text() -> None:
         rows_in=1,
         ledger=ledger([(attack, 0, "image", "x$_{_below", None, None, f"{attack} | `x` **bold**")]),
         errors={attack: 1},
-        status=f'"><img src=x>{attack}',
+        status=Status(State.STALE, f'"><img src=x>{attack}'),
     )
-    page = html_report(aggregate([hostile], MEASURES), title=attack)
+    broken = replace(guides(), key="broken", status=MISSING, problem=f"<img src=x>{attack}")
+    page = html_report(aggregate([hostile, broken], MEASURES), title=attack, problems=[f"<img src=y>{attack}"])
     parsed = Page(page)
     assert [tag for tag, _ in parsed.elements].count("script") == 1
     assert "img" not in {tag for tag, _ in parsed.elements}
-    markdown = markdown_report(aggregate([hostile], MEASURES))
+    markdown = markdown_report(aggregate([hostile, broken], MEASURES), [f"<img src=y>{attack}"])
     assert "<script" not in markdown
     assert "<img" not in markdown
 
@@ -210,13 +213,34 @@ def test_everything_dropped() -> None:
 
 
 def test_no_scores_and_incomplete_shards() -> None:
-    data = aggregate([replace(flyers(), scores=None, status="no image_scores"), guides()], MEASURES[:0])
+    data = aggregate([replace(flyers(), scores=None, status=MISSING), guides()], MEASURES[:0])
     page = Page(html_report(data))
     assert "No scores are stored" in page.text
-    assert "1 complete, 1 no image_scores" in " ".join(page.text.split())
-    assert page.row("web/flyers|000")[1] == "no image_scores"
+    assert "1 complete, 1 missing" in " ".join(page.text.split())
+    assert page.row("web/flyers|000")[1] == "missing no image_scores"
+    assert page.row("missing") == ["missing", "no image_scores", "1", "web/flyers|000"]
+    assert page.row("complete") == ["complete", "every stage is done, from what there is now", "1", "web/guides"]
     classes = [attributes.get("class") for _, attributes in page.elements]
-    assert classes.count("badge bad") == 1
+    assert classes.count("badge bad") == 2  # of the status, and of the shard
+
+
+def test_what_is_not_current_stands_in_the_markdown() -> None:
+    stale = Status(State.STALE, "filtered stale: settings changed: min_sharpness 100.0 → 80.0", "filtered")
+    shards = [replace(guides(), key=f"web/{number}", status=stale) for number in range(5)]
+    markdown = markdown_report(aggregate([flyers(), *shards], MEASURES), ["the raw root did not answer"])
+    assert markdown.startswith("6 shards (5 stale, 1 complete)\n\n**the raw root did not answer**\n")
+    line = "| stale | filtered stale: settings changed: min\\_sharpness 100.0 → 80.0 | web/0, web/1, web/2, … | 5 |"
+    assert line in markdown
+    assert "not current" not in markdown_report(both())  # nothing to say
+
+
+def test_a_problem_of_the_data_set_and_of_a_shard_is_on_the_page() -> None:
+    status = Status(State.UNREADABLE, "unreadable: a record cannot be read")
+    broken = ShardFacts("web/x", status=status, problem="records/x.json is no record")
+    page = Page(html_report(aggregate([broken], MEASURES), problems=["the raw root did not answer"]))
+    assert page.row("unreadable") == ["unreadable", "a record cannot be read", "1", "web/x"]
+    assert "the raw root did not answer" in page.text
+    assert page.row("web/x")[1] == "unreadable records/x.json is no record"
 
 
 def test_scores_that_are_all_missing() -> None:

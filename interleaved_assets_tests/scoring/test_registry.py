@@ -4,11 +4,14 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.errors import ImageError, OptionError, row_error
+from interleaved_assets.scoring.ranges import ABOVE_ZERO, Range
 from interleaved_assets.scoring.registry import (
     Scorer,
     chosen_scorers,
     known_scorers,
     register_scorer,
+    score_groups,
+    score_ranges,
     scores_schema,
     scoring_version,
     unregister_scorer,
@@ -68,6 +71,45 @@ def test_names_and_columns_are_unique(taken):
 def test_base_columns_are_taken(column):
     with pytest.raises(OptionError, match=column):
         register_scorer(Scorer("new", {column: pa.string()}, lambda _: brightness))
+
+
+def test_a_range_belongs_to_a_column_of_its_scorer():
+    with pytest.raises(OptionError, match="gives a range for blue, and fills red, green"):
+        register_scorer(
+            Scorer(
+                "colour", {"red": pa.float64(), "green": pa.float64()}, lambda _: brightness, ranges={"blue": Range()}
+            )
+        )
+
+
+def test_ranges_are_those_of_the_scorers_that_are_on():
+    assert score_ranges(ScoringSettings(scorers=("qr",))) == {
+        "width": Range(low=1),
+        "height": Range(low=1),
+        "aspect_ratio": Range(low=ABOVE_ZERO),
+        "qr_area_ratio": Range(0, 1),
+    }
+    everything = ScoringSettings(scorers=known_scorers())
+    numbers = {field.name for field in scores_schema(everything) if not pa.types.is_binary(field.type)}
+    assert score_ranges(everything).keys() == numbers - {"sample_id", "position", "score_error"}
+
+
+def test_columns_by_the_scorer_that_fills_them():
+    assert score_groups(ScoringSettings(scorers=("thumbnail", "sharpness"))) == {
+        "size": ("width", "height", "aspect_ratio"),
+        "sharpness": ("sharpness",),
+        "thumbnail": ("thumbnail",),
+    }
+
+
+def test_a_range_changes_no_version(own_scorer):
+    settings = ScoringSettings(scorers=("brightness",))
+    before = scoring_version(settings)
+    unregister_scorer("brightness")
+    register_scorer(
+        Scorer("brightness", {"brightness": pa.float64()}, lambda _: brightness, ranges={"brightness": Range(0, 255)})
+    )
+    assert scoring_version(settings) == before  # what was measured is judged anew, and not measured again
 
 
 def test_order_of_settings_does_not_change_the_table():

@@ -224,6 +224,13 @@ def test_a_missing_score_under_warn_is_kept_and_counted_once(caplog):
     assert "images kept without a score" in caplog.text
 
 
+def test_an_image_that_several_filters_could_not_judge_counts_once():
+    rows = rows_of(document("a", "ti"))
+    selection = decide(rows, scores_of({("a", 1): UNDECODABLE}), on_score_error="warn", order=("sharpness", "qr"))
+    assert selection.filters == ("sharpness", "qr")
+    assert selection.unscored == {"undecodable_image": 1}
+
+
 def test_a_missing_score_under_drop_row_carries_the_error_as_reason():
     rows = rows_of(document("a", "tii"))
     selection = decide(rows, scores_of({("a", 1): {}, ("a", 2): UNDECODABLE}), on_score_error="drop_row")

@@ -1,0 +1,105 @@
+"""Old runs are deleted once nothing stands in them that is still in force.
+
+Deleting a run deletes its events, and with the last materialization of a shard Dagster would forget that the shard was
+ever made. So a run stays, however old, as long as it holds the latest event of any shard or asset.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import dagster as dg
+
+from interleaved_assets.defs.schedules import BRING_UP_TO_DATE
+from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.settings import Settings
+
+NAME: Final = "delete_old_runs"
+REPORT: Final = "dataset_report"
+_CRON: Final = "30 3 * * *"
+_PAGE: Final = 500
+_FINISHED: Final = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+_EVENTS: Final = (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION)
+
+
+def build_retention(settings: Settings) -> dg.ScheduleDefinition:
+    """A nightly job that deletes runs older than ``run.keep_days``; it runs wherever a daemon runs."""
+    days = settings.run.keep_days
+
+    @dg.op(
+        name="delete_replaced_runs", description=f"Deletes runs over {days} days old that nothing rests on any more."
+    )
+    def delete(context: dg.OpExecutionContext) -> None:
+        deleted = delete_old_runs(context.instance, datetime.now(UTC) - timedelta(days=days), settings)
+        context.log.info(f"deleted {deleted} runs that were created more than {days} days ago")
+
+    @dg.job(
+        name=NAME,
+        executor_def=dg.in_process_executor,
+        description="Run retention: dagster.yaml has that of ticks, and none for runs.",
+    )
+    def job() -> None:
+        delete()
+
+    return dg.ScheduleDefinition(
+        name=NAME,
+        job=job,
+        cron_schedule=_CRON,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Deletes runs older than run.keep_days ({days}) whose every result has been replaced since.",
+    )
+
+
+def delete_old_runs(instance: dg.DagsterInstance, before: datetime, settings: Settings) -> int:
+    """Delete finished runs of ours that were created before ``before`` and hold no latest event, with their logs.
+
+    Runs of others that share the instance are theirs to keep.
+
+    Returns:
+        The number of runs deleted.
+    """
+    in_force = set(_latest_events(instance))
+    deletable = [
+        run_id
+        for run_id in _finished_runs(instance, before, settings)
+        if not in_force & set(_events_of(instance, run_id))
+    ]
+    for run_id in deletable:
+        instance.compute_log_manager.delete_logs(prefix=[run_id])
+        instance.delete_run(run_id)
+    return len(deletable)
+
+
+def _latest_events(instance: dg.DagsterInstance) -> Iterator[int]:
+    """Storage ids of the last event of each kind for each asset and each partition."""
+    for key in instance.all_asset_keys():
+        for kind in _EVENTS:
+            yield from instance.get_latest_storage_id_by_partition(key, kind).values()
+            for record in instance.get_asset_event_summary_records(kind, key, limit=1):
+                yield record.storage_id
+
+
+def _finished_runs(instance: dg.DagsterInstance, before: datetime, settings: Settings) -> Iterator[str]:
+    cursor = None
+    while page := instance.get_run_records(
+        dg.RunsFilter(statuses=_FINISHED, created_before=before), limit=_PAGE, cursor=cursor
+    ):
+        yield from (record.dagster_run.run_id for record in page if _is_ours(record.dagster_run, settings))
+        cursor = page[-1].dagster_run.run_id
+
+
+def _is_ours(run: dg.DagsterRun, settings: Settings) -> bool:
+    """Whether a run is of one of our jobs, or of our assets and checks alone."""
+    if run.job_name in (NAME, BRING_UP_TO_DATE):
+        return True
+    ours = {dg.AssetKey(name) for name in (RAW_SHARDS, *chain(settings), REPORT)}
+    targets = {*(run.asset_selection or ()), *(check.asset_key for check in run.asset_check_selection or ())}
+    return bool(targets) and targets <= ours
+
+
+def _events_of(instance: dg.DagsterInstance, run_id: str) -> Iterator[int]:
+    for kind in _EVENTS:
+        for record in instance.get_asset_event_summary_records(kind, run_id=run_id):
+            yield record.storage_id

@@ -1,0 +1,84 @@
+"""The check of how much selection keeps of a shard, against fixed bounds and against the data set's other shards."""
+
+import statistics
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
+from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
+from interleaved_assets.pipeline.stage import Stage
+from interleaved_assets.settings import Settings
+
+# Records are small files: what their reading costs is waiting for the storage.
+_READERS: Final = 32
+
+
+def keep_rate(record: Record) -> float | None:
+    """Rows kept ÷ rows in, 0 to 1; None of a shard without rows."""
+    return record.counts_out.rows / record.counts_in.rows if record.counts_in.rows else None
+
+
+def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict[str, float]:
+    """:func:`keep_rate` of at most ``checks.other_shards`` of ``keys``, chosen evenly, from their records.
+
+    Shards that were selected under other settings, and those whose record cannot be read, are left out: what they kept
+    says nothing of the shard at hand, and what is wrong with them is not its fault.
+    """
+    version = stage.code_version(settings)
+
+    def read(key: str) -> tuple[str, float | None]:
+        uri = ShardPaths(output_root=settings.storage.output_root, key=key).record(stage.name)
+        try:
+            record = read_record(uri, settings.storage.options)
+        except InterleavedError:
+            record = None
+        return key, keep_rate(record) if record is not None and record.code_version == version else None
+
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="other-shards") as pool:
+        rates = list(pool.map(read, evenly(keys, settings.checks.other_shards)))
+    return {key: rate for key, rate in rates if rate is not None}
+
+
+def evenly(keys: Sequence[str], at_most: int) -> Sequence[str]:
+    """At most so many of ``keys``, at equal distances."""
+    if len(keys) <= at_most:
+        return keys
+    return [keys[number * len(keys) // at_most] for number in range(at_most)]
+
+
+def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
+    """What was kept is within the fixed bounds, and not far from the median of other shards where there are enough."""
+    bounds = basis.settings.checks
+    rate = keep_rate(record)
+    if rate is None:
+        return Verdict(True, "WARN", "the shard has no rows", {"rows_in": 0})
+    others = [other for key, other in basis.keep_rates.items() if key != record.shard]
+    figures: dict[str, float | int | str] = {"keep_rate": rate, "other_shards": len(others)}
+    problems = []
+    if not bounds.min_keep_rate <= rate <= bounds.max_keep_rate:
+        problems.append(f"outside of {bounds.min_keep_rate:.1%} to {bounds.max_keep_rate:.1%}")
+    if len(others) < bounds.min_other_shards:
+        compared = f"{len(others)} other shards are too few to compare with"
+    else:
+        median = statistics.median(others)
+        distance = abs(rate - median)
+        figures |= {"median_keep_rate": median, "distance_from_median": distance}
+        compared = f"the median of {len(others)} other shards is {median:.1%}"
+        if distance > bounds.max_keep_rate_distance:
+            problems.append(f"{distance:.1%} from the median, more than {bounds.max_keep_rate_distance:.1%}")
+    summary = f"{rate:.1%} of {record.counts_in.rows} rows kept" + "".join(f", {problem}" for problem in problems)
+    return Verdict(not problems, "WARN", f"{summary}; {compared}", figures)
+
+
+KEEP_RATE: Final = ShardCheck(
+    "keep_rate_within_bounds",
+    "The share of rows that selection keeps lies between checks.min_keep_rate and checks.max_keep_rate, and no farther "
+    "than checks.max_keep_rate_distance from the median of other shards selected under the same settings: those of the "
+    "same run, and up to checks.other_shards more, chosen evenly. A median, because a few odd shards do not move it; a "
+    "plain distance, because where shards are all alike any measure of their spread is next to nothing. With fewer "
+    "others than checks.min_other_shards only the fixed bounds count. Warns.",
+    judge_keep_rate,
+    compares=True,
+)

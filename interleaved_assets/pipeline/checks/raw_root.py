@@ -1,0 +1,87 @@
+"""The check of the raw root: it can be listed, and something has landed there lately."""
+
+import datetime
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from interleaved_assets.io.storage import filesystem, storage_errors
+from interleaved_assets.model.errors import InterleavedError, StorageError
+from interleaved_assets.pipeline.checks.verdict import Verdict
+from interleaved_assets.pipeline.keys import SHARD_EXTENSIONS, shard_key
+from interleaved_assets.settings import Settings, StorageSettings
+
+RAW_ROOT_FRESH: Final = "raw_root_fresh"
+DESCRIPTION: Final = (
+    "The raw root can be listed (an error where not), and its newest shard landed within the last "
+    "checks.max_raw_age_hours, where that is set (a warning where not). Runs by itself as checks.raw_root_cron says, "
+    "while the automation sensor is on. A time in the future, from a clock that is off, counts as now. Registered "
+    "shards that are not there any more are counted; their outputs are left alone."
+)
+# What filesystems call the time of a file's last change: local, S3, Google, Azure.
+_TIMES: Final = ("mtime", "LastModified", "updated", "last_modified", "modified")
+
+
+def judge_raw_root(settings: Settings, now: float, registered: Collection[str] = ()) -> Verdict:
+    """Whether the raw root is fresh.
+
+    Args:
+        settings: where it is, and how old its newest shard may be.
+        now: seconds since 1970, UTC.
+        registered: keys of the shards that are known; those that are not there any more are counted.
+    """
+    storage, most = settings.storage, settings.checks.max_raw_age_hours
+    try:
+        listing = _list_shards(storage)
+    except InterleavedError as error:
+        return Verdict(False, "ERROR", str(error), {"error": str(error)})
+    figures: dict[str, float | int | str] = {
+        "shards": len(listing),
+        "bytes": sum(int(info["size"]) for info in listing.values()),
+        "vanished_shards": len(set(registered) - listing.keys()),
+    }
+    times = {key: time for key, info in listing.items() if (time := _modified(info)) is not None}
+    if not times:
+        if not listing:
+            # a disk that is not mounted looks like this
+            return Verdict(False, "WARN", f"no shard below {storage.raw_root}", figures)
+        return Verdict(most is None, "WARN", "the storage gives no times of its files", figures)
+    newest = max(times, key=lambda key: times[key])
+    hours = max(0.0, now - times[newest]) / 3600
+    figures |= {
+        "newest_shard": str(listing[newest]["name"]),
+        "newest_landed_at": times[newest],
+        "age_hours": hours,
+    }
+    summary = f"the newest of {len(listing)} shards landed {hours:.1f} hours ago"
+    if most is None:
+        return Verdict(True, "WARN", f"{summary}; checks.max_raw_age_hours sets no limit", figures)
+    return Verdict(hours <= most, "WARN", f"{summary}, and {most:g} are allowed", figures)
+
+
+def _list_shards(storage: StorageSettings) -> dict[str, dict[str, Any]]:
+    """What the filesystem says of each shard, by partition key."""
+    with storage_errors(storage.raw_root, "list the raw shards below"):
+        fs, root = filesystem(storage.raw_root, storage.options)
+        root = root.rstrip("/")
+        fs.invalidate_cache()
+        if not fs.isdir(root):
+            raise StorageError(f"raw root {storage.raw_root} does not exist: set storage.raw_root in interleaved.toml")
+        found = fs.find(root, detail=True)
+    return {
+        shard_key(path[len(root) + 1 :]): info
+        for path, info in found.items()
+        if path.endswith(SHARD_EXTENSIONS) and not path.rsplit("/", 1)[-1].startswith(".")
+    }
+
+
+def _modified(info: Mapping[str, Any]) -> float | None:
+    """When a file last changed, in seconds since 1970; None where the filesystem does not say."""
+    for name in _TIMES:
+        value = info.get(name)
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
+            value = datetime.datetime.fromisoformat(value)
+        if isinstance(value, datetime.datetime):
+            return value.timestamp()
+    return None

@@ -1,0 +1,95 @@
+"""Checks of rows: errors, none lost, none twice, the tar gives them back."""
+
+from typing import Final
+
+from interleaved_assets.model.errors import LedgerError, MaterializeError, ReadBackError, ScoreError
+from interleaved_assets.pipeline.checks.verdict import Basis, Severity, ShardCheck, Verdict, lacking
+from interleaved_assets.pipeline.read_back import BYTES_READ, IMAGES_READ, SAMPLES_READ
+from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.tally import REPEATED_KEYS, REPEATED_SAMPLES
+
+
+def judge_errors(record: Record, basis: Basis) -> Verdict:
+    """Rows with an error: none passes; some warn, or fail above ``errors.max_error_rate``."""
+    errors = basis.settings.errors
+    count = sum(record.errors.values())
+    rate = count / record.counts_in.rows if record.counts_in.rows else 0.0
+    severity: Severity = "ERROR" if rate > errors.max_error_rate else "WARN"
+    by_code = ", ".join(f"{number} {code}" for code, number in sorted(record.errors.items()))
+    summary = f"{count} of {record.counts_in.rows} rows: {by_code}" if count else "no row has an error"
+    figures: dict[str, float | int | str] = {
+        "errors": count,
+        "error_rate": rate,
+        "policy": errors.on_materialize_error,
+        **{f"errors_{code}": number for code, number in sorted(record.errors.items())},
+    }
+    return Verdict(count == 0, severity, summary, figures)
+
+
+def judge_balance(record: Record, _: Basis) -> Verdict:
+    """Rows in are rows kept plus rows in the ledger."""
+    rows_in, kept, dropped = record.counts_in.rows, record.counts_out.rows, sum(record.dropped.values())
+    return Verdict(
+        rows_in == kept + dropped,
+        "ERROR",
+        f"{rows_in} rows in = {kept} kept + {dropped} dropped with a reason",
+        {"rows_in": rows_in, "rows_kept": kept, "rows_dropped": dropped},
+    )
+
+
+def judge_unique(record: Record, _: Basis) -> Verdict:
+    """No key (sample_id, position, modality) comes twice, and no sample id."""
+    if not {REPEATED_KEYS, REPEATED_SAMPLES} <= record.counted.keys():
+        return lacking("repeated keys")
+    keys, samples = record.counted[REPEATED_KEYS], record.counted[REPEATED_SAMPLES]
+    rows = record.counts_out.rows
+    if keys or samples:
+        summary = f"{keys} of {rows} rows have the key of a row before, {samples} samples the id of one before"
+    else:
+        summary = f"each of {rows} rows has a key of its own, each of {record.counts_out.samples} samples an id"
+    return Verdict(not (keys or samples), "ERROR", summary, {REPEATED_KEYS: keys, REPEATED_SAMPLES: samples})
+
+
+def judge_read_back(record: Record, _: Basis) -> Verdict:
+    """The tar gave back all samples and images. One that does not fails its shard, so the record only says how many."""
+    if not {SAMPLES_READ, IMAGES_READ, BYTES_READ} <= record.counted.keys():
+        return lacking("reading the tar back")
+    samples, images = record.counted[SAMPLES_READ], record.counted[IMAGES_READ]
+    expected = record.counts_out.samples
+    return Verdict(
+        samples == expected,
+        "ERROR",
+        f"webdataset gives back {samples} of {expected} samples with {images} images, the same as were written",
+        {"samples": expected, **{name: record.counted[name] for name in (SAMPLES_READ, IMAGES_READ, BYTES_READ)}},
+    )
+
+
+MATERIALIZATION_ERRORS: Final = ShardCheck(
+    "materialization_errors",
+    "No row of the shard has an error: bytes that could not be read, an image that could not be measured or has no "
+    "score. Counted by code. Warns; fails as an error where the share of such rows is above errors.max_error_rate, or "
+    "where the policy is 'error' and the shard is therefore not materialized.",
+    judge_errors,
+    (MaterializeError, ScoreError),
+)
+ROWS_ACCOUNTED_FOR: Final = ShardCheck(
+    "rows_accounted_for",
+    "Rows in = rows kept + rows in the ledger of drops: nothing is lost without a reason. A shard that breaks this is "
+    "not materialized.",
+    judge_balance,
+    (LedgerError,),
+)
+KEYS_UNIQUE: Final = ShardCheck(
+    "keys_unique",
+    "No two rows of the shard have the same sample_id, position and modality, and no two samples the same id. Counted "
+    "while the file was written.",
+    judge_unique,
+)
+READS_BACK: Final = ShardCheck(
+    "reads_back",
+    "The tar, read back through the webdataset library after it was written, gives the samples of the filtered rows: "
+    "the same keys in the same order, the same texts and bytes of images at the same positions, and in all the same "
+    "bytes as were written. A shard that breaks this is not materialized.",
+    judge_read_back,
+    (ReadBackError,),
+)

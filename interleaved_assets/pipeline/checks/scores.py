@@ -1,0 +1,82 @@
+"""Checks of score tables: complete, and in range."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
+from interleaved_assets.pipeline.columns import UNEXPLAINED
+from interleaved_assets.pipeline.record import Extent, Record
+from interleaved_assets.scoring.clip_samples import clip_ranges
+from interleaved_assets.scoring.ranges import Range
+from interleaved_assets.scoring.registry import score_ranges
+
+
+def judge_complete(record: Record, _: Basis) -> Verdict:
+    """The score table has one row for each image of the shard, each with scores or with the reason why not."""
+    if UNEXPLAINED not in record.counted:
+        return lacking("rows without a score")
+    images, rows, silent = record.counts_in.images, record.counts_out.rows, record.counted[UNEXPLAINED]
+    errors = sum(record.errors.values())
+    summary = f"{rows} rows for {images} images, {errors} of them with a reason instead of a score"
+    if silent:
+        summary += f", {silent} with neither"
+    figures = {"images": images, "score_rows": rows, "without_score": errors, UNEXPLAINED: silent}
+    return Verdict(images == rows and not silent, "ERROR", summary, figures)
+
+
+def judge_image_ranges(record: Record, basis: Basis) -> Verdict:
+    """Every score is finite and within the range that its scorer declares."""
+    return _judge_ranges(record, score_ranges(basis.settings.scoring))
+
+
+def judge_clip_ranges(record: Record, basis: Basis) -> Verdict:
+    """Similarities, heads' scores and embeddings are finite and within their ranges."""
+    return _judge_ranges(record, clip_ranges(basis.settings.clip))
+
+
+def _judge_ranges(record: Record, ranges: Mapping[str, Range]) -> Verdict:
+    if not record.extents:
+        return lacking("how far scores reach")
+    problems = [
+        f"{name}: {problem}"
+        for name, extent in record.extents.items()
+        if (problem := _outside(extent, ranges.get(name, Range())))
+    ]
+    figures: dict[str, float | int | str] = {
+        "columns_out_of_range": len(problems),
+        "not_finite": sum(extent.not_finite for extent in record.extents.values()),
+    }
+    for name, extent in record.extents.items():
+        if extent.low is not None and extent.high is not None:
+            figures |= {f"{name}_min": extent.low, f"{name}_max": extent.high}
+    summary = "; ".join(problems) or f"{len(record.extents)} columns of scores within their ranges"
+    return Verdict(not problems, "ERROR", summary, figures)
+
+
+def _outside(extent: Extent, allowed: Range) -> str:
+    problems = []
+    if extent.not_finite:
+        problems.append(f"{extent.not_finite} of {extent.values} values are no finite number")
+    if extent.low is not None and extent.high is not None and not allowed.holds(extent.low, extent.high):
+        problems.append(f"values from {extent.low:g} to {extent.high:g}, and {allowed} is possible")
+    return ", ".join(problems)
+
+
+EVERY_IMAGE_SCORED: Final = ShardCheck(
+    "every_image_scored",
+    "The score table has one row for each image, with its scores or with the reason why there are none.",
+    judge_complete,
+)
+_DEFECT: Final = "Other values are no measurement but a defect of the scorer or its model."
+IMAGE_SCORES_IN_RANGE: Final = ShardCheck(
+    "scores_in_range",
+    "Every score is a finite number within the range that its scorer declares: width, height and aspect ratio above 0, "
+    f"sharpness 0 or more, QR area and NSFW from 0 to 1. {_DEFECT}",
+    judge_image_ranges,
+)
+CLIP_SCORES_IN_RANGE: Final = ShardCheck(
+    "scores_in_range",
+    "Every score is a finite number within its range: cosine similarity from -1 to 1, heads behind a sigmoid from 0 to "
+    f"1, embeddings of length 1. {_DEFECT}",
+    judge_clip_ranges,
+)

@@ -1,0 +1,85 @@
+"""Runs of the real chain and ticks of the real sensor in the test's own process, and what they leave behind."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import dagster as dg
+
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.defs.sensors import build_raw_shard_sensor
+from interleaved_assets.settings import Settings
+
+STAGES = ("normalized", "image_scores", "filtered", "final_tars")
+
+
+class Ran(NamedTuple):
+    """What a run came to: whether it succeeded, what the failure says that ended it, and the errors in its log."""
+
+    success: bool
+    summary: str
+    errors: list[str]
+
+
+def run_chain(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> Ran:
+    """One run of the chain over ``keys``, which are registered where they are not yet."""
+    instance.add_dynamic_partitions(SHARDS, list(keys))
+    registered = [key for key in instance.get_dynamic_partitions(SHARDS) if key in set(keys)]
+    result = (
+        build_definitions(settings)
+        .resolve_implicit_global_asset_job_def()
+        .execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey(name) for name in STAGES],
+            tags={RANGE_START: registered[0], RANGE_END: registered[-1]},
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            raise_on_error=False,
+        )
+    )
+    failures = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
+    log = instance.all_logs(result.run_id)
+    return Ran(
+        result.success,
+        str(failures[-1].description) if failures and failures[-1] else "",
+        [entry.user_message for entry in log if entry.level == logging.ERROR and entry.dagster_event is None],
+    )
+
+
+def materialized(instance: dg.DagsterInstance, asset: str) -> set[str]:
+    """Keys of the shards for which ``asset`` was materialized."""
+    return instance.get_materialized_partitions(dg.AssetKey(asset))
+
+
+class Watcher:
+    """The sensor over the raw root, ticked by hand: what a tick asks for is applied as the daemon would."""
+
+    def __init__(self, instance: dg.DagsterInstance, settings: Settings) -> None:
+        self._instance = instance
+        self.settings = settings
+        self.cursor: str | None = None
+        self.observed: list[str] = []
+        """Keys that were reported as new or changed, in order."""
+
+    def tick(self) -> str:
+        """One look; gives why it had nothing to report, or an empty text. Errors of the sensor come through."""
+        context = dg.build_sensor_context(instance=self._instance, cursor=self.cursor)
+        result = build_raw_shard_sensor(self.settings)(context)
+        if isinstance(result, dg.SkipReason):
+            return result.skip_message or ""
+        assert isinstance(result, dg.SensorResult)
+        for request in result.dynamic_partitions_requests or ():
+            assert isinstance(request, dg.AddDynamicPartitionsRequest)
+            self._instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+        for event in result.asset_events:
+            self._instance.report_runless_asset_event(event)
+            self.observed.append(str(event.partition))
+        self.cursor = result.cursor
+        return result.skip_reason.skip_message or "" if result.skip_reason else ""
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Content of every file below ``folder``, by its path in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,0 +1,184 @@
+"""A shard that always fails, clocks that are wrong, and two thousand new shards at once."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from dagster import AssetKey, DagsterInstance, evaluate_automation_conditions
+
+import interleaved_assets.defs.shard_run
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.model.errors import StorageUnavailable
+from interleaved_assets.pipeline.stage import Outcome, Stage, take_through
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import STAGES, Watcher, materialized, run_chain
+from interleaved_assets_tests.documents import good_shard, project
+
+AT_ONCE = "[watch]\nquiet_seconds = 0\n"
+DAY = 86_400
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Stage and shard of every try, in order."""
+    found: list[tuple[str, str]] = []
+
+    def counted(stage: Stage, key: str, settings: Settings) -> Outcome:
+        found.append((stage.name, key))
+        return take_through(stage, key, settings)
+
+    monkeypatch.setattr(interleaved_assets.defs.shard_run, "take_through", counted)
+    return found
+
+
+@pytest.mark.parametrize("damage", [lambda tar: b"no tar" * 999, lambda tar: b"", lambda tar: tar[:9000]])
+def test_a_shard_that_always_fails_is_tried_once_a_run(
+    tmp_path: Path, instance: DagsterInstance, tries: list[tuple[str, str]], damage: Callable[[bytes], bytes]
+) -> None:
+    settings = project(tmp_path, AT_ONCE)
+    for name in ("a", "b", "c"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    bad = tmp_path / "raw" / "b.tar"
+    bad.write_bytes(damage(bad.read_bytes()))
+    watcher = Watcher(instance, settings)
+    watcher.tick()
+    for run in (1, 2):
+        ran = run_chain(instance, settings, watcher.observed)
+        assert not ran.success
+        assert ran.errors[0].startswith("normalized, shard b: ")
+        assert str(bad) in ran.errors[0] or "truncated_shard" in ran.errors[0]
+        # its later stages are not tried, and the others go on
+        assert [key for _, key in tries].count("b") == run
+        assert len(tries) == run * (1 + 2 * len(STAGES))
+        assert materialized(instance, "final_tars") == {"a", "c"}
+    # looked at again, it is as it was: nothing calls it new
+    assert watcher.tick() == "3 shards, none new or changed"
+
+
+def test_only_a_storage_that_does_not_answer_is_tried_again(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = project(tmp_path, "[run]\nstorage_tries = 3\n")
+    asked: list[str] = []
+
+    def unavailable(stage: Stage, key: str, _: Settings) -> Outcome:
+        asked.append(f"{stage.name} {key}")
+        raise StorageUnavailable("cannot read: timed out") if key == "away" else ValueError("a defect")
+
+    monkeypatch.setattr(interleaved_assets.defs.shard_run, "take_through", unavailable)
+    assert not run_chain(instance, settings, ["away", "defect"]).success
+    assert sorted(asked) == ["normalized away"] * 3 + ["normalized defect"]
+
+
+def test_automation_does_not_ask_for_a_failed_shard_again_until_it_changes(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    settings = project(tmp_path, AT_ONCE)
+    definitions = build_definitions(settings)
+    asked = evaluate_automation_conditions(definitions, instance)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    (tmp_path / "raw" / "b.tar").write_bytes(b"this is no tar" * 100)
+    watcher = Watcher(instance, settings)
+
+    def requested() -> set[str]:
+        nonlocal asked
+        asked = evaluate_automation_conditions(definitions, instance, cursor=asked.cursor)
+        return {str(key) for name in STAGES for key in asked.get_requested_partitions(AssetKey(name))}
+
+    watcher.tick()
+    assert requested() == {"a", "b"}
+    assert not run_chain(instance, settings, ["a", "b"]).success
+    assert [requested() for _ in range(3)] == [set()] * 3
+    good_shard(tmp_path / "raw" / "b.tar", seed=2)
+    watcher.tick()
+    assert requested() == {"b"}
+    assert run_chain(instance, settings, ["b"]).success
+    assert [requested() for _ in range(2)] == [set()] * 2
+
+
+@pytest.mark.parametrize("days", [-10_000, -2, 0, 2, 10_000])
+def test_the_clock_of_the_storage_may_be_wrong_by_days(tmp_path: Path, instance: DagsterInstance, days: int) -> None:
+    settings = project(tmp_path, "[watch]\nquiet_seconds = 60\n")
+    clock = Clock(settings, instance)
+    tar = good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    os.utime(tar, (clock.now + days * DAY, clock.now + days * DAY))
+    assert clock.tick(0) == []
+    assert clock.tick(59) == []
+    assert clock.tick(1) == ["a"]
+    assert clock.tick(1) == []
+    good_shard(tmp_path / "raw" / "a.tar", seed=2)
+    os.utime(tar, (clock.now - days * DAY, clock.now - days * DAY))
+    assert clock.tick(0) == []
+    assert clock.tick(60) == ["a"]
+
+
+@pytest.mark.parametrize("back", [30, 3600, 400 * DAY])
+def test_our_own_clock_may_be_set_back(tmp_path: Path, instance: DagsterInstance, back: float) -> None:
+    """A shard that was seen by the clock as it was waits ``quiet_seconds`` more, not until the clock has caught up."""
+    settings = project(tmp_path, "[watch]\nquiet_seconds = 60\n")
+    clock = Clock(settings, instance)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    assert clock.tick(0) == []
+    assert clock.tick(-back) == []
+    assert clock.tick(59) == []
+    assert clock.tick(1) == ["a"]
+    # reported once, whatever the clock does then
+    assert clock.tick(-back) == []
+    assert clock.tick(2 * back) == []
+    good_shard(tmp_path / "raw" / "b.tar", seed=2)
+    assert clock.tick(0) == []
+    assert clock.tick(2 * back + 60) == ["b"]
+
+
+class Clock:
+    """The sensor, ticked by a clock that the test sets."""
+
+    def __init__(self, settings: Settings, instance: DagsterInstance) -> None:
+        self.now = 1_750_000_000.0
+        self._watcher = Watcher(instance, settings)
+
+    def tick(self, seconds: float) -> list[str]:
+        """Let ``seconds`` pass and look; gives what was reported."""
+        self.now += seconds
+        before = len(self._watcher.observed)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda: self.now)
+            self._watcher.tick()
+        return self._watcher.observed[before:]
+
+
+def test_two_thousand_new_shards_at_once(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path, AT_ONCE + "max_per_tick = 450\n")
+    names = [f"part-{number // 500}/shard {number:04}.tar" for number in range(2000)]
+    for name in names:
+        path = tmp_path / "raw" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(name.encode())
+    watcher = Watcher(instance, settings)
+    reported = []
+    for _ in range(7):
+        before = len(watcher.observed)
+        watcher.tick()
+        reported.append(len(watcher.observed) - before)
+        assert len(watcher.cursor or "") < 1000
+    assert reported == [450, 450, 450, 450, 200, 0, 0]
+    keys = {name.removesuffix(".tar").replace(" ", "%20") for name in names}
+    assert sorted(watcher.observed) == sorted(keys)  # each of them, and none twice
+    registered = instance.get_dynamic_partitions(SHARDS)
+    assert sorted(registered) == sorted(keys)
+    # a restart of the daemon between two ticks forgets nothing, a changed shard stands out among the others
+    (tmp_path / "raw" / names[777]).write_bytes(b"other content")
+    before = len(watcher.observed)
+    watcher.tick()
+    assert watcher.observed[before:] == ["part-1/shard%200777"]
+    snapshots = list((tmp_path / "out" / "state").rglob("*"))
+    assert sum(path.stat().st_size for path in snapshots if path.is_file()) < 1_000_000

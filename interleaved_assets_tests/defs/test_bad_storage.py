@@ -1,0 +1,246 @@
+"""Storage that refuses: by permission, bucket, credentials or clock; and what is left once it is mended."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets.settings import Settings, StorageSettings
+from interleaved_assets_tests.defs.runs import STAGES, Watcher, files, materialized, run_chain
+from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.s3_gate import BAD_GATEWAY, EXPIRED, SKEWED, Refusal, S3Gate, s3_gate
+
+KEYS = ("a", "b")
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Settings:
+    return project(tmp_path, "[watch]\nquiet_seconds = 0\n[run]\nstorage_tries = 2\n")
+
+
+@pytest.fixture
+def raw(tmp_path: Path, s3_server: S3Server, bucket: str) -> str:
+    """URL of a raw root with two shards."""
+    for key in KEYS:
+        tar = good_shard(tmp_path / f"{key}.tar", seed=ord(key))
+        s3_server.fs.put_file(str(tar), f"{bucket}/raw/{key}.tar")
+    return f"{bucket}/raw"
+
+
+@pytest.fixture
+def gate(s3_server: S3Server) -> Iterator[S3Gate]:
+    with s3_gate(s3_server) as gate:
+        yield gate
+
+
+def within(base: Settings, raw: str, out: str, options: Mapping[str, object]) -> Settings:
+    storage = StorageSettings(raw_root=raw, output_root=out, options=dict(options))
+    return base.model_copy(update={"storage": storage})
+
+
+def below(server: S3Server, url: str) -> list[str]:
+    """Everything that lies below ``url``."""
+    server.fs.invalidate_cache()
+    return list(server.fs.find(url))
+
+
+def test_an_output_root_that_may_not_be_written(
+    base: Settings, tmp_path: Path, s3_server: S3Server, instance: DagsterInstance
+) -> None:
+    for key in KEYS:
+        tar = good_shard(tmp_path / f"{key}.tar", seed=ord(key))
+        s3_server.fs.put_file(str(tar), f"s3://shared/readable/{key}.tar")
+    settings = within(base, "s3://shared/readable", "s3://shared/unwritable", s3_server.reader_options)
+    ran = run_chain(instance, settings, KEYS)
+    assert not ran.success
+    for key in KEYS:
+        (error,) = [line for line in ran.errors if line.startswith(f"normalized, shard {key}: ")]
+        assert re.search(r"cannot write s3://shared/unwritable/\S+: Access Denied\. Grant access", error)
+    assert not any(materialized(instance, asset) for asset in STAGES)
+    watcher = Watcher(instance, settings)
+    with pytest.raises(StorageError, match=r"cannot write s3://shared/unwritable/state/.*Access Denied\. Grant access"):
+        watcher.tick()
+    assert (watcher.cursor, watcher.observed) == (None, [])
+    assert below(s3_server, "s3://shared/unwritable") == []
+    # once access is granted, the same run and the same tick do what they would have done
+    allowed = within(base, "s3://shared/readable", "s3://shared/unwritable", s3_server.storage_options)
+    watcher.settings = allowed
+    watcher.tick()
+    assert watcher.observed == list(KEYS)
+    assert run_chain(instance, allowed, KEYS).success
+    assert materialized(instance, "final_tars") == set(KEYS)
+
+
+RUN_IN_A_PROCESS = """
+import sys
+from dagster import DagsterInstance
+from interleaved_assets.settings import load_settings
+from interleaved_assets_tests.defs.runs import run_chain
+with DagsterInstance.ephemeral() as instance:
+    ran = run_chain(instance, load_settings(sys.argv[1]), ["a"])
+print(ran.success, *ran.errors, sep="\\n")
+"""
+
+
+def test_a_local_folder_that_may_not_be_written(base: Settings, tmp_path: Path) -> None:
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    out = tmp_path / "out"
+    (out / "normalized").mkdir(parents=True)
+    (out / "normalized").chmod(0o500)
+    # root may write anywhere, unless the process is without that privilege
+    bounded = ("setpriv", "--bounding-set", "-all", "--inh-caps", "-all") if os.geteuid() == 0 else ()
+    ended = subprocess.run(
+        [*bounded, sys.executable, "-c", RUN_IN_A_PROCESS, str(tmp_path / "interleaved.toml")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    success, *errors = ended.stdout.splitlines()
+    assert success == "False"
+    assert errors[0] == (
+        f"normalized, shard a: cannot write {out}/normalized/a.parquet: Permission denied. "
+        "Give the user that this runs as access to it."
+    )
+    assert files(out) == {}
+    (out / "normalized").chmod(0o700)
+    with DagsterInstance.ephemeral() as instance:
+        assert run_chain(instance, base, ["a"]).success
+
+
+def test_a_raw_bucket_that_is_gone(base: Settings, raw: str, s3_server: S3Server, instance: DagsterInstance) -> None:
+    """A look that fails is no look at an empty folder: nothing counts as vanished."""
+    out = f"s3://{s3_server.new_bucket()}/out"
+    settings = within(base, raw, out, s3_server.storage_options)
+    watcher = Watcher(instance, settings)
+    watcher.tick()
+    assert run_chain(instance, settings, KEYS).success
+    before = below(s3_server, out)
+    s3_server.fs.rm(raw.removesuffix("/raw"), recursive=True)
+    with pytest.raises(StorageError, match=rf"raw root {raw} does not exist: set storage\.raw_root"):
+        watcher.tick()
+    assert watcher.cursor == "1"
+    ran = run_chain(instance, settings, KEYS)
+    assert not ran.success
+    assert f"normalized, shard a: shard 'a' is not below {raw}: it was moved or deleted after it was registered" in (
+        ran.errors
+    )
+    assert below(s3_server, out) == before
+    # the bucket is back with the same shards: nothing is new
+    s3_server.fs.mkdir(raw.removesuffix("/raw"))
+    for key in KEYS:
+        good = good_shard(Path(base.storage.raw_root, f"{key}.tar"), seed=ord(key))
+        s3_server.fs.put_file(str(good), f"{raw}/{key}.tar")
+    assert watcher.tick() == "2 shards, none new or changed"
+    assert watcher.observed == list(KEYS)
+    assert run_chain(instance, settings, KEYS).success
+
+
+def test_an_output_bucket_that_is_gone(
+    base: Settings, raw: str, s3_server: S3Server, instance: DagsterInstance
+) -> None:
+    name = s3_server.new_bucket()
+    settings = within(base, raw, f"s3://{name}/out", s3_server.storage_options)
+    s3_server.fs.rmdir(name)
+    watcher = Watcher(instance, settings)
+    told = (
+        rf"cannot write s3://{name}/out/\S+: The specified bucket does not exist\. Make the bucket, or check its name"
+    )
+    with pytest.raises(StorageError, match=told):
+        watcher.tick()
+    assert (watcher.cursor, watcher.observed) == (None, [])
+    ran = run_chain(instance, settings, KEYS)
+    assert not ran.success
+    assert re.search(rf"normalized, shard b: {told}", "\n".join(ran.errors))
+    s3_server.fs.mkdir(name)
+    watcher.tick()
+    assert watcher.observed == list(KEYS)
+    assert run_chain(instance, settings, KEYS).success
+
+
+@pytest.mark.parametrize("wrong", [{"secret": "wrong"}, {"key": "unknown-key"}])
+def test_credentials_that_are_wrong(
+    base: Settings, raw: str, s3_server: S3Server, instance: DagsterInstance, wrong: dict[str, str]
+) -> None:
+    out = raw.replace("/raw", "/out")
+    settings = within(base, raw, out, s3_server.storage_options | wrong)
+    watcher = Watcher(instance, settings)
+    with pytest.raises(
+        StorageError, match=rf"cannot list the raw shards below {raw}: .* Pass the right key and secret"
+    ):
+        watcher.tick()
+    assert (watcher.cursor, watcher.observed) == (None, [])
+    ran = run_chain(instance, settings, KEYS)
+    assert not ran.success
+    told = rf"normalized, shard a: cannot read {out}/records/normalized/a\.json: .* Pass the right key and secret"
+    assert re.search(told, "\n".join(ran.errors))
+    assert below(s3_server, out) == []
+
+
+@pytest.mark.parametrize(("refusal", "advice"), [(EXPIRED, "credentials have expired"), (SKEWED, "machine's clock")])
+def test_credentials_that_expire_in_the_middle_of_a_run(
+    base: Settings, raw: str, gate: S3Gate, instance: DagsterInstance, refusal: Refusal, advice: str
+) -> None:
+    """From the moment when one shard has its scores, every request is refused; a clock that jumps looks the same."""
+    out = raw.replace("/raw", "/out")
+    settings = within(base, raw, out, gate.storage_options)
+    watcher = Watcher(instance, settings)
+    watcher.tick()
+
+    def expired(method: str, path: str) -> Refusal | None:
+        over = gate.refused or (method == "PUT" and "/out/records/image_scores/" in path)
+        return refusal if over else None
+
+    gate.refuses = expired
+    ran = run_chain(instance, settings, KEYS)
+    assert not ran.success
+    assert advice in " ".join(ran.errors)
+    assert materialized(instance, "normalized") == set(KEYS)
+    assert materialized(instance, "image_scores") == set()
+    assert len(gate.refused) < 40  # nobody asks on and on
+    with pytest.raises(StorageError, match=advice):
+        watcher.tick()
+    assert watcher.cursor == "1"
+    # renewed: what was done stays as it is, the rest is made
+    gate.refuses = lambda method, path: None
+    done = {key: gate.fs.info(f"{out}/normalized/{key}.parquet")["LastModified"] for key in KEYS}
+    assert watcher.tick() == "2 shards, none new or changed"
+    assert run_chain(instance, settings, KEYS).success
+    gate.fs.invalidate_cache()
+    assert {key: gate.fs.info(f"{out}/normalized/{key}.parquet")["LastModified"] for key in KEYS} == done
+    assert materialized(instance, "final_tars") == set(KEYS)
+
+
+def test_storage_that_does_not_answer_is_tried_again_and_nothing_else_is(
+    base: Settings, raw: str, gate: S3Gate, instance: DagsterInstance
+) -> None:
+    out = raw.replace("/raw", "/out")
+    no_retries_below = {"config_kwargs": {"retries": {"max_attempts": 0}}}
+    settings = within(base, raw, out, gate.storage_options | no_retries_below)
+
+    def at_first(method: str, path: str) -> Refusal | None:
+        """The first time that either shard is to be written, and whatever one asks of the other's scores."""
+        writes = method == "PUT" and "/out/normalized/" in path and f"{method} {path}" not in gate.refused
+        return BAD_GATEWAY if writes else EXPIRED if "/out/records/image_scores/b" in path else None
+
+    gate.refuses = at_first
+    ran = run_chain(instance, settings, KEYS)
+    assert materialized(instance, "normalized") == set(KEYS)
+    assert materialized(instance, "final_tars") == {"a"}
+    assert not ran.success
+    asked = [request.partition("?")[0] for request in gate.refused]
+    for key in KEYS:
+        assert len([request for request in asked if f"/out/normalized/{key}" in request]) == 1
+    assert len([request for request in asked if "/out/records/image_scores/b" in request]) == 1

@@ -1,0 +1,404 @@
+"""Each check in real runs: what it says of a good shard, and of one in which something is wrong."""
+
+import datetime
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionResolvedStatus
+from dagster._core.storage.asset_check_state import AssetCheckState
+
+from interleaved_assets.defs import shard_events
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.checks import RAW_ROOT_CHECK
+from interleaved_assets.defs.demo import register_all
+from interleaved_assets.defs.partitions import shards
+from interleaved_assets.io.webdataset_writer import TarShard
+from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.pipeline import image_scores, normalized, settle
+from interleaved_assets.scoring.ranges import Range
+from interleaved_assets.scoring.registry import Scorer, register_scorer, unregister_scorer
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import STAGES, Ran, materialized, run_chain
+from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
+
+CHECKS = {
+    "normalized": {"materialization_errors", "rows_accounted_for", "schema_canonical", "keys_unique"},
+    "image_scores": {"materialization_errors", "every_image_scored", "scores_in_range", "schema_canonical"},
+    "filtered": {
+        "materialization_errors",
+        "rows_accounted_for",
+        "schema_canonical",
+        "keys_unique",
+        "keep_rate_within_bounds",
+    },
+    "final_tars": {"materialization_errors", "rows_accounted_for", "reads_back"},
+}
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def run(instance: dg.DagsterInstance, folder: Path, settings: str = "") -> Ran:
+    """One run over the shards a and b, made unless they are there."""
+    loaded = project(folder, settings)
+    for name in ("a", "b"):
+        if not (folder / f"raw/{name}.tar").exists():
+            good_shard(folder / f"raw/{name}.tar", seed=ord(name))
+    register_all(instance, loaded)
+    return run_chain(instance, loaded, ["a", "b"])
+
+
+def evaluation(instance: dg.DagsterInstance, asset: str, check: str, key: str) -> dg.AssetCheckEvaluation:
+    """The latest of a shard."""
+    for record in instance.event_log_storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(dg.AssetKey(asset), check), limit=50
+    ):
+        if record.partition == key and record.event is not None:
+            found = record.event.dagster_event.event_specific_data  # type: ignore[union-attr]
+            if isinstance(found, dg.AssetCheckEvaluation):
+                return found
+    raise AssertionError(f"{check} of {asset} was not evaluated for {key}")
+
+
+def figures(found: dg.AssetCheckEvaluation) -> dict[str, Any]:
+    return {name: value.value for name, value in found.metadata.items()}
+
+
+def shown(instance: dg.DagsterInstance, asset: str, check: str) -> Mapping[str, set[str]]:
+    """What the UI shows for each partition of a check."""
+    key = dg.AssetCheckKey(dg.AssetKey(asset), check)
+    with partition_loading_context(dynamic_partitions_store=instance):
+        state: AssetCheckState = instance.event_log_storage.get_asset_check_state([(key, shards)])[key]
+    names = {AssetCheckExecutionResolvedStatus.SUCCEEDED: "passed", AssetCheckExecutionResolvedStatus.FAILED: "failed"}
+    return {
+        name: set(state.subsets[status].subset_value.get_partition_keys())  # type: ignore[union-attr]
+        for status, name in names.items()
+        if not state.subsets[status].is_empty
+    }
+
+
+def test_every_check_of_a_good_shard_passes_and_the_ui_shows_it(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    assert run(instance, tmp_path).success
+    graph = build_definitions(project(tmp_path)).resolve_asset_graph()
+    specs = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    for asset in STAGES:
+        assert {key.name for key in specs if key.asset_key == dg.AssetKey(asset)} == CHECKS[asset]
+        for check in CHECKS[asset]:
+            found = evaluation(instance, asset, check, "a")
+            assert (found.passed, shown(instance, asset, check)) == (True, {"passed": {"a", "b"}})
+            assert len(str(specs[dg.AssetCheckKey(dg.AssetKey(asset), check)].description)) > 60
+            assert any(isinstance(value, int | float) for value in figures(found).values())
+    assert figures(evaluation(instance, "final_tars", "reads_back", "a")) == {
+        "samples": 3,
+        "samples_read_back": 3,
+        "images_read_back": 4,
+        "bytes_read_back": (tmp_path / "out/tars/a.tar").stat().st_size,
+    }
+    in_range = figures(evaluation(instance, "image_scores", "scores_in_range", "a"))
+    assert (in_range["width_min"], in_range["height_max"], in_range["sharpness_min"]) == (64, 48, 0)
+    assert figures(evaluation(instance, "filtered", "keep_rate_within_bounds", "a")) == {
+        "keep_rate": 12 / 13,
+        "other_shards": 1,
+    }
+
+
+def test_an_unchanged_shard_is_checked_again_from_its_record(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(instance, tmp_path)
+    monkeypatch.setattr(normalized, "read_tar_shard", None)
+    monkeypatch.setattr(settle, "apply_error_policy", None)
+    assert run(instance, tmp_path).success
+    for asset in STAGES:
+        for check in CHECKS[asset]:
+            assert shown(instance, asset, check) == {"passed": {"a", "b"}}
+
+
+def wrap_reader(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Have ``change`` made to every table that normalization reads of shard b."""
+    read = normalized.read_tar_shard
+
+    def changed(uri: str, **options: Any) -> Iterator[pa.Table]:
+        for table in read(uri, **options):
+            yield change(table) if uri.endswith("b.tar") else table
+
+    monkeypatch.setattr(normalized, "read_tar_shard", changed)
+
+
+def test_schema(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def to_large(table: pa.Table) -> pa.Table:
+        at = table.schema.get_field_index("content_type")
+        return table.set_column(at, "content_type", table["content_type"].cast(pa.large_string()))
+
+    wrap_reader(monkeypatch, to_large)
+    run(instance, tmp_path)
+    found = evaluation(instance, "normalized", "schema_canonical", "b")
+    assert (found.passed, found.severity.value) == (False, "ERROR")
+    assert found.description == "content_type is large_string, not string"
+    assert shown(instance, "normalized", "schema_canonical") == {"passed": {"a"}, "failed": {"b"}}
+    assert materialized(instance, "normalized") == {"a", "b"}
+
+
+def test_keys(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrap_reader(monkeypatch, lambda table: pa.concat_tables([table, table.slice(table.num_rows - 2)]))
+    run(instance, tmp_path)
+    found = evaluation(instance, "normalized", "keys_unique", "b")
+    assert (found.passed, figures(found)) == (False, {"repeated_keys": 2, "repeated_samples": 0})
+    assert shown(instance, "normalized", "keys_unique") == {"passed": {"a"}, "failed": {"b"}}
+
+
+def test_rows_that_are_lost_fail_the_shard(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = settle.apply_error_policy
+
+    def lossy(table: pa.Table, policy: Any, **names: Any) -> tuple[pa.Table, pa.Table]:
+        kept, ledger = apply(table, policy, **names)
+        return kept.slice(1) if names["shard"] == "b" else kept, ledger
+
+    monkeypatch.setattr(settle, "apply_error_policy", lossy)
+    assert not run(instance, tmp_path).success
+    found = evaluation(instance, "normalized", "rows_accounted_for", "b")
+    assert (found.passed, str(found.description).startswith("not materialized: shard b, normalized: 13 rows")) == (
+        False,
+        True,
+    )
+    assert shown(instance, "normalized", "rows_accounted_for") == {"passed": {"a"}, "failed": {"b"}}
+    assert {asset: materialized(instance, asset) for asset in STAGES} == {asset: {"a"} for asset in STAGES}
+
+
+def test_a_failed_check_shows_although_an_older_materialization_is_there(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(instance, tmp_path).success
+    good_shard(tmp_path / "raw/b.tar", seed=99)
+    monkeypatch.setattr(settle, "apply_error_policy", lambda table, *_, **__: (table.slice(1), table.slice(0, 0)))
+    assert not run(instance, tmp_path).success
+    assert shown(instance, "normalized", "rows_accounted_for") == {"passed": {"a"}, "failed": {"b"}}
+
+
+def test_an_image_without_a_row_of_scores(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = image_scores.score_images
+    monkeypatch.setattr(image_scores, "score_images", lambda images, settings: score(images, settings).slice(1))
+    run(instance, tmp_path, '[selection]\non_score_error = "drop_row"\n')
+    found = evaluation(instance, "image_scores", "every_image_scored", "a")
+    assert (found.passed, found.severity.value) == (False, "ERROR")
+    assert found.description == "4 rows for 5 images, 0 of them with a reason instead of a score"
+    missing = evaluation(instance, "filtered", "materialization_errors", "a")
+    assert (missing.passed, figures(missing)["errors_unscored"]) == (False, 1)
+
+
+def test_a_missing_score_fails_the_check_of_the_selection(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = image_scores.score_images
+    monkeypatch.setattr(image_scores, "score_images", lambda images, settings: score(images, settings).slice(1))
+    assert not run(instance, tmp_path, '[selection]\non_score_error = "error"\n').success
+    found = evaluation(instance, "filtered", "materialization_errors", "b")
+    assert (found.passed, found.severity.value) == (False, "ERROR")
+    assert "not materialized: b: sample" in str(found.description)
+    assert materialized(instance, "filtered") == set()
+
+
+@pytest.fixture
+def brightness() -> Iterator[None]:
+    scorer = Scorer(
+        "brightness", {"brightness": pa.float64()}, lambda _: lambda image: float(image.max()), ranges={
+            "brightness": Range(0, 200)
+        }
+    )  # fmt: skip
+    register_scorer(scorer)
+    yield
+    unregister_scorer("brightness")
+
+
+def test_scores_out_of_range(tmp_path: Path, instance: dg.DagsterInstance, brightness: None) -> None:
+    write_shard(tmp_path / "raw/b.tar", {"doc": document("text", blurred_image(level=128))})
+    assert run(instance, tmp_path, '[scoring]\nscorers = ["sharpness", "qr", "brightness"]\n').success
+    found = evaluation(instance, "image_scores", "scores_in_range", "a")
+    assert (found.passed, found.severity.value) == (False, "ERROR")
+    assert found.description == "brightness: values from 128 to 255, and 0 to 200 is possible"
+    assert figures(found)["brightness_max"] == 255
+    assert shown(instance, "image_scores", "scores_in_range") == {"passed": {"b"}, "failed": {"a"}}
+
+
+def blurred_shard(path: Path) -> None:
+    write_shard(path, {"doc": document("text", *(blurred_image() for _ in range(8)))})
+
+
+def test_a_shard_far_from_the_others_warns(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    blurred_shard_at = tmp_path / "raw/b.tar"
+    settings = project(tmp_path)
+    blurred_shard(blurred_shard_at)
+    for number in range(5):
+        good_shard(tmp_path / f"raw/other-{number}.tar", seed=number)
+    # the others in one run, the two in another: they are compared with what the first has recorded
+    keys = register_all(instance, settings)
+    assert run_chain(instance, settings, [key for key in keys if key.startswith("other")]).success
+    assert run(instance, tmp_path).success
+    far = evaluation(instance, "filtered", "keep_rate_within_bounds", "b")
+    assert (far.passed, far.severity.value) == (False, "WARN")
+    assert figures(far)["other_shards"] == 6
+    assert figures(far)["median_keep_rate"] == 12 / 13
+    assert figures(far)["keep_rate"] == 2 / 10
+    near = evaluation(instance, "filtered", "keep_rate_within_bounds", "a")
+    assert (near.passed, figures(near)["distance_from_median"]) == (True, 0.0)
+    assert materialized(instance, "final_tars") == set(keys) | {"a"}
+
+
+def test_other_settings_are_no_basis(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    settings = project(tmp_path)
+    for number in range(5):
+        good_shard(tmp_path / f"raw/other-{number}.tar", seed=number)
+    run_chain(instance, settings, register_all(instance, settings))
+    blurred_shard(tmp_path / "raw/b.tar")
+    assert run(instance, tmp_path, "[selection]\nmin_sharpness = 99\n").success
+    found = evaluation(instance, "filtered", "keep_rate_within_bounds", "b")
+    assert (found.passed, figures(found)) == (True, {"keep_rate": 0.2, "other_shards": 1})
+
+
+def test_shards_of_one_run_are_compared_with_each_other(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    for number in range(5):
+        good_shard(tmp_path / f"raw/other-{number}.tar", seed=number)
+    blurred_shard(tmp_path / "raw/b.tar")
+    settings = project(tmp_path)
+    assert run_chain(instance, settings, register_all(instance, settings)).success
+    assert shown(instance, "filtered", "keep_rate_within_bounds")["failed"] == {"b"}
+    assert len(shown(instance, "filtered", "keep_rate_within_bounds")["passed"]) == 5
+
+
+def test_fixed_bounds_of_the_keep_rate(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0.95\n").success
+    found = evaluation(instance, "filtered", "keep_rate_within_bounds", "a")
+    assert (found.passed, found.severity.value) == (False, "WARN")
+    assert str(found.description).startswith("92.3% of 13 rows kept, outside of 95.0% to 100.0%")
+    with pytest.raises(SettingsError, match=r"min_keep_rate 0\.9 is above max_keep_rate 0\.5"):
+        project(tmp_path, "[checks]\nmin_keep_rate = 0.9\nmax_keep_rate = 0.5\n")
+
+
+def test_a_tar_that_does_not_read_back_fails_the_shard(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = TarShard._put
+
+    def spoil(self: TarShard, name: str, content: bytes) -> None:
+        put(self, name, b"\x89PNG" + bytes(len(content) - 4) if "/b.tar" in self.uri and "png" in name else content)
+
+    monkeypatch.setattr(TarShard, "_put", spoil)
+    assert not run(instance, tmp_path).success
+    found = evaluation(instance, "final_tars", "reads_back", "b")
+    assert (found.passed, found.severity.value) == (False, "ERROR")
+    assert "texts or bytes of images differ" in str(found.description)
+    assert shown(instance, "final_tars", "reads_back") == {"passed": {"a"}, "failed": {"b"}}
+    assert materialized(instance, "final_tars") == {"a"}
+    assert {path.name for path in (tmp_path / "out/tars").iterdir()} == {"a.tar"}
+    monkeypatch.undo()
+    assert run(instance, tmp_path).success
+    assert shown(instance, "final_tars", "reads_back") == {"passed": {"a", "b"}}
+
+
+def test_a_check_with_a_defect_costs_its_shard_and_no_other(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = shard_events.shard_metadata
+
+    def broken(outcome: Any, *others: Any) -> Any:
+        if (outcome.record.stage, outcome.record.shard) == ("image_scores", "a"):
+            raise KeyError("no such figure")
+        return metadata(outcome, *others)
+
+    monkeypatch.setattr(shard_events, "shard_metadata", broken)
+    result = run(instance, tmp_path)
+    assert not result.success
+    assert "a: shard a: final_tars was not tried, since image_scores failed: KeyError: 'no such" in result.summary
+    assert "image_scores, shard a: KeyError: 'no such figure'" in result.errors
+    assert {asset: materialized(instance, asset) for asset in STAGES} == {
+        "normalized": {"a", "b"},
+        "image_scores": {"b"},
+        "filtered": {"b"},
+        "final_tars": {"b"},
+    }
+
+
+def test_shards_that_cannot_be_compared_stand(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> dict[str, float]:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(shard_events, "keep_rates_of", fail)
+    result = run(instance, tmp_path)
+    assert result.success
+    assert result.errors == ["filtered: shards could not be compared: ZeroDivisionError: a defect"]
+    assert materialized(instance, "final_tars") == {"a", "b"}
+
+
+def check_raw_root(instance: dg.DagsterInstance, settings: Settings) -> dg.AssetCheckEvaluation:
+    """Launch the check alone, as the UI and the automation do."""
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    alone = job.get_subset(asset_selection=set(), asset_check_selection={RAW_ROOT_CHECK})
+    (found,) = alone.execute_in_process(instance=instance).get_asset_check_evaluations()
+    return found
+
+
+def test_raw_root(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    settings = project(tmp_path, "[checks]\nmax_raw_age_hours = 1\n")
+    shard = good_shard(tmp_path / "raw/a.tar")
+    fresh = check_raw_root(instance, settings)
+    assert (fresh.passed, figures(fresh)["shards"], figures(fresh)["bytes"]) == (True, 1, shard.stat().st_size)
+    assert isinstance(fresh.metadata["newest_landed"], dg.TimestampMetadataValue)
+    assert figures(fresh)["newest_landed"] == pytest.approx(shard.stat().st_mtime)
+    os.utime(shard, (time.time() - 7200,) * 2)
+    old = check_raw_root(instance, settings)
+    assert (old.passed, old.severity.value, round(figures(old)["age_hours"], 2)) == (False, "WARN", 2.0)
+
+
+def test_shards_that_have_vanished_are_counted(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    run(instance, tmp_path)
+    (tmp_path / "raw/b.tar").unlink()
+    assert figures(check_raw_root(instance, project(tmp_path)))["vanished_shards"] == 1
+
+
+def test_a_wrong_cron_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"checks\.raw_root_cron: 'every hour' is no cron expression"):
+        build_definitions(project(tmp_path, '[checks]\nraw_root_cron = "every hour"\n'))
+
+
+def test_a_raw_root_that_is_empty_or_gone(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    settings = project(tmp_path, "[checks]\nmax_raw_age_hours = 1\n")
+    empty = check_raw_root(instance, settings)
+    assert (empty.passed, empty.severity.value) == (False, "WARN")
+    assert empty.description == f"no shard below {tmp_path / 'raw'}"
+    (tmp_path / "raw").rmdir()
+    gone = check_raw_root(instance, settings)
+    assert (gone.passed, gone.severity.value) == (False, "ERROR")
+    assert f"raw root {tmp_path / 'raw'} does not exist" in str(gone.description)
+
+
+def test_the_raw_root_is_looked_at_by_itself(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    definitions = build_definitions(project(tmp_path, '[checks]\nraw_root_cron = "0 * * * *"\n'))
+    start = datetime.datetime(2025, 1, 1, 10, 30, tzinfo=datetime.UTC)
+    cursor, requested = None, []
+    for minutes in (0, 20, 40, 60, 100):
+        result = dg.evaluate_automation_conditions(
+            definitions,
+            instance,
+            asset_selection=dg.AssetSelection.checks(RAW_ROOT_CHECK),
+            evaluation_time=start + datetime.timedelta(minutes=minutes),
+            cursor=cursor,
+        )
+        cursor = result.cursor
+        requested.append(result.total_requested)
+    assert requested == [0, 0, 1, 0, 1]  # at 11:10 and 12:10, the first looks behind the full hours

@@ -1,0 +1,140 @@
+"""Killed in the middle of a backfill over the real daemon: the run, the daemon, the webserver, all of them at once.
+
+What there is in the end is compared, byte for byte, with what an undisturbed run has written to the same place before.
+"""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster import DagsterInstance
+
+from interleaved_assets.pipeline.staleness import stage_records
+from interleaved_assets.settings import load_settings
+from interleaved_assets_tests.defs.runs import STAGES, files, materialized, run_chain
+from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+from interleaved_assets_tests.live import LiveDagster, live_dagster
+
+pytestmark = pytest.mark.system
+
+KEYS = tuple(f"shard-{number}" for number in range(6))
+# with one shard at a time, the first record of a stage means that five are still to come
+SETTINGS = "[run]\nparallel_shards = 1\n"
+_PID = re.compile(r"\(pid: (\d+)\)")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with six shards, each of which is in work for long enough to be hit."""
+    folder = tmp_path_factory.mktemp("project")
+    project(folder, SETTINGS)
+    for seed, key in enumerate(KEYS):
+        images = [sharp_image(100 * seed + number, 640, 480) for number in range(6)]
+        documents = {f"doc-{number}": document("text", image, "more") for number, image in enumerate(images)}
+        write_shard(folder / "raw" / f"{key}.tar", documents)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path) -> dict[str, bytes]:
+    """What a run writes that nothing disturbs."""
+    settings = project(folder, SETTINGS)
+    with DagsterInstance.ephemeral() as instance:
+        assert run_chain(instance, settings, KEYS).success
+    (folder / "out").rename(folder / "undisturbed")
+    return files(folder / "undisturbed")
+
+
+@pytest.fixture
+def live(folder: Path, tmp_path: Path, undisturbed: dict[str, bytes]) -> Iterator[LiveDagster]:
+    """A daemon and a webserver over the project, with nothing written as yet."""
+    with live_dagster(tmp_path / "home", folder / "interleaved.toml", monitoring_seconds=5) as running:
+        running.add_partitions(KEYS)
+        yield running
+    (folder / "out").rename(tmp_path / "out")
+
+
+def done(folder: Path, stage: str) -> int:
+    """How many shards have gone through a stage."""
+    settings = load_settings(folder / "interleaved.toml")
+    return len([key for key in KEYS if stage in stage_records(key, settings)])
+
+
+def at_first(folder: Path, stage: str) -> None:
+    """Wait until the first shard has gone through a stage: the others are waiting, or in work."""
+    deadline = time.monotonic() + 180
+    while not done(folder, stage):
+        assert time.monotonic() < deadline, f"no shard has gone through {stage}"
+        time.sleep(0.005)
+
+
+def running_pid(live: LiveDagster) -> int:
+    """The process of the run that is under way."""
+    with live.instance() as instance:
+        (run,) = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
+        told = (_PID.search(entry.user_message) for entry in instance.all_logs(run.run_id))
+        return next(int(found[1]) for found in told if found)
+
+
+def assert_same(folder: Path, undisturbed: dict[str, bytes]) -> None:
+    """The same files with the same bytes, and nothing besides."""
+    found = files(folder / "out")
+    assert sorted(found) == sorted(undisturbed)
+    assert [path for path in found if found[path] != undisturbed[path]] == []
+
+
+def test_a_run_that_is_killed(live: LiveDagster, folder: Path, undisturbed: dict[str, bytes]) -> None:
+    backfill = live.launch(STAGES, KEYS)
+    at_first(folder, "image_scores")
+    os.kill(running_pid(live), signal.SIGKILL)
+    assert live.backfill_ended(backfill, 120) in ("COMPLETED_FAILED", "FAILED")
+    assert 0 < done(folder, "image_scores") < len(KEYS)
+    before = {path: path.stat().st_mtime_ns for path in (folder / "out" / "normalized").glob("*")}
+    with live.instance() as instance:
+        assert materialized(instance, "normalized") == set(KEYS)
+        assert materialized(instance, "final_tars") == set()
+    assert live.backfill_ended(live.launch(STAGES, KEYS), 240) == "COMPLETED_SUCCESS"
+    assert_same(folder, undisturbed)
+    assert {path: path.stat().st_mtime_ns for path in before} == before  # what was done is not done again
+    with live.instance() as instance:
+        assert all(materialized(instance, asset) == set(KEYS) for asset in STAGES)
+
+
+def test_a_daemon_and_a_webserver_that_are_killed(
+    live: LiveDagster, folder: Path, undisturbed: dict[str, bytes]
+) -> None:
+    """The run goes on without them. Started again, the daemon ends the backfill, and the webserver tells of it."""
+    backfill = live.launch(STAGES, KEYS)
+    live.kill("webserver")
+    at_first(folder, "normalized")
+    live.kill("daemon")
+    live.start_daemon()
+    assert live.backfill_ended(backfill, 240) == "COMPLETED_SUCCESS"
+    assert_same(folder, undisturbed)
+    live.start_webserver()
+    asked = live.ask(
+        "query ($id: String!) {partitionBackfillOrError(backfillId: $id) {... on PartitionBackfill {status}}}",
+        id=backfill,
+    )
+    assert asked == {"partitionBackfillOrError": {"status": "COMPLETED_SUCCESS"}}
+    with live.instance() as instance:
+        assert instance.get_runs_count() == 1
+
+
+def test_everything_is_killed_at_once(live: LiveDagster, folder: Path, undisturbed: dict[str, bytes]) -> None:
+    """As by a machine that goes down: nobody is left to say that the run is over."""
+    backfill = live.launch(STAGES, KEYS)
+    at_first(folder, "image_scores")
+    for name in ("daemon", "webserver"):
+        live.kill_all_of(name)
+    assert 0 < done(folder, "image_scores") < len(KEYS)
+    live.start_daemon()
+    live.start_webserver()
+    assert live.backfill_ended(backfill, 120) in ("COMPLETED_FAILED", "FAILED")
+    assert live.backfill_ended(live.launch(STAGES, KEYS), 240) == "COMPLETED_SUCCESS"
+    assert_same(folder, undisturbed)

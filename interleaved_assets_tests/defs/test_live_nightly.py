@@ -1,0 +1,138 @@
+"""The nightly schedule over the real daemon, every minute: what is stale is requested, and nothing else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import RunsFilter
+
+from interleaved_assets.defs.schedules import UNFINISHED
+from interleaved_assets.pipeline.raw import list_raw_shards
+from interleaved_assets.pipeline.staleness import CURRENT, shard_statuses
+from interleaved_assets.settings import load_settings
+from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
+from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.live import LiveDagster, live_dagster, wait_for
+
+pytestmark = pytest.mark.system
+
+EVERY_MINUTE = '[watch]\nnightly = "* * * * *"\nquiet_seconds = 0\n'
+WHERE = {"repositoryLocationName": "interleaved_assets", "repositoryName": "__repository__", "scheduleName": "nightly"}
+
+START = """
+mutation ($which: ScheduleSelector!) {
+  startSchedule(scheduleSelector: $which) {
+    __typename ... on ScheduleStateResult { scheduleState { status } } ... on PythonError { message }
+  }
+}"""
+TICKS = """
+query ($which: ScheduleSelector!) {
+  scheduleOrError(scheduleSelector: $which) {
+    ... on Schedule { scheduleState { ticks(limit: 20) { status runIds skipReason error { message } } } }
+  }
+}"""
+RELOAD = """
+mutation {
+  reloadRepositoryLocation(repositoryLocationName: "interleaved_assets") {
+    ... on WorkspaceLocationEntry { locationOrLoadError { __typename ... on PythonError { message } } }
+    ... on PythonError { message }
+  }
+}"""
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveDagster]:
+    project(tmp_path, EVERY_MINUTE)
+    with live_dagster(tmp_path / "home", tmp_path / "interleaved.toml") as running:
+        yield running
+
+
+def start_schedule(live: LiveDagster) -> None:
+    started = live.ask(START, which=WHERE)["startSchedule"]
+    assert started == {"__typename": "ScheduleStateResult", "scheduleState": {"status": "RUNNING"}}
+
+
+def ticks(live: LiveDagster) -> list[dict[str, Any]]:
+    """Finished ticks of the schedule, the last one first; none may fail."""
+    found = live.ask(TICKS, which=WHERE)["scheduleOrError"]["scheduleState"]["ticks"]
+    assert not [tick for tick in found if tick["status"] == "FAILURE"], found
+    return [tick for tick in found if tick["status"] != "STARTED"]
+
+
+def statuses(folder: Path) -> dict[str, str]:
+    """The status of each shard under the settings in the file now."""
+    settings = load_settings(folder / "interleaved.toml")
+    return dict(shard_statuses(list_raw_shards(settings.storage), settings))
+
+
+def all_current(live: LiveDagster, folder: Path) -> bool:
+    """Whether every shard is current, and no run is under way any more."""
+    with live.instance() as instance:
+        return set(statuses(folder).values()) == {CURRENT} and not instance.get_runs(RunsFilter(statuses=UNFINISHED))
+
+
+def assert_next_tick_requests_nothing(live: LiveDagster) -> None:
+    before = len(ticks(live))
+    wait_for(lambda: len(ticks(live)) > before, 120, "the next tick")
+    last = ticks(live)[0]
+    assert (last["status"], last["runIds"]) == ("SKIPPED", [])
+    assert "shards are current" in last["skipReason"]
+
+
+def written(folder: Path, *below: str) -> dict[str, int]:
+    """When each file below these folders of the output root was written, in ns."""
+    found = (path for name in below for path in (folder / "out" / name).rglob("*") if path.is_file())
+    return {str(path.relative_to(folder / "out")): path.stat().st_mtime_ns for path in found}
+
+
+def test_what_is_new_failed_or_changed_is_requested_and_nothing_else(live: LiveDagster, tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    for seed, name in enumerate(("changed", "current", "mended")):
+        good_shard(raw / f"{name}.tar", seed=10 * seed)
+    (raw / "mended.tar").write_bytes(b"this is no tar" * 100)
+    with live.instance() as instance:
+        ran = run_chain(instance, load_settings(tmp_path / "interleaved.toml"), ["changed", "current", "mended"])
+        assert not ran.success
+        assert materialized(instance, "final_tars") == {"changed", "current"}
+    untouched = {name: at for name, at in written(tmp_path, "").items() if "current" in name}
+    assert len(untouched) > 2 * len(STAGES)
+    changed = (tmp_path / "out" / "tars" / "changed.tar").read_bytes()
+    for seed, name in enumerate(("changed", "mended", "new")):
+        good_shard(raw / f"{name}.tar", seed=100 + 10 * seed)
+    assert {key for key, status in statuses(tmp_path).items() if status == CURRENT} == {"current"}
+    start_schedule(live)
+    wait_for(lambda: all_current(live, tmp_path), 240, "that all shards are current")
+    with live.instance() as instance:
+        for asset in STAGES:
+            assert materialized(instance, asset) == {"changed", "current", "mended", "new"}
+    assert (tmp_path / "out" / "tars" / "changed.tar").read_bytes() != changed
+    assert {name: at for name, at in written(tmp_path, "").items() if "current" in name} == untouched
+    assert_next_tick_requests_nothing(live)
+
+
+def test_a_changed_threshold_redoes_the_selection_of_all_shards_after_a_reload(
+    live: LiveDagster, tmp_path: Path
+) -> None:
+    keys = ("a", "b", "c")
+    for seed, key in enumerate(keys):
+        good_shard(tmp_path / "raw" / f"{key}.tar", seed=10 * seed)
+    with live.instance() as instance:
+        assert run_chain(instance, load_settings(tmp_path / "interleaved.toml"), keys).success
+        runs = instance.get_runs_count()
+    scores = written(tmp_path, "normalized", "image_scores")
+    selected = written(tmp_path, "filtered", "tars")
+    start_schedule(live)
+    assert_next_tick_requests_nothing(live)
+    project(tmp_path, EVERY_MINUTE + "[selection]\nmin_sharpness = 0\n")
+    assert all(status.startswith("filtered stale: settings changed: ") for status in statuses(tmp_path).values())
+    reloaded = live.ask(RELOAD)["reloadRepositoryLocation"]
+    assert reloaded == {"locationOrLoadError": {"__typename": "RepositoryLocation"}}
+    wait_for(lambda: all_current(live, tmp_path), 240, "that all shards are current under the new threshold")
+    with live.instance() as instance:
+        assert instance.get_runs_count() == runs + 1  # all of them in one
+    assert written(tmp_path, "normalized", "image_scores") == scores
+    again = written(tmp_path, "filtered", "tars")
+    assert again.keys() == selected.keys()
+    assert not set(again.items()) & set(selected.items())
+    assert_next_tick_requests_nothing(live)

@@ -1,0 +1,140 @@
+"""Metadata and tags of one shard's materialization."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from interleaved_assets.defs.metadata import shard_metadata, version_tags
+from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.stage import Outcome, take_through
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import good_shard, project
+
+NOT_NUMBERS = {
+    "dagster/uri",
+    "dagster/column_schema",
+    "dagster/column_lineage",
+    "output_sha256",
+    "outputs",
+    "device",
+    "settings",
+    "source",
+    "source_version",
+    "ledger",
+    "dropped_by_reason",
+    "errors_by_code",
+    "filters",
+    "filters_without_scores",
+    "rows_decided_by",
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    return settings
+
+
+def outcomes(settings: Settings) -> dict[str, Outcome]:
+    return {name: take_through(stage, "a", settings) for name, stage in chain(settings).items()}
+
+
+def of(settings: Settings, stage: str) -> dict[str, Any]:
+    return shard_metadata(outcomes(settings)[stage], settings, {})
+
+
+def test_what_is_counted_is_a_number(settings: Settings) -> None:
+    for outcome in outcomes(settings).values():
+        metadata = shard_metadata(outcome, settings, {})
+        others = {name for name, value in metadata.items() if not isinstance(value, int | float)}
+        assert others <= NOT_NUMBERS
+        assert isinstance(metadata["seconds"], float)
+        # what Dagster makes of each is what the UI plots
+        event = dg.AssetMaterialization("x", metadata=metadata)
+        assert isinstance(event.metadata["rows"], dg.IntMetadataValue)
+
+
+def test_counts_of_the_selection(settings: Settings) -> None:
+    metadata = of(settings, "filtered")
+    expected = {
+        "rows_in": 13,
+        "rows": 12,
+        "samples_in": 3,
+        "samples": 3,
+        "images_in": 5,
+        "images": 4,
+        "texts_in": 5,
+        "texts": 5,
+        "rows_dropped": 1,
+        "dropped/sharpness_below": 1,
+        "errors": 0,
+        "dagster/partition_row_count": 12,
+    }
+    assert {name: metadata[name] for name in expected} == expected
+    assert metadata["rows_keep_rate"] == round(12 / 13, 4)
+    assert metadata["images_keep_rate"] == 0.8
+    assert 0 < metadata["image_bytes"] < metadata["image_bytes_in"]
+    assert metadata["rows_decided_by"].startswith("image_scores.sharpness, image_scores.qr_area_ratio")
+    scores = of(settings, "image_scores")
+    assert {name: scores[name] for name in ("rows", "images_in", "images", "errors")} == dict.fromkeys(
+        ("rows", "images_in", "images"), 5
+    ) | {"errors": 0}
+    assert not {"rows_in", "rows_keep_rate", "samples", "texts"} & set(scores)
+
+
+def test_every_stage_leads_back_to_the_raw_shard(settings: Settings, tmp_path: Path) -> None:
+    raw = tmp_path / "raw" / "a.tar"
+    for stage in chain(settings):
+        metadata = of(settings, stage)
+        assert metadata["source"].value == str(raw)
+        assert metadata["source_bytes"] == raw.stat().st_size
+        assert metadata["source_version"] == f"sha256:{hashlib.sha256(raw.read_bytes()).hexdigest()}"
+
+
+def test_every_output_has_its_place_and_hash(settings: Settings) -> None:
+    metadata = of(settings, "filtered")
+    rows = metadata["outputs"].data
+    assert (metadata["dagster/uri"], metadata["output_sha256"]) == (rows["rows"]["uri"], rows["rows"]["sha256"])
+    assert set(rows) == {"rows", "ledger", "samples"}
+    for output in rows.values():
+        content = Path(str(output["uri"])).read_bytes()
+        assert (output["size"], output["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_schema_and_lineage_name_the_same_columns(settings: Settings) -> None:
+    for stage in ("normalized", "image_scores", "filtered"):
+        metadata = of(settings, stage)
+        lineage = metadata["dagster/column_lineage"].deps_by_column
+        assert list(lineage) == [column.name for column in metadata["dagster/column_schema"].columns]
+        origins = {column.name: column.description for column in metadata["dagster/column_schema"].columns}
+        assert (origins["sample_id"] or "").startswith("from ")
+    assert origins["text_content"] == "from normalized.text_content"
+    assert lineage["url"] == [dg.TableColumnDep(dg.AssetKey("normalized"), "url")]
+    tars = of(settings, "final_tars")
+    assert not {"dagster/column_lineage", "dagster/column_schema"} & set(tars)
+
+
+def test_what_a_model_notes_of_its_device_wins(settings: Settings) -> None:
+    outcome = outcomes(settings)["image_scores"]
+    assert shard_metadata(outcome, settings, {})["device"] == "cpu"
+    record = outcome.record.model_copy(update={"notes": {"device": "NVIDIA H200", "images_per_second": 512.5}})
+    metadata = shard_metadata(Outcome(record, unchanged=False, seconds=1.25), settings, {})
+    assert (metadata["device"], metadata["images_per_second"], metadata["seconds"]) == ("NVIDIA H200", 512.5, 1.25)
+
+
+def test_tags_tell_versions_and_where_inputs_came_from(settings: Settings) -> None:
+    record = outcomes(settings)["filtered"].record
+    tags = version_tags(record, "3-abc", {"normalized": 17})
+    assert tags == {
+        "dagster/data_version": record.data_version,
+        "dagster/data_version_is_user_provided": "true",
+        "dagster/code_version": "3-abc",
+        "dagster/input_data_version/normalized": record.inputs["normalized"],
+        "dagster/input_data_version/image_scores": record.inputs["image_scores"],
+        "dagster/input_event_pointer/normalized": "17",
+        "dagster/input_event_pointer/image_scores": "NULL",
+    }

@@ -1,0 +1,173 @@
+"""dataset_report in real runs: figures over time, what is not current, and the same on the pages of the shards."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster import AssetKey, DagsterInstance
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
+
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.demo import register_all
+from interleaved_assets.defs.partitions import shards
+from interleaved_assets.defs.report import build_dataset_report
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import STAGES, run_chain
+from interleaved_assets_tests.documents import good_shard, project
+
+FINAL_TARS = AssetKey("final_tars")
+REPORT = AssetKey("dataset_report")
+LENIENT = "[selection]\nmin_sharpness = 0\n"
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def report(instance: DagsterInstance, settings: Settings) -> dict[str, object]:
+    """Run the report; the metadata of its materialization."""
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    quietly = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+    job.execute_in_process(instance=instance, asset_selection=[REPORT], run_config=quietly)
+    event = instance.fetch_materializations(REPORT, limit=1).records[0].asset_materialization
+    assert event is not None
+    return {name: value.value for name, value in event.metadata.items()}
+
+
+def told(instance: DagsterInstance) -> list[tuple[str | None, object]]:
+    """Partition and status of every status that was put on the page of a final tar, oldest first."""
+    records = instance.fetch_observations(FINAL_TARS, limit=100).records
+    return [
+        (record.partition_key, record.asset_observation.metadata["status"].value)
+        for record in reversed(records)
+        if record.asset_observation is not None and "status" in record.asset_observation.metadata
+    ]
+
+
+def three_shards(tmp_path: Path, instance: DagsterInstance) -> Settings:
+    """``a`` and ``b`` went through, ``bad`` failed."""
+    settings = project(tmp_path)
+    for name in ("a", "b"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    (tmp_path / "raw" / "bad.tar").write_bytes(b"no tar" * 200)
+    run_chain(instance, settings, register_all(instance, settings))
+    return settings
+
+
+def test_every_state_is_a_number_and_has_its_reason(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = three_shards(tmp_path, instance)
+    good_shard(tmp_path / "raw" / "new.tar", seed=9)
+    (tmp_path / "raw" / "b.tar").unlink()
+    metadata = report(instance, settings)
+    numbers = {name.removeprefix("shards_"): value for name, value in metadata.items() if name.startswith("shards_")}
+    assert numbers == {
+        "complete": 1,
+        "stale": 0,
+        "missing": 1,
+        "failed": 1,
+        "interrupted": 0,
+        "vanished": 1,
+        "unreadable": 0,
+    }
+    assert metadata["shards"] == 4
+    assert (metadata["rows_in"], metadata["rows_kept"]) == (26, 24)
+    assert metadata["dropped/filtered/sharpness_below"] == 2
+    assert metadata["rows_keep_rate"] == pytest.approx(24 / 26)
+    shown = str(metadata["report"])
+    for line in (
+        "| failed | normalized failed: its error stands on the shard | bad | 1 |",
+        "| missing | never materialized | new | 1 |",
+        "| vanished | vanished: the raw shard is gone, its outputs are left as they are | b | 1 |",
+    ):
+        assert line in shown
+    page = (tmp_path / "out/dataset_report.html").read_text()
+    assert "never materialized" in page
+
+
+def test_a_raw_root_that_is_gone_does_not_lose_the_report(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = three_shards(tmp_path, instance)
+    (tmp_path / "raw").rename(tmp_path / "elsewhere")
+    metadata = report(instance, settings)
+    assert metadata["shards_complete"] == 2
+    assert metadata["shards_vanished"] == 0
+    assert "Changed and vanished raw shards are not told apart from others: raw root" in str(metadata["report"])
+    assert "does not exist" in (tmp_path / "out/dataset_report.html").read_text()
+
+
+def test_the_reason_stands_on_the_page_of_the_shard_once(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = three_shards(tmp_path, instance)
+    failed = ("bad", "normalized failed: its error stands on the shard")
+    report(instance, settings)
+    report(instance, settings)
+    assert told(instance) == [failed]
+    changed = project(tmp_path, LENIENT)
+    report(instance, changed)
+    report(instance, changed)
+    stale = "filtered stale: settings changed: min_sharpness 100.0 → 0.0"
+    assert told(instance) == [failed, ("a", stale), ("b", stale)]
+    run_chain(instance, changed, ["b"])
+    report(instance, changed)
+    assert len(told(instance)) == 3  # b's page shows its new materialization, a's the same reason as before
+    report(instance, project(tmp_path))
+    # a is as it was made, which nothing else would tell; b was made under the lenient setting
+    assert told(instance)[3:] == [
+        ("b", "filtered stale: settings changed: min_sharpness 0.0 → 100.0"),
+        ("a", "complete"),
+    ]
+    assert json.loads((tmp_path / "out/state/told_statuses.json").read_text()).keys() == {"b", "bad"}
+
+
+def test_nothing_to_tell_writes_nothing(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    run_chain(instance, settings, register_all(instance, settings))
+    report(instance, settings)
+    assert told(instance) == []
+    assert not (tmp_path / "out/state").exists()
+
+
+def stale(instance: DagsterInstance, settings: Settings, key: str) -> set[str]:
+    """The assets that Dagster itself calls stale for this shard."""
+    graph = build_definitions(settings).resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
+    return {name for name in STAGES if resolver.get_status(AssetKey(name), key) != StaleStatus.FRESH}
+
+
+def test_what_is_told_disturbs_neither_staleness_nor_automation(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = three_shards(tmp_path, instance)
+    changed = project(tmp_path, LENIENT)
+    tick = dg.evaluate_automation_conditions(build_definitions(changed), instance)
+    before = {key: stale(instance, changed, key) for key in ("a", "bad")}
+    version = instance.get_latest_data_version_record(FINAL_TARS, partition_key="a")
+    statuses = instance.get_status_by_partition(FINAL_TARS, ["a", "b", "bad"], shards)
+    report(instance, changed)
+    assert {key for key, _ in told(instance)} == {"a", "b", "bad"}
+    assert {key: stale(instance, changed, key) for key in ("a", "bad")} == before
+    assert before == {"a": {"filtered", "final_tars"}, "bad": set(STAGES)}
+    assert stale(instance, settings, "a") == set()  # under the settings it was made with
+    assert instance.get_latest_data_version_record(FINAL_TARS, partition_key="a") == version
+    assert instance.get_status_by_partition(FINAL_TARS, ["a", "b", "bad"], shards) == statuses
+    assert instance.get_materialized_partitions(FINAL_TARS) == {"a", "b"}
+    after = dg.evaluate_automation_conditions(build_definitions(changed), instance, cursor=tick.cursor)
+    assert after.total_requested == 0
+
+
+def test_the_report_is_made_once_a_day(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    defs = dg.Definitions(assets=[build_dataset_report(settings)])
+    night = datetime(2026, 3, 1, 23, tzinfo=UTC)
+    cursor = None
+    requested = []
+    for hours in (0, 2, 6.9, 7.1, 8, 20, 31.1, 31.2):
+        tick = dg.evaluate_automation_conditions(
+            defs, instance, cursor=cursor, evaluation_time=night + timedelta(hours=hours)
+        )
+        cursor = tick.cursor
+        requested.append(tick.get_num_requested(REPORT))
+    assert requested == [0, 0, 0, 1, 0, 0, 1, 0]

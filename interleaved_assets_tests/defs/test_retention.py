@@ -1,0 +1,92 @@
+"""Which runs are deleted with age, and that nothing is lost with them."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from interleaved_assets.defs.demo import materialize_all, register_all
+from interleaved_assets.defs.retention import build_retention, delete_old_runs
+from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import good_shard, project
+
+STAGES = ("normalized", "image_scores", "filtered", "final_tars")
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    (tmp_path / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
+        yield instance
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    for name in "abc":
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    return project(tmp_path)
+
+
+def shards_of(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
+    """First and last shard of each run over shards, the latest first."""
+    tags = [run.tags for run in instance.get_runs()]
+    return [(tag[RANGE_START], tag[RANGE_END]) for tag in tags if RANGE_START in tag]
+
+
+def test_only_runs_whose_every_result_was_replaced_are_deleted(
+    instance: dg.DagsterInstance, settings: Settings
+) -> None:
+    keys = register_all(instance, settings)
+    assert materialize_all(instance, settings, keys)
+    assert materialize_all(instance, settings, ["a", "b"])
+    assert materialize_all(instance, settings, ["b", "c"])
+    assert shards_of(instance) == [("b", "c"), ("a", "b"), ("a", "c")]
+    now = datetime.now(UTC)
+    assert delete_old_runs(instance, now - timedelta(days=1), settings) == 0
+    # of the first run nothing is in force, nor of the first two reports; the second has the latest of shard a
+    assert delete_old_runs(instance, now + timedelta(seconds=1), settings) == 3
+    assert shards_of(instance) == [("b", "c"), ("a", "b")]
+    assert all(instance.get_materialized_partitions(dg.AssetKey(name)) == {"a", "b", "c"} for name in STAGES)
+    assert instance.get_latest_materialization_event(dg.AssetKey("dataset_report")) is not None
+    assert delete_old_runs(instance, now + timedelta(seconds=1), settings) == 0
+
+
+def test_a_run_that_is_not_over_stays_and_so_does_one_of_others(
+    instance: dg.DagsterInstance, settings: Settings
+) -> None:
+    @dg.job(name="delete_old_runs")
+    def ours() -> None: ...
+
+    @dg.job(name="nightly_invoices")
+    def of_others() -> None: ...
+
+    run = instance.create_run_for_job(ours, status=dg.DagsterRunStatus.STARTED)
+    other = of_others.execute_in_process(instance=instance)
+    later = datetime.now(UTC) + timedelta(days=1)
+    assert delete_old_runs(instance, later, settings) == 0
+    instance.report_run_canceled(run)
+    assert delete_old_runs(instance, later, settings) == 1
+    assert instance.has_run(other.run_id)
+
+
+def test_the_scheduled_job_deletes_by_the_setting(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dg.job(name="delete_old_runs")
+    def nothing() -> None: ...
+
+    created = datetime.now(UTC) - timedelta(days=8)
+    monkeypatch.setattr("dagster._core.storage.runs.sql_run_storage.get_current_datetime", lambda: created)
+    old = nothing.execute_in_process(instance=instance)
+    monkeypatch.undo()
+    young = nothing.execute_in_process(instance=instance)
+    schedule = build_retention(project(tmp_path, "[run]\nkeep_days = 7\n"))
+    job = schedule.job
+    assert isinstance(job, dg.JobDefinition)
+    assert job.execute_in_process(instance=instance).success
+    assert not instance.has_run(old.run_id)
+    assert instance.has_run(young.run_id)
+    assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING

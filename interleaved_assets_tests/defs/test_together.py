@@ -1,0 +1,160 @@
+"""A stage that takes its shards together, in real runs: CLIP scores, with everything real but the model."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from interleaved_assets.defs import shard_run
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.demo import register_all
+from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.model.errors import ShardError, StorageUnavailable
+from interleaved_assets.pipeline import clip_scores
+from interleaved_assets.scoring.clip_samples import clip_schema
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import materialized
+from interleaved_assets_tests.defs.test_checks import evaluation, figures, shown
+from interleaved_assets_tests.documents import good_shard, project
+
+CLIP = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\nkeep_embeddings = true\n'
+KEYS = ("a", "b", "c")
+
+
+class Model:
+    """Stands in for the model: every image of a shard gets the same score."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.schema = clip_schema(settings.clip, 2)
+        self.values: dict[str, float | None] = dict.fromkeys(KEYS, 0.5)
+        self.loaded = 0
+        self.given: list[list[str]] = []
+        """Keys of the shards that were scored together, call by call."""
+
+    def load(self, *_: object) -> "Model":
+        self.loaded += 1
+        return self
+
+    def facts(self) -> dict[str, str]:
+        return {"device": "none"}
+
+    def score(
+        self, shards: Iterable[tuple[str, Iterable[pa.Table]]], *_: object, **__: object
+    ) -> Iterator[tuple[str, pa.Table]]:
+        self.given.append([])
+        for key, tables in shards:
+            self.given[-1].append(key)
+            parts = [table.filter(pc.equal(table["modality"], "image")) for table in tables]
+            images = [row for part in parts for row in part.select(["sample_id", "position"]).to_pylist()]
+            score = {"clip_score": self.values[key], "clip_text_position": 0, "embedding": [0.6, 0.8]}
+            yield key, pa.Table.from_pylist([{**image, **score} for image in images], schema=self.schema)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path, CLIP)
+    for key in KEYS:
+        good_shard(tmp_path / f"raw/{key}.tar", seed=ord(key))
+    return settings
+
+
+@pytest.fixture
+def model(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Model:
+    model = Model(settings)
+    monkeypatch.setattr(clip_scores, "load_scorer", model.load)
+    monkeypatch.setattr(clip_scores, "score_shards", model.score)
+    monkeypatch.setattr(shard_run, "_pause", lambda _: 0.0)
+    return model
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def run(instance: dg.DagsterInstance, settings: Settings) -> dg.ExecuteInProcessResult:
+    keys = register_all(instance, settings)
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    return job.execute_in_process(
+        instance=instance,
+        asset_selection=[dg.AssetKey("normalized"), dg.AssetKey("clip_scores")],
+        tags={RANGE_START: keys[0], RANGE_END: keys[-1]},
+        raise_on_error=False,
+    )
+
+
+def test_checks_of_clip_scores(settings: Settings, model: Model, instance: dg.DagsterInstance) -> None:
+    model.values |= {"b": 1.5}
+    assert run(instance, settings).success
+    for check in ("materialization_errors", "every_image_scored", "schema_canonical"):
+        assert shown(instance, "clip_scores", check) == {"passed": set(KEYS)}
+    assert shown(instance, "clip_scores", "scores_in_range") == {"passed": {"a", "c"}, "failed": {"b"}}
+    found = evaluation(instance, "clip_scores", "scores_in_range", "b")
+    assert found.description == "clip_score: values from 1.5 to 1.5, and -1 to 1 is possible"
+    assert figures(found)["embedding_max"] == pytest.approx(1, abs=0.001)
+
+
+def test_scores_of_another_schema_and_without_reason(
+    settings: Settings, model: Model, instance: dg.DagsterInstance
+) -> None:
+    model.values |= {"b": None}
+    model.schema = model.schema.append(pa.field("more", pa.float64()))
+    assert run(instance, settings).success
+    assert shown(instance, "clip_scores", "every_image_scored") == {"passed": {"a", "c"}, "failed": {"b"}}
+    found = evaluation(instance, "clip_scores", "every_image_scored", "b")
+    assert found.description == "5 rows for 5 images, 0 of them with a reason instead of a score, 5 with neither"
+    assert shown(instance, "clip_scores", "schema_canonical") == {"failed": set(KEYS)}
+    assert evaluation(instance, "clip_scores", "schema_canonical", "a").description == "more should not be there"
+
+
+def fail_reading(monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], times: int) -> None:
+    """Let the reading of these shards fail so many times, after a first batch."""
+    read = clip_scores.read_parquet_shard
+    tried: Counter[str] = Counter()
+
+    def flaky(uri: str, **options: Any) -> Iterator[pa.Table]:
+        key = Path(uri).stem
+        tried[key] += 1
+        yield from read(uri, **options)
+        if key in errors and tried[key] <= times:
+            raise errors[key]
+
+    monkeypatch.setattr(clip_scores, "read_parquet_shard", flaky)
+
+
+def test_shards_whose_storage_did_not_answer_are_tried_again_and_no_others(
+    settings: Settings, model: Model, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_reading(monkeypatch, {"a": StorageUnavailable("busy"), "c": StorageUnavailable("busy")}, times=2)
+    assert run(instance, settings).success
+    assert model.given == [["a", "b", "c"], ["a", "c"], ["a", "c"]]
+    assert materialized(instance, "clip_scores") == set(KEYS)
+    events = instance.fetch_materializations(dg.AssetKey("clip_scores"), limit=50).records
+    assert sorted(str(event.partition_key) for event in events) == list(KEYS)  # each of them once
+
+
+def test_tries_come_to_an_end(
+    settings: Settings, model: Model, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_reading(monkeypatch, {"a": StorageUnavailable("busy")}, times=99)
+    result = run(instance, settings)
+    assert not result.success
+    assert model.given == [["a", "b", "c"], ["a"], ["a"], ["a"]]  # run.storage_tries
+    assert materialized(instance, "clip_scores") == {"b", "c"}
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert "1 of 3 shards failed" in str(failure.step_failure_data.user_failure_data.description)
+
+
+def test_what_would_be_wrong_again_is_not_tried_again(
+    settings: Settings, model: Model, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_reading(monkeypatch, {"a": ShardError("damaged"), "b": StorageUnavailable("busy")}, times=1)
+    assert not run(instance, settings).success
+    assert model.given == [["a", "b", "c"], ["b"]]
+    assert materialized(instance, "clip_scores") == {"b", "c"}

@@ -1,0 +1,80 @@
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.pipeline import filtered
+from interleaved_assets.pipeline.checks.keep_rate import evenly, judge_keep_rate, keep_rates_of
+from interleaved_assets.pipeline.checks.verdict import Basis
+from interleaved_assets.pipeline.record import Record, ShardPaths, write_record
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.pipeline.checks.records import record
+
+STAGE = filtered.stage(["image_scores"])
+
+
+def kept(rows: int, of: int = 10, shard: str = "a") -> Record:
+    return record(shard, rows_in=of, rows_out=rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "passed", "said"), [(2, True, "20.0% of 10 rows kept;"), (1, False, "10.0% of 10 rows kept, outside")]
+)
+def test_fixed_bounds(tmp_path: Path, rows: int, passed: bool, said: str) -> None:
+    basis = Basis(project(tmp_path, "[checks]\nmin_keep_rate = 0.2\nmax_keep_rate = 0.9\n"))
+    verdict = judge_keep_rate(kept(rows), basis)
+    assert (verdict.passed, verdict.severity) == (passed, "WARN")
+    assert verdict.summary.startswith(said)
+    assert verdict.summary.endswith("0 other shards are too few to compare with")
+    assert verdict.figures == {"keep_rate": rows / 10, "other_shards": 0}
+    assert not judge_keep_rate(kept(10), basis).passed
+
+
+def test_far_from_the_other_shards(tmp_path: Path) -> None:
+    others = {"b": 0.8, "c": 0.82, "d": 0.79, "e": 0.8, "f": 0.0}  # one odd shard does not move the median
+    basis = Basis(project(tmp_path), others)
+    near = judge_keep_rate(kept(6), basis)
+    assert (near.passed, near.summary) == (True, "60.0% of 10 rows kept; the median of 5 other shards is 80.0%")
+    assert near.figures["distance_from_median"] == pytest.approx(0.2)
+    far = judge_keep_rate(kept(4), basis)
+    assert (far.passed, far.figures["median_keep_rate"]) == (False, 0.8)
+    assert "40.0% from the median, more than 30.0%" in far.summary
+
+
+def test_a_shard_is_not_compared_with_itself_nor_with_too_few(tmp_path: Path) -> None:
+    others = {"a": 0.8, "b": 0.8, "c": 0.8, "d": 0.8, "e": 0.8}
+    verdict = judge_keep_rate(kept(1), Basis(project(tmp_path), others))
+    assert (verdict.passed, verdict.figures["other_shards"]) == (True, 4)
+    assert (
+        judge_keep_rate(kept(1), Basis(project(tmp_path, "[checks]\nmin_other_shards = 4\n"), others)).passed is False
+    )
+
+
+def test_a_shard_without_rows_passes(tmp_path: Path) -> None:
+    assert judge_keep_rate(kept(0, of=0), Basis(project(tmp_path, "[checks]\nmin_keep_rate = 0.5\n"))).passed
+
+
+def write(settings: Settings, found: Record, code_version: str) -> None:
+    uri = ShardPaths(output_root=settings.storage.output_root, key=found.shard).record(STAGE.name)
+    write_record(found.model_copy(update={"code_version": code_version}), uri, {})
+
+
+def test_other_shards_are_read_from_their_records(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    version = STAGE.code_version(settings)
+    write(settings, kept(8, shard="b"), version)
+    write(settings, kept(0, of=0, shard="empty"), version)
+    write(settings, kept(3, shard="old"), "1-other-settings")
+    broken = tmp_path / "out/records/filtered/broken.json"
+    broken.write_text("{}")
+    assert keep_rates_of(["b", "broken", "empty", "never", "old"], STAGE, settings) == {"b": 0.8}
+
+
+def test_no_more_records_are_read_than_settings_allow(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[checks]\nother_shards = 3\n")
+    keys = [f"{number:02}" for number in range(12)]
+    for key in keys:
+        write(settings, kept(8, shard=key), STAGE.code_version(settings))
+    assert list(keep_rates_of(keys, STAGE, settings)) == ["00", "04", "08"]
+    assert evenly(keys, 0) == []
+    assert evenly(keys, 12) == keys

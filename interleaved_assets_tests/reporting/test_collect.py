@@ -1,0 +1,117 @@
+"""Facts of shards from what the stages have stored, in order, whatever is wrong with one of them."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interleaved_assets.io import storage
+from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.stage import take_through
+from interleaved_assets.pipeline.staleness import State
+from interleaved_assets.pipeline.survey import VANISHED, survey
+from interleaved_assets.reporting.aggregate import aggregate
+from interleaved_assets.reporting.collect import UNREADABLE, all_shard_facts, shard_facts
+from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import good_shard, project
+
+KEYS = ["a", "b", "c", "d"]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    for key in KEYS:
+        good_shard(tmp_path / "raw" / f"{key}.tar", seed=ord(key))
+        for stage in chain(settings).values():
+            take_through(stage, key, settings)
+    return settings
+
+
+def test_what_became_of_one_shard(settings: Settings) -> None:
+    facts = shard_facts("a", settings)
+    assert (facts.rows_in, facts.samples_in, facts.images_in) == (13, 3, 5)
+    assert (facts.rows_kept, facts.samples_kept, facts.images_kept) == (12, 3, 4)
+    assert facts.ledger is not None
+    assert facts.ledger["reason"].to_pylist() == ["sharpness_below"]
+    assert facts.scores is not None
+    assert "thumbnail" not in facts.scores.column_names
+    assert facts.rows_unaccounted == 0
+    assert sorted(facts.values["ratio"].tolist()) == pytest.approx([0.25, 0.5, 2 / 3])
+
+
+def test_thumbnails_are_read_where_they_are_asked_for(settings: Settings) -> None:
+    scores = shard_facts("a", settings, thumbnails=True).scores
+    assert scores is not None
+    assert "thumbnail" in scores.column_names
+
+
+def test_a_shard_as_far_as_it_has_come(settings: Settings, tmp_path: Path) -> None:
+    for stage in ("filtered", "final_tars"):
+        (tmp_path / f"out/records/{stage}/a.json").unlink()
+    facts = shard_facts("a", settings)
+    assert (facts.rows_in, facts.rows_kept) == (13, 13)
+    assert facts.values == {}
+    assert facts.ledger is not None
+    assert facts.ledger.num_rows == 0  # the selection's ledger lies there still, and no record vouches for it
+
+
+def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "raw/b.tar").unlink()
+    (tmp_path / "out/records/normalized/c.json").write_text("{}")
+    (tmp_path / "out/image_scores/d.parquet").write_bytes(b"PAR1 no more")
+    found = list(all_shard_facts(survey(settings, ["registered"])))
+    assert [facts.key for facts in found] == [*KEYS, "registered"]
+    assert [facts.status.state for facts in found] == [
+        State.COMPLETE,
+        State.VANISHED,
+        State.UNREADABLE,
+        State.UNREADABLE,
+        State.VANISHED,
+    ]
+    assert found[1].status == VANISHED
+    assert found[1].rows_kept == 12  # outputs of a vanished shard are outputs
+    assert found[2].status == found[3].status == UNREADABLE  # one line in the table of reasons, whatever is broken
+    assert "records/normalized/c.json is not a stage record" in found[2].problem
+    assert found[3].problem
+    data = aggregate(found, measures_of(settings.selection))
+    assert [(line.status.state, line.shards, line.examples) for line in data.by_status()] == [
+        (State.UNREADABLE, 2, ["c", "d"]),
+        (State.VANISHED, 1, ["b"]),
+        (State.VANISHED, 1, ["registered"]),
+        (State.COMPLETE, 1, ["a"]),
+    ]
+
+
+def test_an_empty_ledger_is_not_read(settings: Settings, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "out/dropped/normalized")
+    shutil.rmtree(tmp_path / "out/dropped/final_tars")
+    (facts, *_) = all_shard_facts(survey(settings))
+    assert facts.status.state is State.COMPLETE
+    assert facts.ledger is not None
+    assert facts.ledger.num_rows == 1
+
+
+def test_records_are_read_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = storage.filesystem
+
+    def counting(uri: str, options: Mapping[str, Any] | None = None) -> Any:
+        if uri.endswith(".json"):
+            read.append(uri)
+        return real(uri, options)
+
+    monkeypatch.setattr("interleaved_assets.pipeline.record.filesystem", counting)
+    list(all_shard_facts(survey(settings)))
+    assert len(read) == len(set(read)) == len(KEYS) * len(chain(settings))
+
+
+def test_the_same_shards_give_the_same_sums(settings: Settings) -> None:
+    measures = measures_of(settings.selection, unbounded=True)
+    one, two = (aggregate(all_shard_facts(survey(settings)), measures) for _ in range(2))
+    assert [shard.key for shard in one.shards] == [shard.key for shard in two.shards] == KEYS
+    assert json.dumps(one.scored[0].percentiles((1.0, 50.0))) == json.dumps(two.scored[0].percentiles((1.0, 50.0)))
