@@ -1,0 +1,71 @@
+"""The raw root and the outputs in a bucket: a look at it, and the nightly schedule over the records there."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import fsspec
+
+from benchmarks.scale_data import CURSOR, shard_name, write_first_snapshot, write_settings
+from benchmarks.scale_services import START_SECONDS, environment, s3_server, wait_for
+from benchmarks.scale_ticks import quiet_night, quiet_ticks
+from benchmarks.scale_world import Figure, World
+from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.raw import Source
+from interleaved_assets.pipeline.record import ShardPaths, read_record
+
+_UPLOADS_AT_ONCE = 1000
+BUCKET = "scale"
+
+
+def s3(world: World) -> list[Figure]:
+    """Everything in a bucket of a server on this machine, whose answers take a millisecond or two."""
+    world.finished()
+    with s3_server(world.work / "s3") as variables, environment(variables):
+        fs = fsspec.filesystem("s3")
+        wait_for(lambda: _takes_files(fs), START_SECONDS, "the start of the S3 server")
+        settings = write_settings(world.work / "on-s3", raw_root=f"s3://{BUCKET}/raw", output_root=f"s3://{BUCKET}/out")
+        file = world.work / "on-s3" / "interleaved.toml"
+        numbers = range(world.shards)
+        _upload(fs, ((f"{BUCKET}/raw/{shard_name(each)}.tar", world.tars[each % len(world.tars)]) for each in numbers))
+        sources = write_first_snapshot(settings)
+        listing = world.probe("listing", "--times", "3", settings_file=file)["evaluations"]
+        assert listing[-1]["shards"] == world.shards, listing
+        ticks = world.probe("sensor", "--cursor", CURSOR, "--times", "3", settings_file=file)
+        _upload(fs, _records(world, sources, settings.storage.output_root))
+        return [
+            Figure("listing alone", max(each["seconds"] for each in listing), "s"),
+            *quiet_ticks(ticks, world.shards),
+            *(
+                figure._replace(what=f"nightly: {figure.what}")
+                for figure in quiet_night(world.probe("nightly", settings_file=file))
+            ),
+        ]
+
+
+def _takes_files(fs: Any) -> bool:
+    """Whether the server is up: its gateway answers before the parts behind it do."""
+    try:
+        if not fs.exists(BUCKET):
+            fs.mkdir(BUCKET)
+        fs.pipe(f"{BUCKET}/ready", b"probe")
+    except OSError:
+        return False
+    return True
+
+
+def _upload(fs: Any, files: Iterator[tuple[str, bytes]]) -> None:
+    while batch := dict(islice(files, _UPLOADS_AT_ONCE)):
+        fs.pipe(batch)
+
+
+def _records(world: World, sources: Mapping[str, Source], output_root: str) -> Iterator[tuple[str, bytes]]:
+    """The records of every shard as they would be had it been read from the bucket."""
+    for key, source in sources.items():
+        local = ShardPaths(output_root=world.settings.storage.output_root, key=key)
+        remote = ShardPaths(output_root=output_root.removeprefix("s3://"), key=key)
+        for stage in chain(world.settings):
+            record = read_record(local.record(stage), {})
+            assert record is not None
+            there = record.model_copy(update={"source": source})
+            yield remote.record(stage), there.model_dump_json(indent=1).encode()

@@ -1,0 +1,126 @@
+"""What an evaluation costs, in a fresh process: a look at the raw root, a tick of automation, the nightly schedule."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scale_data import CURSOR, observed, store, write_first_snapshot, write_settings, write_shards
+from benchmarks.scale_world import Figure, World, memory_figures
+from interleaved_assets.pipeline.record import ShardPaths
+
+TICK_SECONDS, TICK_MIB = 5, 200
+TIMES_MORE = 10
+CHANGED, STALE = 400, 500
+
+
+def sensor(world: World) -> list[Figure]:
+    """A look at the raw root that finds nothing new."""
+    world.registered()
+    return quiet_ticks(world.probe("sensor", "--cursor", CURSOR, "--times", "3"), world.shards)
+
+
+def many(world: World) -> list[Figure]:
+    """The same over ten times as many files."""
+    folder, shards = world.work / "many", TIMES_MORE * world.shards
+    settings = write_settings(folder)
+    try:
+        write_shards(folder / "raw", world.tars, range(shards))
+        file = folder / "interleaved.toml"
+        first = world.probe("sensor", settings_file=file)["evaluations"][0]
+        assert first["events"] == min(settings.watch.max_per_tick, shards), first
+        write_first_snapshot(settings)
+        return [
+            Figure("very first tick, no snapshot yet", first["seconds"], "s"),
+            Figure("memory of the whole process in that tick", first["peak_mib"], "MiB"),
+            *(
+                figure._replace(target=None)  # what is promised of so many is that they are listed at all
+                for figure in quiet_ticks(
+                    world.probe("sensor", "--cursor", CURSOR, "--times", "3", settings_file=file), shards
+                )
+            ),
+        ]
+    finally:
+        shutil.rmtree(folder)
+
+
+def automation(world: World) -> list[Figure]:
+    """A tick of the sensor behind the automation conditions."""
+    figures = []
+    if not world.is_finished:
+        world.registered()
+        first = world.probe("automation")
+        assert first["evaluations"][0]["requested"], "new shards were not requested"
+        figures = [
+            Figure("very first tick, no shard materialized: all are requested", _longest(first), "s"),
+            *memory_figures(first, "that tick"),
+        ]
+    keys = world.finished()
+    quiet = world.probe("automation", "--times", "3")["evaluations"]
+    assert not any(evaluation["requested"] for evaluation in quiet), "shards that are current were requested"
+    cursor = quiet[-1]["cursor"]
+    changed = keys[:: max(1, len(keys) // CHANGED)][:CHANGED]
+    with world.instance() as instance:
+        sources = {key: world.sources[key].model_copy(update={"version": f"etag:new-{key}"}) for key in changed}
+        store(instance, (observed(key, source) for key, source in sources.items()))
+        news = world.probe("automation", "--cursor", cursor)
+        store(instance, (observed(key, world.sources[key]) for key in changed))
+    assert news["evaluations"][0]["requested"], "changed shards were not requested"
+    return [
+        *figures,
+        Figure("first tick after a start, nothing new", quiet[0]["seconds"], "s"),
+        Figure("tick with nothing new", quiet[-1]["seconds"], "s"),
+        Figure(f"tick with {len(changed)} changed shards", _longest(news), "s"),
+        *memory_figures(news, "this tick"),
+        Figure("size of its cursor", len(cursor) / 1000, "kB"),
+    ]
+
+
+def nightly(world: World) -> list[Figure]:
+    """An evaluation of the schedule: every record against the present settings, code and raw shards."""
+    keys = world.finished()
+    figures = quiet_night(world.probe("nightly", "--times", "2"))
+    stale = keys[:: max(1, len(keys) // STALE)][:STALE]
+    output_root = world.settings.storage.output_root
+    records = [Path(ShardPaths(output_root=output_root, key=key).record("final_tars")) for key in stale]
+    taken = {path: path.read_bytes() for path in records}
+    try:
+        for path in taken:
+            path.unlink()
+        probed = world.probe("nightly")
+    finally:
+        for path, content in taken.items():
+            path.write_bytes(content)
+    return [
+        *figures,
+        Figure(f"evaluation, {len(stale)} stale, scattered", _longest(probed), "s"),
+        Figure("runs it requests", probed["evaluations"][0]["requested"], ""),
+    ]
+
+
+def report(world: World) -> list[Figure]:
+    """``dataset_report`` over every shard, in a run of its own."""
+    world.finished()
+    probed = world.probe("report")
+    return [Figure("a run of it", _longest(probed), "s"), *memory_figures(probed, "the run")]
+
+
+def quiet_ticks(probed: dict[str, Any], shards: int) -> list[Figure]:
+    """Figures of ticks that found nothing new."""
+    for evaluation in probed["evaluations"]:
+        assert evaluation["said"] == f"{shards} shards, none new or changed", evaluation
+    return [
+        Figure("longest of three ticks without changes", _longest(probed), "s", TICK_SECONDS),
+        *memory_figures(probed, "a tick", TICK_MIB),
+    ]
+
+
+def quiet_night(probed: dict[str, Any]) -> list[Figure]:
+    """Figures of evaluations of the schedule that found nothing stale."""
+    for evaluation in probed["evaluations"]:
+        assert evaluation["requested"] == 0, evaluation
+        assert "are current" in evaluation["said"], evaluation
+    return [Figure("evaluation, nothing stale", _longest(probed), "s"), *memory_figures(probed, "an evaluation")]
+
+
+def _longest(probed: dict[str, Any]) -> float:
+    return max(float(evaluation["seconds"]) for evaluation in probed["evaluations"])
