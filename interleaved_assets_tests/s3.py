@@ -108,7 +108,9 @@ def _start(folder: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], S3S
         "-s3.port.lance=0",
         "-master.telemetry=false",
         "-master.volumeSizeLimitMB=64",
-        "-volume.max=0",
+        # each bucket has volumes of its own; left to itself the server allows as many as the free disk holds full ones,
+        # and then refuses the writes to every further bucket
+        "-volume.max=10000",
         f"-filer.localSocket={folder / 'filer.sock'}",
     ]
     for number, service in enumerate(_SERVICES):
