@@ -57,7 +57,6 @@ def new_figure(size: Size = STANDARD) -> tuple[Figure, Axes]:
     axes.spines["bottom"].set_linewidth(0.8)
     axes.tick_params(colors=MUTED, labelsize=9, length=3, width=0.8)
     axes.tick_params(axis="y", length=0)
-    axes.tick_params(which="minor", length=0)
     axes.set_axisbelow(True)
     return figure, axes
 
