@@ -9,6 +9,8 @@ UI_PORT ?= 3000
 # Seconds that the daemon gives a look at very many shards, or at their records in a bucket; Dagster's own limit is 60.
 export DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS ?= 300
 export DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS ?= 600
+# Runs that the daemon queues of a backfill before it asks whether the backfill was cancelled; Dagster's own number is 25.
+export DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE ?= 2
 
 .DELETE_ON_ERROR:
 .PHONY: demo ui test test-all check format clean help

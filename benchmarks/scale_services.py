@@ -188,6 +188,7 @@ class Dagster:
             "DAGSTER_HOME": str(home),
             "INTERLEAVED_SETTINGS": str(settings_file),
             "DAGSTER_DISABLE_TELEMETRY": "yes",
+            "DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE": "2",  # as in `make ui` and below deploy/
         }
         self.url = f"http://127.0.0.1:{self._web_port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
