@@ -1,12 +1,11 @@
 """dataset_report: the whole data set at a glance, unpartitioned."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import dagster as dg
 
 from interleaved_assets.defs.assets import OWNERS
-from interleaved_assets.defs.partitions import SHARDS, shards
+from interleaved_assets.defs.partitions import SHARDS, failed_shards
 from interleaved_assets.defs.told import tell_statuses
 from interleaved_assets.io.storage import atomic_output, join
 from interleaved_assets.pipeline.chain import chain
@@ -50,7 +49,7 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         registered = context.instance.get_dynamic_partitions(SHARDS)
-        found = survey(settings, registered, failed_shards(context.instance, list(chain(settings)), registered))
+        found = survey(settings, registered, failed_shards(context.instance, chain(settings), registered))
         data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))
         problems = []
         if found.problem:
@@ -91,12 +90,3 @@ def figures(data: DatasetAggregate) -> dict[str, Any]:
     for code, count in sorted(data.errors.items()):
         numbers[f"errors/{code}"] = count
     return numbers
-
-
-def failed_shards(instance: dg.DagsterInstance, stages: Sequence[str], keys: Sequence[str]) -> dict[str, set[str]]:
-    """For each stage the shards whose last run failed, as Dagster has it."""
-    failed: dict[str, set[str]] = {}
-    for stage in stages:
-        statuses = instance.get_status_by_partition(dg.AssetKey(stage), keys, shards) or {}
-        failed[stage] = {key for key, status in statuses.items() if status is not None and status.value == "FAILED"}
-    return failed

@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
+from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
+from dagster._core.errors import DagsterDefinitionChangedDeserializationError
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
-from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.partitions import SHARDS, failed_shards
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.raw import just_written, list_raw_shards
@@ -17,6 +20,7 @@ RANGE_END = "dagster/asset_partition_range_end"
 ONE = "dagster/partition"
 BRING_UP_TO_DATE = "bring_up_to_date"
 UNRECORDED = "not recorded in Dagster"
+FAILED = "failed in Dagster"
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -50,7 +54,13 @@ def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
         registered = context.instance.get_dynamic_partitions(SHARDS)
         for key in _unknown_to_dagster(context.instance, settings) & statuses.keys():
             statuses[key] = UNRECORDED
-        for key in _in_flight(context.instance, registered):
+        # also those whose records are current: one run made the shard, a later one failed before it could look
+        failed = failed_shards(context.instance, chain(settings), registered)
+        for key in set().union(*failed.values()) & statuses.keys():
+            statuses[key] = FAILED
+        assert context.repository_def is not None  # the daemon gives it
+        graph = context.repository_def.asset_graph
+        for key in _in_flight(context.instance, registered) | _awaited(context.instance, graph):
             statuses.pop(key, None)
         ranges = list(ranges_of(registered, statuses, settings.run.shards_per_run))
         if not ranges:
@@ -95,6 +105,22 @@ def _in_flight(instance: dg.DagsterInstance, registered: Sequence[str]) -> set[s
             found.update(registered[places[first] : places[last] + 1])
         elif key := run.tags.get(ONE):
             found.add(key)
+    return found
+
+
+def _awaited(instance: dg.DagsterInstance, graph: BaseAssetGraph) -> set[str]:
+    """Shards that a backfill has yet to put into a run; it queues its runs one after another, which takes minutes."""
+    found: set[str] = set()
+    for backfill in instance.get_backfills(filters=BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED])):
+        if not backfill.is_asset_backfill:
+            found.update(backfill.partition_names or ())
+            continue
+        try:
+            data = backfill.get_asset_backfill_data(graph)
+        except DagsterDefinitionChangedDeserializationError:
+            continue  # it is about assets that are no longer there, and ends as failed
+        left = data.target_subset - data.materialized_subset - data.failed_and_downstream_subset
+        found.update(item.partition_key for item in left.iterate_asset_partitions() if item.partition_key is not None)
     return found
 
 

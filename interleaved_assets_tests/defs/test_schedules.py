@@ -6,6 +6,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.assets.graph.asset_graph_subset import AssetGraphSubset
+from dagster._core.definitions.events import AssetKeyPartitionKey
+from dagster._core.execution.asset_backfill import AssetBackfillData
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,6 +163,46 @@ def test_shards_of_a_run_under_way_are_left_to_it(instance: dg.DagsterInstance, 
         status=dg.DagsterRunStatus.STARTED,
     )
     assert requested(instance, settings) == ["aa", "dd"]
+
+
+def test_shards_that_a_backfill_has_yet_to_queue_are_left_to_it(
+    instance: dg.DagsterInstance, settings: Settings
+) -> None:
+    register_all(instance, settings)
+    graph = build_definitions(settings).get_repository_def().asset_graph
+    target = AssetGraphSubset.from_asset_partition_set(
+        {AssetKeyPartitionKey(dg.AssetKey("filtered"), key) for key in "bc"}, graph
+    )
+    data = AssetBackfillData.empty(target, datetime.now(UTC).timestamp(), dynamic_partitions_store=instance)
+    backfill = PartitionBackfill(
+        backfill_id="first-load",
+        status=BulkActionStatus.REQUESTED,
+        from_failure=False,
+        tags={},
+        backfill_timestamp=0.0,
+        asset_selection=[dg.AssetKey("filtered")],
+        serialized_asset_backfill_data=data.serialize(instance, graph),
+    )
+    instance.add_backfill(backfill)
+    assert requested(instance, settings) == ["aa", "dd"]
+    instance.update_backfill(backfill.with_status(BulkActionStatus.CANCELED))
+    assert requested(instance, settings) == ["ab", "cd"]
+
+
+def test_a_shard_whose_last_run_failed_is_requested_though_its_records_are_current(
+    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
+) -> None:
+    assert materialize_all(instance, settings, register_all(instance, settings))
+    refused = Path(ShardPaths(output_root=settings.storage.output_root, key="c").record("final_tars"))
+    away = tmp_path / "away"
+    refused.rename(away)
+    refused.mkdir()  # a folder cannot be read, whoever asks
+    assert not materialize_all(instance, settings, ["c"])
+    refused.rmdir()
+    away.rename(refused)
+    assert requested(instance, settings) == ["cc"]
+    assert materialize_all(instance, settings, ["c"])
+    assert requested(instance, settings) == []
 
 
 def test_a_vanished_shard_is_not_requested(instance: dg.DagsterInstance, settings: Settings, tmp_path: Path) -> None:
