@@ -12,6 +12,7 @@ CHROMIUM = "/usr/bin/chromium"
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",  # 64 MB of it is all that Docker gives a container
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
@@ -20,6 +21,8 @@ FLAGS = (
 )
 PATIENCE_MS = 60_000
 """How long a click waits for what it is meant for, and an expectation for what it expects."""
+RUN_PATIENCE_MS = 15 * PATIENCE_MS
+"""How long an expectation waits where the daemon first has runs to launch and to see end."""
 WIDTH, HEIGHT = 1600, 1000
 TALL = 2600
 """For pages that scroll inside: all of their metadata is then on the screenshot."""

@@ -1,15 +1,25 @@
-"""Fixtures for all tests, and the option under which a skipped test is a failure."""
+"""Fixtures for all tests, the option under which a skipped test is a failure, and what keeps out the machine's part."""
 
+import os
 from collections.abc import Generator
 from typing import TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from interleaved_assets_tests.s3 import bucket, s3_environment, s3_server
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 __all__ = ["bucket", "s3_environment", "s3_server"]
+
+# The same examples in every run, and as much time for each as the machine takes.
+settings.register_profile("ours", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ours")
+
+# For the processes that tests start as well: nothing is written to the home folder, and no proxy asked for loopback.
+os.environ["DAGSTER_DISABLE_TELEMETRY"] = "yes"
+os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -31,9 +31,13 @@ def document(*items: str | bytes, **fields: object) -> tuple[dict[str, object], 
 
 
 def write_shard(path: Path, documents: Mapping[str, tuple[dict[str, object], Sequence[bytes]]]) -> Path:
-    """A tar with ``<key>.json`` and ``<key>.<position>.png`` for each document; time stamps are 0."""
+    """A tar with ``<key>.json`` and ``<key>.<position>.png`` for each document; time stamps are 0.
+
+    It is there at once, and so replaces another: a sensor that looks meanwhile does not see half of it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as tar:
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    with tarfile.open(unfinished, "w") as tar:
         for key, (fields, _) in documents.items():
             names = []
             members = {}
@@ -46,7 +50,7 @@ def write_shard(path: Path, documents: Mapping[str, tuple[dict[str, object], Seq
                 info = tarfile.TarInfo(name)
                 info.size = len(content)
                 tar.addfile(info, io.BytesIO(content))
-    return path
+    return unfinished.replace(path)
 
 
 def good_shard(path: Path, seed: int = 0) -> Path:

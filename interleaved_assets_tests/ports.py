@@ -32,7 +32,7 @@ def wait_until_up(
     answers: Callable[[], object],
     seconds: float,
     log: Path,
-    not_yet: type[Exception] = OSError,
+    not_yet: type[Exception] | tuple[type[Exception], ...] = OSError,
 ) -> None:
     """Ask until the server answers; the test fails with the end of its log once it has died or ``seconds`` are over.
 
@@ -41,7 +41,7 @@ def wait_until_up(
         answers: asks it; raises ``not_yet`` as long as it does not answer.
         seconds: how long it may take.
         log: where it writes what it has to say.
-        not_yet: the exception that means so.
+        not_yet: the exceptions that mean so.
     """
     deadline = time.monotonic() + seconds
     while True:

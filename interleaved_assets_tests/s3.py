@@ -14,8 +14,9 @@ from typing import Any
 import fsspec
 import pytest
 import s3fs
+from botocore.exceptions import BotoCoreError
 
-from interleaved_assets_tests.ports import free_ports, wait_until_up
+from interleaved_assets_tests.ports import free_ports, listens, wait_until_up
 
 _SERVICES = ("master.port", "volume.port", "filer.port", "s3.port")
 _START_SECONDS = 60
@@ -62,7 +63,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     ports = free_ports(2 * len(_SERVICES))
     process, server = _start(folder, ports)
     try:
-        wait_until_up(process, lambda: _probe(server), _START_SECONDS, folder / "log")
+        wait_until_up(process, lambda: _probe(server), _START_SECONDS, folder / "log", (OSError, BotoCoreError))
         server.fs.mkdir("shared")
         yield server
     finally:
@@ -126,6 +127,7 @@ def _start(folder: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], S3S
 
 def _probe(server: S3Server) -> None:
     """Make a bucket and a file: the gateway answers before the parts behind it do."""
+    listens(int(server.endpoint_url.rpartition(":")[2]))  # or else the client tries on its own, for 20 s
     server.fs.makedirs("ready", exist_ok=True)
     server.fs.pipe("ready/probe", b"probe")
 

@@ -14,6 +14,8 @@ from interleaved_assets.defs.sensors import build_raw_shard_sensor
 from interleaved_assets.settings import Settings
 
 STAGES = ("normalized", "image_scores", "filtered", "final_tars")
+NO_TELEMETRY = {"telemetry": {"enabled": False}}
+"""For an instance with a folder of its own, which would else write what it did into the home folder."""
 
 
 class Ran(NamedTuple):

@@ -8,6 +8,7 @@ import pytest
 from interleaved_assets.defs.executors import build_executor, settings_variables
 from interleaved_assets.model.errors import MissingDependency
 from interleaved_assets.settings import Settings, load_settings
+from interleaved_assets_tests.defs.runs import NO_TELEMETRY
 from interleaved_assets_tests.deploy.toy import said, toy_job
 
 FIRST_TWO = [dg.AssetKey("before"), dg.AssetKey("on_gpu")]
@@ -36,7 +37,7 @@ def test_steps_work_in_the_process_of_the_run_unless_told_otherwise(settings_fil
 def test_multiprocess_gives_each_step_a_process(settings_file: Path, tmp_path: Path) -> None:
     with_executor(settings_file, "multiprocess")
     with (
-        dg.DagsterInstance.local_temp(str(tmp_path)) as instance,
+        dg.DagsterInstance.local_temp(str(tmp_path), overrides=NO_TELEMETRY) as instance,
         dg.execute_job(dg.reconstructable(toy_job), instance=instance, asset_selection=FIRST_TWO) as result,
     ):
         assert result.success

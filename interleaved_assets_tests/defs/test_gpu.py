@@ -10,6 +10,7 @@ from dagster_k8s.container_context import K8sContainerContext
 from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config
 
 from interleaved_assets.defs.gpu import gpu_step
+from interleaved_assets_tests.defs.runs import NO_TELEMETRY
 from interleaved_assets_tests.deploy.kubernetes_api import KubernetesApi, kubernetes_api
 from interleaved_assets_tests.deploy.toy import said, toy_job
 
@@ -104,7 +105,7 @@ def test_the_executor_asks_for_a_gpu_for_that_step_alone(
             "kubeconfig_file": str(cluster.kubeconfig),
         },
     }
-    (tmp_path / "dagster.yaml").write_text(json.dumps({"run_launcher": launcher}), encoding="utf-8")
+    (tmp_path / "dagster.yaml").write_text(json.dumps({"run_launcher": launcher, **NO_TELEMETRY}), encoding="utf-8")
     with (
         dg.DagsterInstance.from_config(str(tmp_path)) as instance,
         dg.execute_job(

@@ -12,6 +12,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._grpc.server import GrpcServerProcess
 
 from interleaved_assets.defs.launcher import WatchedRunLauncher
+from interleaved_assets_tests.defs.runs import NO_TELEMETRY
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_a_run_whose_server_is_gone_is_lost(instance: dg.DagsterInstance, tmp_pa
 
 def test_a_run_that_its_server_no_longer_knows_may_still_go_on(instance: dg.DagsterInstance, tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("import dagster as dg\ndefs = dg.Definitions()\n")
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as own:
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=NO_TELEMETRY) as own:
         server = GrpcServerProcess(
             instance_ref=own.get_ref(),
             loadable_target_origin=LoadableTargetOrigin(python_file=str(tmp_path / "empty.py")),

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets_tests.defs.runs import run_chain
+from interleaved_assets_tests.defs.runs import NO_TELEMETRY, run_chain
 from interleaved_assets_tests.documents import good_shard, project
 
 STAGES = ("normalized", "image_scores", "filtered", "final_tars")
@@ -18,7 +18,7 @@ def test_old_outputs_of_a_failed_shard_are_not_told_as_new(tmp_path: Path, stora
     (tmp_path / "home").mkdir()
     for name in "ab":
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    home = dg.DagsterInstance.local_temp(str(tmp_path / "home"))
+    home = dg.DagsterInstance.local_temp(str(tmp_path / "home"), overrides=NO_TELEMETRY)
     with home if storage == "sqlite" else dg.DagsterInstance.ephemeral() as instance:
         keys = register_all(instance, settings)
         assert materialize_all(instance, settings, keys)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from interleaved_assets_tests.browser import PATIENCE_MS, chromium, expand_graph, keep, new_page
+from interleaved_assets_tests.browser import PATIENCE_MS, RUN_PATIENCE_MS, chromium, expand_graph, keep, new_page
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.live import LiveDagster, live_dagster
 
@@ -59,7 +59,7 @@ def backfill(browser: Browser, live: LiveDagster) -> str:
         says(page, r"Status\s+(Requested|In progress)")
         keep(page, "backfill-under-way")
         # the daemon takes a tick to launch the run, and one to see that it has ended
-        says(page, r"Status\s+Failed", patience_ms=3 * PATIENCE_MS)
+        says(page, r"Status\s+Failed", patience_ms=RUN_PATIENCE_MS)
         keep(page, "backfill-ended")
         return page.url.removeprefix(live.url)
 

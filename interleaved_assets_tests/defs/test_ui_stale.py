@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets_tests.browser import chromium, keep, new_page
+from interleaved_assets_tests.browser import RUN_PATIENCE_MS, chromium, keep, new_page
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.live import live_dagster
 
@@ -55,7 +55,8 @@ def test_a_changed_threshold_makes_the_selection_stale_and_no_score(page: Page, 
     before = page.locator("tr", has_text="shards_stale")
     expect(before).to_contain_text("0")
     page.get_by_role("button", name=re.compile("Materialize$")).click()
-    expect(page.locator("tr", has_text="shards_stale").get_by_text("1", exact=True)).to_be_visible()
+    after = page.locator("tr", has_text="shards_stale").get_by_text("1", exact=True)
+    expect(after).to_be_visible(timeout=RUN_PATIENCE_MS)
     page.get_by_text("[Show Markdown]").click()
     expect(page.get_by_role("dialog").get_by_text(CHANGED.removeprefix("filtered stale: ")).first).to_be_visible()
     keep(page, "stale-report")

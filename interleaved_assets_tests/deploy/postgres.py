@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -73,7 +74,8 @@ def postgres_server() -> Iterator[PostgresServer]:
         server.rows("CREATE DATABASE dagster", database="postgres")
         yield server
     finally:
-        process.kill()
+        # an immediate shutdown: it takes its own processes with it, which would else go on writing into the folder
+        process.send_signal(signal.SIGQUIT)
         process.wait()
         shutil.rmtree(folder)
 
@@ -100,7 +102,7 @@ def _start(server: PostgresServer, programs: Path, folder: Path, user: str | Non
         cwd=folder,
         **ownership,
     )
-    settings = ("listen_addresses=127.0.0.1", f"port={server.port}", f"unix_socket_directories={folder}", *_FAST)
+    settings = ("listen_addresses=127.0.0.1", f"port={server.port}", "unix_socket_directories=", *_FAST)
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(
             [programs / "postgres", "-D", folder / "data", *(part for item in settings for part in ("-c", item))],

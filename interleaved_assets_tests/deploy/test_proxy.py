@@ -54,6 +54,14 @@ class Door:
         token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         return {"Authorization": f"Basic {token}", **more}
 
+    def answers(self) -> None:
+        """Ask once.
+
+        Raises:
+            OSError: there is no answer; Caddy listens before it has made its certificate.
+        """
+        self.status("/", {})
+
     def status(self, path: str, headers: dict[str, str], body: bytes | None = None) -> int:
         return self.ask(path, headers, body)[0]
 
@@ -96,16 +104,15 @@ def doors(deploy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         proxied |= {f"DAGSTER_{name}_USER": door.user, f"DAGSTER_{name}_PASSWORD_HASH": hashed.stdout.strip()}
     webserver = [Path(sysconfig.get_path("scripts")) / "dagster-webserver", "-h", "127.0.0.1", "-f", "toy.py", "-p"]
     with ExitStack() as stack:
-        for command, variables in (
+        for command, variables, answers in (
             # the first creates what is in DAGSTER_HOME, before the second looks for it
-            ([*webserver, str(edit)], environment),
-            ([*webserver, str(view), "--read-only"], environment),
-            ([caddy, "run", "--config", deploy_folder / "proxy/Caddyfile", "--adapter", "caddyfile"], proxied),
+            ([*webserver, str(edit)], environment, lambda: listens(edit)),
+            ([*webserver, str(view), "--read-only"], environment, lambda: listens(view)),
+            (_caddy(caddy, deploy_folder), proxied, lambda: (ui.answers(), viewer.answers())),
         ):
             process = _start(command, variables, home)
             stack.callback(end, process)
-            port = ui.port if command[0] == caddy else int(command[command.index("-p") + 1])
-            _wait(process, port, home)
+            wait_until_up(process, answers, _START_SECONDS, home / "log")
         yield ui, viewer
 
 
@@ -177,21 +184,19 @@ def test_without_users_nobody_passes(deploy_folder: Path, tmp_path: Path) -> Non
         "DAGSTER_UI_ADDRESS": f"https://localhost:{port}",
         "DAGSTER_VIEW_ADDRESS": f"https://localhost:{other}",
     }
-    process = _start(
-        [caddy, "run", "--config", deploy_folder / "proxy/Caddyfile", "--adapter", "caddyfile"], environment, tmp_path
-    )
+    process = _start(_caddy(caddy, deploy_folder), environment, tmp_path)
     try:
-        _wait(process, port, tmp_path)
+        wait_until_up(process, Door(port, "", "").answers, _START_SECONDS, tmp_path / "log")
         for door in (Door(port, "", ""), Door(port, "admin", "admin")):
             assert door.status("/server_info", door.headers()) == 401
     finally:
         end(process)
 
 
+def _caddy(program: str, deploy_folder: Path) -> list[Any]:
+    return [program, "run", "--config", deploy_folder / "proxy/Caddyfile", "--adapter", "caddyfile"]
+
+
 def _start(command: list[Any], environment: dict[str, str], folder: Path) -> "subprocess.Popen[bytes]":
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
-
-
-def _wait(process: "subprocess.Popen[bytes]", port: int, folder: Path) -> None:
-    wait_until_up(process, lambda: listens(port), _START_SECONDS, folder / "log")

@@ -34,7 +34,7 @@ def ids(table: pa.Table) -> list[str]:
 # ---------------------------------------------------------------- one shard
 
 
-@settings(max_examples=40, deadline=3000)
+@settings(max_examples=40)
 @given(st.integers(1, 40), st.sampled_from([None, 1, 2000, 9000]), st.booleans())
 def test_samples_are_whole_whatever_the_row_groups(tmp_path_factory, group_rows: int, limit, plain: bool) -> None:
     table = shard_table()

@@ -77,7 +77,7 @@ nested = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=2000)
+@settings(max_examples=60)
 @given(nested, st.integers(1, 3))
 def test_nested_columns_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, value, rows: int) -> None:
     try:

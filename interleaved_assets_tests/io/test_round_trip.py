@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from interleaved_assets.io.json_columns import JSON_TYPE
 from interleaved_assets.io.parquet_reader import read_parquet_shard
@@ -54,7 +54,7 @@ def assert_same(found: pa.Table, expected: pa.Table) -> None:
     assert cells(found) == cells(expected)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(batches())
 def test_batch_to_tar_to_batch_to_parquet_to_batch(table: pa.Table) -> None:
     assert InterleavedBatch(table).validate()

@@ -506,7 +506,7 @@ FIELDS = st.one_of(
 ).filter(lambda name: name not in ("texts", "images"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.dictionaries(FIELDS, VALUES, max_size=4), min_size=1, max_size=4))
 def test_any_json_survives(wild: list[dict[str, Any]]) -> None:
     # lists that end in nulls keep their length, too

@@ -63,7 +63,7 @@ def test_workers_that_share_only_a_bucket_share_the_cache(s3_server: S3Server, b
     assert np.array_equal(reader.get(image_key(b"\1")), vector(1))  # type: ignore[arg-type]  # None would fail
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.binary(min_size=16, max_size=16), max_size=8, unique=True), max_size=4))
 def test_whatever_the_keys_each_gives_its_own_embedding(segments: list[list[bytes]]) -> None:
     fsspec.filesystem("memory").store.clear()

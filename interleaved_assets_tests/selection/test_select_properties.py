@@ -113,7 +113,7 @@ def table_of(scores):
     return table
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(shards(), choices())
 def test_every_row_is_kept_or_in_the_ledger_as_the_rules_say(shard, chosen):
     rows, words, scores = shard
@@ -139,7 +139,7 @@ def test_every_row_is_kept_or_in_the_ledger_as_the_rules_say(shard, chosen):
     assert [(entry["sample_id"], entry["position"], entry["modality"]) for entry in entries] == in_row_order
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(shards(), choices(), st.randoms(use_true_random=False))
 def test_order_of_rows_and_scores_changes_no_decision(shard, chosen, random):
     rows, words, scores = shard
