@@ -14,6 +14,7 @@ from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.raw import list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.watch import Seen, look, read_snapshot, write_snapshot
+from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings
 
 SNAPSHOT_FOLDER = "state/raw_shards"
@@ -54,10 +55,12 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         for key, reason in list(found.unreadable.items())[:_NAMED_IN_LOG]:
             context.log.warning(f"shard {key} is left for the next tick: {reason}")
         if found.snapshot == before:
-            return dg.SkipReason(f"{len(before)} shards, none new or changed")
+            there = sum(not seen.gone for seen in before.values())
+            return dg.SkipReason(f"{counted(there, 'shard')}, none new or changed")
         # The cursor names the snapshot. A tick that fails after this line leaves the old cursor in force, and with it
         # the old snapshot: what it would have reported is found again.
-        cursor = str(int(context.cursor or 0) + 1)
+        last = context.cursor if context.cursor and context.cursor.isdecimal() else "0"  # people may set it in the UI
+        cursor = str(int(last) + 1)
         write_snapshot(found.snapshot, _snapshot_uri(folder, cursor), options)
         _remove_older(folder, int(cursor) - 1, options)
         # at once: partitions that a result asks for come after its events, and automation may look in between
@@ -67,7 +70,7 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
             cursor=cursor,
             skip_reason=None
             if found.keys
-            else dg.SkipReason(f"{len(found.growing)} shards are not yet quiet, {len(found.vanished)} vanished"),
+            else dg.SkipReason(f"not yet quiet: {len(found.growing)}, vanished: {len(found.vanished)}"),
         )
 
     return raw_shard_sensor

@@ -64,9 +64,9 @@ def test_a_vanished_shard_keeps_its_partition_and_is_told_once(watcher: Watcher,
     watcher.tick()
     (tmp_path / "raw" / "a.tar").unlink()
     assert watcher.tick() == {}
-    assert watcher.said == "0 shards are not yet quiet, 1 vanished"
+    assert watcher.said == "not yet quiet: 0, vanished: 1"
     assert watcher.tick() == {}
-    assert watcher.said == "1 shards, none new or changed"
+    assert watcher.said == "0 shards, none new or changed"
     assert watcher.instance.get_dynamic_partitions("shards") == ["a"]
 
 
@@ -105,6 +105,14 @@ def test_a_snapshot_that_cannot_be_read_means_looking_at_everything_anew(
     assert watcher.tick() == reported
     assert watcher.tick() == {}
     assert watcher.cursor == "2"
+
+
+def test_a_cursor_that_somebody_typed_in_means_looking_at_everything_anew(watcher: Watcher, tmp_path: Path) -> None:
+    good_shard(tmp_path / "raw" / "a.tar")
+    reported = watcher.tick()
+    watcher.cursor = "from the start"
+    assert watcher.tick() == reported
+    assert watcher.cursor == "1"
 
 
 def test_automation_has_every_asset_and_check_that_has_a_condition(tmp_path: Path) -> None:
