@@ -7,7 +7,9 @@ that fsspec and boto read (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
 """
 
 import os
+import re
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -28,6 +30,8 @@ HOME_VARIABLE = "INTERLEAVED_HOME"
 """Where the Makefile keeps the Dagster instance; no setting of ours."""
 ENV_PREFIX = "INTERLEAVED_"
 _MIB = 2**20
+_SECRET = re.compile("(^|_)(key|secret|token|password|credentials?|connection_string)$", re.IGNORECASE)
+_NO_SECRETS = (None, "anon", "cloud", "google_default")  # what gcsfs also takes for a token
 
 
 class _Section(BaseModel):
@@ -273,8 +277,8 @@ def load_settings(path: Path | str | None = None) -> Settings:
     """Read, check and complete the settings; relative paths are made absolute from the file's folder.
 
     Raises:
-        SettingsError: no such file, not TOML, an unknown key or variable, a wrong type or a value out of range; the
-            message names file, key and what is allowed.
+        SettingsError: no such file, not TOML, an unknown key or variable, a wrong type, a value out of range or a
+            secret; the message names file, key and what is allowed.
     """
     file = settings_path() if path is None else Path(path)
     try:
@@ -294,6 +298,11 @@ def load_settings(path: Path | str | None = None) -> Settings:
     except ValidationError as error:
         lines = "\n".join(f"  {_describe(problem)}" for problem in error.errors())
         raise SettingsError(f"{file}:\n{lines}") from error
+    if secrets := sorted(_secrets(settings.storage.options)):
+        raise SettingsError(
+            f"{file}: storage.options.{secrets[0]} is a secret, and settings travel with every run: give it in the "
+            "environment, for S3 as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     storage = settings.storage.model_copy(
         update={name: _absolute(getattr(settings.storage, name), file.parent) for name in ("raw_root", "output_root")}
     )
@@ -303,6 +312,15 @@ def load_settings(path: Path | str | None = None) -> Settings:
             "lie in one another: what is written would be read as new shards. Give them folders of their own."
         )
     return settings.model_copy(update={"storage": storage, "clip": _with_absolute_files(settings.clip, file.parent)})
+
+
+def _secrets(options: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Names of the options, also within options, that hold a secret by their name."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value, f"{prefix}{name}.")
+        elif _SECRET.search(name) and value not in _NO_SECRETS:
+            yield f"{prefix}{name}"
 
 
 def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:

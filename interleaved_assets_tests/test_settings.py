@@ -20,6 +20,11 @@ def test_an_empty_file_gives_the_documented_defaults(tmp_path: Path) -> None:
     assert settings.run.shards_per_run == 100
 
 
+def test_options_that_are_no_secret_are_taken(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, '[storage.options]\ntoken = "anon"\nendpoint_url = "http://s3"\n'))
+    assert settings.storage.options == {"token": "anon", "endpoint_url": "http://s3"}
+
+
 def test_relative_roots_start_at_the_file_and_urls_stay(tmp_path: Path) -> None:
     settings = load_settings(write(tmp_path, '[storage]\nraw_root = "shards"\noutput_root = "s3://bucket/out/"\n'))
     assert settings.storage.raw_root == str(tmp_path / "shards")
@@ -52,6 +57,11 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
             r"errors\.on_materialize_error: .*'error', 'warn', 'drop_row' or 'drop_sample'",
         ),
         ('[scoring]\nscorers = ["sharpnes"]\n', r"scoring\.scorers: .*no scorer named sharpnes; there are sharpness"),
+        ('[storage.options]\nsecret = "s"\n', r"storage\.options\.secret is a secret.*AWS_SECRET_ACCESS_KEY"),
+        (
+            '[storage.options.client_kwargs]\naws_session_token = "s"\n',
+            r"storage\.options\.client_kwargs\.aws_session_token is a secret",
+        ),
         ("[run\n", r"interleaved\.toml is not valid TOML"),
     ],
 )
