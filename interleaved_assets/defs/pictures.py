@@ -67,13 +67,17 @@ def selection_pictures(key: str, settings: Settings) -> Pieces:
 
 
 def _kept(uri: str, settings: Settings) -> dict[str, Any]:
-    """What was drawn before, in one read: this is all that pictures cost of a shard that has not changed."""
+    """What was drawn before, in one read: this is all that pictures cost of a shard that has not changed.
+
+    Nothing where it is missing or damaged, as by a machine that went down: it can be drawn again.
+    """
     with storage_errors(uri, "read"):
         fs, path = filesystem(uri, settings.storage.options)
         try:
-            return dict(json.loads(fs.cat_file(path)))
-        except FileNotFoundError:
+            kept = json.loads(fs.cat_file(path))
+        except (FileNotFoundError, ValueError):
             return {}
+    return kept if isinstance(kept, dict) and isinstance(kept.get("pieces"), dict) else {}
 
 
 def _as_markdown(name: str, piece: bytes | str) -> str:

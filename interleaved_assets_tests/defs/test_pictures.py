@@ -10,7 +10,7 @@ import pytest
 from interleaved_assets.defs import pictures as module
 from interleaved_assets.defs.pictures import score_pictures, selection_pictures, shard_pictures
 from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.record import Record, ShardPaths
 from interleaved_assets.pipeline.stage import take_through
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
@@ -49,6 +49,18 @@ def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, tm
     shard_pictures(record, project(tmp_path, "[selection]\nmin_sharpness = 5\n"), draw)
     shard_pictures(record.model_copy(update={"data_version": "another"}), settings, draw)
     assert draw.times == 3
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 400, b"{", b"[]", b'{"version": "x"}'])
+def test_what_is_kept_and_damaged_is_drawn_anew(settings: Settings, damage: bytes) -> None:
+    draw = Drawn()
+    record = records(settings)["filtered"]
+    first = shard_pictures(record, settings, draw)
+    kept = Path(ShardPaths(output_root=settings.storage.output_root, key="a").pictures("filtered"))
+    kept.write_bytes(damage)
+    assert shard_pictures(record, settings, draw) == first
+    assert shard_pictures(record, settings, draw) == first
+    assert draw.times == 2
 
 
 def test_text_stays_text_and_pictures_are_inlined(settings: Settings) -> None:
