@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from dagster import RunsFilter
 
-from interleaved_assets.defs.schedules import UNFINISHED
+from interleaved_assets.defs.schedules import BRING_UP_TO_DATE, RANGE_END, RANGE_START, UNFINISHED
 from interleaved_assets.pipeline.raw import list_raw_shards
 from interleaved_assets.pipeline.staleness import CURRENT, shard_statuses
 from interleaved_assets.settings import load_settings
@@ -63,7 +63,7 @@ def ticks(live: LiveDagster) -> list[dict[str, Any]]:
 def statuses(folder: Path) -> dict[str, str]:
     """The status of each shard under the settings in the file now."""
     settings = load_settings(folder / "interleaved.toml")
-    return dict(shard_statuses(list_raw_shards(settings.storage), settings))
+    return dict(shard_statuses(list_raw_shards(settings.storage), settings, {}))
 
 
 def all_current(live: LiveDagster, folder: Path) -> bool:
@@ -119,7 +119,6 @@ def test_a_changed_threshold_redoes_the_selection_of_all_shards_after_a_reload(
         good_shard(tmp_path / "raw" / f"{key}.tar", seed=10 * seed)
     with live.instance() as instance:
         assert run_chain(instance, load_settings(tmp_path / "interleaved.toml"), keys).success
-        runs = instance.get_runs_count()
     scores = written(tmp_path, "normalized", "image_scores")
     selected = written(tmp_path, "filtered", "tars")
     start_schedule(live)
@@ -130,7 +129,8 @@ def test_a_changed_threshold_redoes_the_selection_of_all_shards_after_a_reload(
     assert reloaded == {"locationOrLoadError": {"__typename": "RepositoryLocation"}}
     wait_for(lambda: all_current(live, tmp_path), 240, "that all shards are current under the new threshold")
     with live.instance() as instance:
-        assert instance.get_runs_count() == runs + 1  # all of them in one
+        (ranges,) = instance.get_runs(RunsFilter(job_name=BRING_UP_TO_DATE))  # all of them in one
+        assert (ranges.tags[RANGE_START], ranges.tags[RANGE_END]) == ("a", "c")
     assert written(tmp_path, "normalized", "image_scores") == scores
     again = written(tmp_path, "filtered", "tars")
     assert again.keys() == selected.keys()

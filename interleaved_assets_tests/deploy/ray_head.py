@@ -18,6 +18,8 @@ from interleaved_assets_tests.ports import free_ports, wait_until_up
 
 _START_SECONDS = 90
 _OBJECT_STORE_BYTES = 100_000_000
+# Ray would else refuse work where the disk is nearly full, and end what works where the memory is.
+_WHATEVER_IS_LEFT = {"RAY_local_fs_capacity_threshold": "1", "RAY_memory_monitor_refresh_ms": "0"}
 # In a mount namespace of its own, an empty read-only folder hides the one named: the node has no part in it. In a
 # process namespace of its own, all that Ray starts ends with its first process, wherever it has detached itself to.
 _APART = ("unshare", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -49,6 +51,12 @@ def ray_head(start: Path, hidden: Path, environment: Mapping[str, str]) -> Itera
     """Start a head that cannot see the folder ``hidden``; its steps have ``environment`` on top of the test's."""
     if not shutil.which("ray", path=_path()):
         pytest.skip("no Ray: pip install 'interleaved-assets[ray]'")
+    refused = subprocess.run([*_APART, *_BLIND, hidden, "true"], capture_output=True, text=True, check=False)
+    if refused.returncode:
+        pytest.skip(
+            f"no namespaces for the Ray node: {refused.stderr.strip()}. In Docker: --security-opt seccomp=unconfined "
+            "--security-opt apparmor=unconfined; elsewhere: sysctl kernel.unprivileged_userns_clone=1, or as root"
+        )
     # Ray's sockets lie below this folder, and a socket's path has room for 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
     ports = free_ports(3)
@@ -62,6 +70,7 @@ def ray_head(start: Path, hidden: Path, environment: Mapping[str, str]) -> Itera
             env={
                 **os.environ,
                 "PATH": _path(),
+                **_WHATEVER_IS_LEFT,
                 **environment,
                 "RAY_AUTH_TOKEN": head.token,
                 "RAY_JOB_PORT": str(ports[0]),

@@ -16,6 +16,8 @@ from interleaved_assets.scoring.clip_stream import ClipStats, ScoreStream
 from interleaved_assets.scoring.size import Buffer
 
 WIDTH = 4
+PATIENCE = 60
+"""Seconds until something that has to happen counts as not happening."""
 
 
 def vector(content: bytes) -> np.ndarray:
@@ -280,51 +282,61 @@ def test_no_more_images_are_decoded_ahead_than_two_batches() -> None:
     ahead = 0
     most = 0
     lock = threading.Lock()
+    two_batches = threading.Event()
 
     def counted(data: Buffer) -> np.ndarray:
         nonlocal ahead, most
         with lock:
             ahead += 1
             most = max(most, ahead)
+            if ahead == 8 + 2 * 8:
+                two_batches.set()
         return decode(data)
 
-    class Slow(Model):
+    class Waiting(Model):
         def images(self, pixels: Sequence[np.ndarray]) -> Ready:
             nonlocal ahead
-            time.sleep(0.02)
+            assert self.images_given or two_batches.wait(PATIENCE)
             with lock:
                 ahead -= len(pixels)
             return super().images(pixels)
 
     rows = [("a", 0, "text"), *(("a", number + 1, b"%d" % number) for number in range(200))]
-    list(stream(Slow(batch_size=8), preprocess=counted).run([("a", [table(*rows)])]))
-    assert most <= 8 + 2 * 8 + 2
+    list(stream(Waiting(batch_size=8), preprocess=counted).run([("a", [table(*rows)])]))
+    assert most == 8 + 2 * 8
 
 
 @pytest.mark.parametrize("is_on_cpu", [True, False])
 def test_while_a_model_computes_on_the_cpu_nothing_is_decoded(is_on_cpu: bool) -> None:
-    class Slow(Model):
-        computing = False
+    computing, waiting, decoding = threading.Event(), threading.Event(), threading.Event()
+
+    def tables() -> Iterator[pa.Table]:
+        yield table(("a", 0, "text"), *(("a", number + 1, b"%d" % number) for number in range(16)))
+        assert computing.wait(PATIENCE)
+        yield table(("b", 0, "text"), *(("b", number + 1, b"%d" % number) for number in range(16, 32)))
+        waiting.set()
+
+    class Watching(Model):
+        decoded_meanwhile = False
 
         def images(self, pixels: Sequence[np.ndarray]) -> Ready:
-            time.sleep(0.05)  # what is being decoded when the model begins comes to its end
-            self.computing = True
-            time.sleep(0.02)
-            self.computing = False
+            if not self.images_given:
+                computing.set()
+                assert waiting.wait(PATIENCE)
+                # the images of b wait for a decoder that has nothing else to do: a moment would be enough for it
+                self.decoded_meanwhile = decoding.wait(0.1 if self.is_on_cpu else PATIENCE)
             return super().images(pixels)
 
-    model = Slow(batch_size=16)
-    model.is_on_cpu = is_on_cpu
-    begun_meanwhile = []
-
-    def slowly(data: Buffer) -> np.ndarray:
-        begun_meanwhile.append(model.computing)
-        time.sleep(0.005)
+    def watched(data: Buffer) -> np.ndarray:
+        if computing.is_set():
+            decoding.set()
         return decode(data)
 
-    rows = [("a", 0, "text"), *(("a", number + 1, b"%d" % number) for number in range(64))]
-    list(stream(model, preprocess=slowly, threads=1).run([("a", [table(*rows)])]))
-    assert any(begun_meanwhile) == (not is_on_cpu)
+    model = Watching(batch_size=16)
+    model.is_on_cpu = is_on_cpu
+    list(stream(model, preprocess=watched, threads=1).run([("shard", tables())]))
+    assert [len(batch) for batch in model.images_given] == [16, 16]
+    assert model.decoded_meanwhile == (not is_on_cpu)
 
 
 def test_texts_wait_for_others_of_like_length_and_are_embedded_together() -> None:
