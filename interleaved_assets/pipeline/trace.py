@@ -11,13 +11,11 @@ from interleaved_assets.io.storage import open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline import normalized
-from interleaved_assets.pipeline.in_order import in_order
+from interleaved_assets.pipeline.in_order import READERS, in_order
 from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
 from interleaved_assets.pipeline.staleness import stage_records
 from interleaved_assets.settings import Settings
 
-# Most of the time goes into waiting for the storage; a thread holds the ids of one row group.
-_READERS: Final = 32
 _ID: Final = "sample_id"
 
 
@@ -69,7 +67,7 @@ def find_sample(
         except InterleavedError as error:
             return key, error
 
-    for key, found in in_order(look, keys, threads=_READERS):
+    for key, found in in_order(look, keys, threads=READERS):
         if found:
             yield key, found
 

@@ -16,10 +16,10 @@ def test_results_come_in_the_order_of_the_items() -> None:
 
 def test_a_slow_taker_is_not_run_ahead_of() -> None:
     begun: list[int] = []
-    results = in_order(begun.append, range(1000), threads=2, ahead=5)
+    results = in_order(begun.append, range(1000), threads=2)
     next(results)
     time.sleep(0.1)
-    assert len(begun) <= 5
+    assert len(begun) <= 4
     results.close()
 
 
@@ -34,7 +34,7 @@ def test_an_exception_comes_in_its_turn_and_ends_the_rest() -> None:
             done.append(number)
         return number
 
-    results = in_order(work, range(1000), threads=2, ahead=4)
+    results = in_order(work, range(1000), threads=2)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(KeyError):
         next(results)

@@ -2,17 +2,14 @@
 
 import statistics
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
+from interleaved_assets.pipeline.in_order import READERS, in_order
 from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.settings import Settings
-
-# Records are small files: what their reading costs is waiting for the storage.
-_READERS: Final = 32
 
 
 def keep_rate(record: Record) -> float | None:
@@ -28,16 +25,16 @@ def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict
     """
     version = stage.code_version(settings)
 
-    def read(key: str) -> tuple[str, float | None]:
+    def rate_of(key: str) -> float | None:
         uri = ShardPaths(output_root=settings.storage.output_root, key=key).record(stage.name)
         try:
             record = read_record(uri, settings.storage.options)
         except InterleavedError:
-            record = None
-        return key, keep_rate(record) if record is not None and record.code_version == version else None
+            return None
+        return keep_rate(record) if record is not None and record.code_version == version else None
 
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="other-shards") as pool:
-        rates = list(pool.map(read, evenly(keys, settings.checks.other_shards)))
+    chosen = evenly(keys, settings.checks.other_shards)
+    rates = zip(chosen, in_order(rate_of, chosen, threads=READERS), strict=True)
     return {key: rate for key, rate in rates if rate is not None}
 
 
