@@ -8,17 +8,16 @@ import pyarrow as pa
 from interleaved_assets.io.storage import StorageOptions, exists, filesystem, join, storage_errors
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline import clip_scores, image_scores
-from interleaved_assets.pipeline.in_order import in_order
+from interleaved_assets.pipeline.in_order import READERS, in_order
 from interleaved_assets.pipeline.record import ShardPaths, read_record
-from interleaved_assets.pipeline.tables import read_table
+from interleaved_assets.pipeline.tables import find_table, read_table
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.selection.match import join_scores
 from interleaved_assets.settings import Settings, StorageSettings
 
 EMBEDDING_COLUMN: Final = "embedding"
 LEDGER_STAGES: Final = ("normalized", "filtered", "final_tars")
-# Records are small files: what their reading costs is waiting for the storage.
-_READERS: Final = 32
+"""The stages that write rows, each from those of the one before, and what they drop of them."""
 
 
 def read_scores(paths: ShardPaths, settings: Settings, *, thumbnails: bool = False) -> pa.Table:
@@ -32,8 +31,8 @@ def read_scores(paths: ShardPaths, settings: Settings, *, thumbnails: bool = Fal
     """
     options = settings.storage.options
     scores = read_scores_of(image_scores.NAME, paths, options, thumbnails=thumbnails)
-    if settings.clip.enabled and exists(paths.output(clip_scores.NAME), options):
-        scores = join_scores(scores, read_scores_of(clip_scores.NAME, paths, options))
+    if settings.clip.enabled and (added := find_scores_of(clip_scores.NAME, paths, options)) is not None:
+        scores = join_scores(scores, added)
     return scores
 
 
@@ -44,8 +43,33 @@ def read_scores_of(stage: str, paths: ShardPaths, options: StorageOptions, *, th
         ShardError: the table is not there, or damaged.
         StorageError: the storage refuses it.
     """
-    left_out = (EMBEDDING_COLUMN,) if thumbnails else (EMBEDDING_COLUMN, THUMBNAIL_COLUMN)
-    return read_table(paths.output(stage), options, shard=paths.key, stage=stage, left_out=left_out)
+    return read_table(
+        paths.output(stage), options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=thumbnails)
+    )
+
+
+def find_scores_of(
+    stage: str, paths: ShardPaths, options: StorageOptions, *, thumbnails: bool = False
+) -> pa.Table | None:
+    """The same as :func:`read_scores_of`; None where the table is not there.
+
+    Raises:
+        ShardError: the table is damaged.
+        StorageError: the storage refuses it.
+    """
+    return find_table(
+        paths.output(stage), options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=thumbnails)
+    )
+
+
+def find_sample_scores(paths: ShardPaths, options: StorageOptions) -> pa.Table | None:
+    """What filters of samples judged a shard's samples by, one row per sample; None where the table is not there.
+
+    Raises:
+        ShardError: the table is damaged.
+        StorageError: the storage refuses it.
+    """
+    return find_table(paths.sample_scores(), options, shard=paths.key, stage="filtered")
 
 
 def read_ledgers(paths: ShardPaths, options: StorageOptions, stages: Sequence[str] = LEDGER_STAGES) -> pa.Table:
@@ -57,8 +81,8 @@ def read_ledgers(paths: ShardPaths, options: StorageOptions, stages: Sequence[st
     """
     ledgers = [empty_ledger()]
     for stage in stages:
-        if exists(paths.ledger(stage), options):
-            ledgers.append(read_table(paths.ledger(stage), options, shard=paths.key, stage=stage))
+        if (ledger := find_table(paths.ledger(stage), options, shard=paths.key, stage=stage)) is not None:
+            ledgers.append(ledger)
     return pa.concat_tables(ledgers)
 
 
@@ -82,5 +106,9 @@ def scored_keys(storage: StorageSettings) -> list[str]:
         uri = ShardPaths(output_root=storage.output_root, key=key).record(image_scores.NAME)
         return read_record(uri, storage.options) is not None
 
-    scored = in_order(is_scored, keys, threads=_READERS)
+    scored = in_order(is_scored, keys, threads=READERS)
     return [key for key, yes in zip(keys, scored, strict=True) if yes]
+
+
+def _left_out(*, thumbnails: bool) -> tuple[str, ...]:
+    return (EMBEDDING_COLUMN,) if thumbnails else (EMBEDDING_COLUMN, THUMBNAIL_COLUMN)

@@ -26,6 +26,22 @@ def read_table(
         StorageError: the storage refuses it.
         StorageUnavailable: the storage did not answer.
     """
+    table = find_table(uri, storage_options, shard=shard, stage=stage, left_out=left_out)
+    if table is None:
+        raise ShardError(f"shard {shard}: {uri} is not there: materialize {stage} again")
+    return table
+
+
+def find_table(
+    uri: str, storage_options: StorageOptions, *, shard: str, stage: str, left_out: Collection[str] = ()
+) -> pa.Table | None:
+    """The same as :func:`read_table`; None where the table is not there.
+
+    Raises:
+        ShardError: it is damaged.
+        StorageError: the storage refuses it.
+        StorageUnavailable: the storage did not answer.
+    """
     try:
         with open_input(uri, storage_options) as file:
             parquet = pq.ParquetFile(file)
@@ -35,7 +51,7 @@ def read_table(
     except StorageError as error:
         # what Arrow raises for damage is an OSError too, without a number, and comes here as a StorageError
         if isinstance(error.__cause__, FileNotFoundError):
-            raise ShardError(f"shard {shard}: {uri} is not there: materialize {stage} again") from error
+            return None
         if type(error.__cause__) is OSError and error.__cause__.errno is None:
             raise _damaged(uri, shard, stage, error.__cause__) from error
         raise

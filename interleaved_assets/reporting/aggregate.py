@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.pipeline.staleness import State, Status
+from interleaved_assets.pipeline.stored import LEDGER_STAGES
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.sketch import ScoreSketch
@@ -65,6 +66,8 @@ class ShardLine(NamedTuple):
     images_kept: int
     rows_in: int
     rows_kept: int
+    counted_to: str | None
+    not_stored: tuple[str, ...]
     errors: int
     unaccounted: int
     main_reason: str
@@ -73,6 +76,11 @@ class ShardLine(NamedTuple):
     def is_current(self) -> bool:
         """Whether every stage is done, from what there is now."""
         return self.status.state is State.COMPLETE
+
+    @property
+    def counted_in_part(self) -> str | None:
+        """The last stage in the counts where others are to follow."""
+        return self.counted_to if self.counted_to != LEDGER_STAGES[-1] else None
 
     @property
     def keep_rate(self) -> float | None:
@@ -126,6 +134,8 @@ class DatasetAggregate:
                 facts.images_kept,
                 facts.rows_in,
                 facts.rows_kept,
+                facts.counted_to,
+                facts.not_stored,
                 sum(facts.errors.values()),
                 facts.rows_unaccounted,
                 main.name if main else "",

@@ -1,36 +1,39 @@
 """The facts of shards for the reports, from what the stages have stored."""
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from interleaved_assets.io.storage import open_input
+from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline import filtered
+from interleaved_assets.pipeline import clip_scores, filtered, image_scores
 from interleaved_assets.pipeline.in_order import in_order
 from interleaved_assets.pipeline.record import Record, ShardPaths
 from interleaved_assets.pipeline.staleness import COMPLETE, State, Status, stage_records
-from interleaved_assets.pipeline.stored import LEDGER_STAGES, read_ledgers, read_scores
+from interleaved_assets.pipeline.stored import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
 from interleaved_assets.pipeline.survey import Survey
 from interleaved_assets.reporting.facts import ShardFacts
-from interleaved_assets.reporting.measures import Values
+from interleaved_assets.selection.match import join_scores
 from interleaved_assets.settings import Settings
 
 UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
 # What reading a shard's small files costs is waiting for the storage; each of these threads holds one shard's scores.
 _READERS: Final = 16
+_IMAGE_TABLES: Final = (image_scores.NAME, clip_scores.NAME)
+_SAMPLE_TABLE: Final = "sample_scores"
 
 
 def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> ShardFacts:
-    """What became of one shard, as far as it has come; whether it is current is not asked here."""
+    """What became of one shard, as far as its records fit together; whether it is current is not asked here."""
     return _facts(key, stage_records(key, settings), settings, thumbnails=thumbnails)
 
 
 def all_shard_facts(survey: Survey) -> Iterator[ShardFacts]:
     """What became of each shard of ``survey``, and how it stands, in the order of the keys.
 
+    Counts and ledgers go as far as the records of a shard are of the same rows, for it may be under way.
     Some shards are read at a time; those that were read and not yet taken are few. One that cannot be read says so.
     """
 
@@ -52,13 +55,17 @@ def _facts(
     thumbnails: bool = False,
     status: Status = COMPLETE,
 ) -> ShardFacts:
-    storage = settings.storage
-    paths = ShardPaths(output_root=storage.output_root, key=key)
+    options = settings.storage.options
+    paths = ShardPaths(output_root=settings.storage.output_root, key=key)
+    records = _of_the_same_rows(records)
     first = records.get("normalized")
-    dropping = [name for name in LEDGER_STAGES if name in records]
     if first is None:
         return ShardFacts(key, status=status)
+    dropping = [name for name in LEDGER_STAGES if name in records]
     kept = records[dropping[-1]].counts_out
+    tables = _tables_of_scores(records, paths, options, thumbnails=thumbnails)
+    images = [table for name, table in tables.items() if name in _IMAGE_TABLES and table is not None]
+    samples = tables.get(_SAMPLE_TABLE)
     return ShardFacts(
         key=key,
         rows_in=first.counts_in.rows,
@@ -67,22 +74,41 @@ def _facts(
         rows_kept=kept.rows,
         samples_kept=kept.samples,
         images_kept=kept.images,
-        scores=read_scores(paths, settings, thumbnails=thumbnails) if "image_scores" in records else None,
+        counted_to=dropping[-1],
+        scores=reduce(join_scores, images) if images else None,
         # a ledger that its record calls empty need not be read
-        ledger=read_ledgers(paths, storage.options, [name for name in dropping if records[name].dropped]),
-        values=_sample_values(records, settings),
+        ledger=read_ledgers(paths, options, [name for name in dropping if records[name].dropped]),
+        values={} if samples is None else {filtered.RATIO: samples[filtered.RATIO].to_numpy()},
+        not_stored=tuple(name for name, table in tables.items() if table is None),
         errors=_errors(records),
         status=status,
     )
 
 
-def _sample_values(records: Mapping[str, Record], settings: Settings) -> dict[str, Values]:
-    samples = records["filtered"].outputs.get("samples") if "filtered" in records else None
-    if samples is None:
-        return {}
-    with open_input(samples.uri, settings.storage.options) as file:
-        table = pq.ParquetFile(file).read(columns=[filtered.RATIO], use_threads=False)
-        return {filtered.RATIO: table[filtered.RATIO].to_numpy()}
+def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:
+    """``records`` without those whose rows in are not the rows that the stage before has recorded now.
+
+    While a shard is being made again, some of its records are of before and some are new: what the one kept and the
+    other dropped does not add up. Which scores a selection went by makes no difference to that.
+    """
+    found: dict[str, Record] = {}
+    for name, record in records.items():
+        rows = {source: version for source, version in record.inputs.items() if source in LEDGER_STAGES}
+        if all(source in found and found[source].data_version == version for source, version in rows.items()):
+            found[name] = record
+    return found
+
+
+def _tables_of_scores(
+    records: Mapping[str, Record], paths: ShardPaths, options: StorageOptions, *, thumbnails: bool
+) -> dict[str, pa.Table | None]:
+    """The tables of scores that ``records`` speak of, by the folder they lie in; None for one that was deleted."""
+    tables = {
+        name: find_scores_of(name, paths, options, thumbnails=thumbnails) for name in _IMAGE_TABLES if name in records
+    }
+    if "filtered" in records and "samples" in records["filtered"].outputs:
+        tables[_SAMPLE_TABLE] = find_sample_scores(paths, options)
+    return tables
 
 
 def _errors(records: Mapping[str, Record]) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.pipeline.stored import LEDGER_STAGES
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.aggregate import DatasetAggregate, StatusLine
 from interleaved_assets.reporting.chart import COMPACT, to_svg
@@ -51,7 +53,6 @@ def html_report(
     *,
     title: str = "Data set report",
     subtitle: str = "",
-    sheets: Mapping[str, bytes] | None = None,
     problems: Sequence[str] = (),
 ) -> str:
     """The report as one HTML page that loads nothing: styles, script, charts and pictures are inside it.
@@ -63,7 +64,6 @@ def html_report(
     Args:
         data: the aggregate of the shards.
         title, subtitle: heading of the page and the line below it.
-        sheets: contact sheets to show, JPEG bytes by caption.
         problems: what else a reader has to know before any figure, such as a raw root that did not answer.
     """
     script, style = _source("dataset_report.js"), _source("dataset_report.css")
@@ -95,7 +95,6 @@ def html_report(
         shards_left_out=len(data.shards) - len(shards),
         shard_count=len(data.shards),
         errors=_errors(data),
-        sheets={caption: base64.b64encode(jpeg).decode() for caption, jpeg in (sheets or {}).items()},
         bins=BINS,
     )
 
@@ -206,6 +205,14 @@ def _problems(data: DatasetAggregate) -> list[str]:
         rows = sum(abs(shard.unaccounted) for shard in broken)
         where = f"{text.counted(rows, 'row')} in {text.counted(len(broken), 'shard')}"
         found.append(f"Neither kept nor in the ledger, or there twice: {where}.")
+    if in_part := Counter(shard.counted_in_part for shard in data.shards if shard.counted_in_part):
+        stages = ", ".join(
+            f"{text.counted(in_part[name], 'shard')} to {name}" for name in LEDGER_STAGES if in_part[name]
+        )
+        found.append(f"Counted in part: {stages}. What later stages drop of them still counts as kept here.")
+    if gone := Counter(name for shard in data.shards for name in shard.not_stored):
+        tables = ", ".join(f"{name} of {text.counted(shards, 'shard')}" for name, shards in sorted(gone.items()))
+        found.append(f"Deleted, and so not among the scores: {tables}.")
     if data.shards and not data.scored:
         found.append("No scores are stored: there are no distributions and no keep-rate curves.")
     if data.total("rows_in") and not data.total("rows_kept"):

@@ -116,6 +116,8 @@ def _summary(facts: ShardFacts) -> str:
     if facts.rows_unaccounted:
         rows = text.counted(abs(facts.rows_unaccounted), "row")
         parts.append(f"**Neither kept nor in the ledger, or there twice: {rows}.**")
+    if facts.not_stored:
+        parts.append(f"Deleted, and so not shown: {', '.join(facts.not_stored)}.")
     if facts.errors:
         errors = sorted(facts.errors.items(), key=lambda item: (-item[1], item[0]))
         cells = [(code, ROW_ERROR_CODES.get(code, ""), text.count(number)) for code, number in errors]

@@ -45,6 +45,7 @@ def flyers() -> ShardFacts:
         rows_kept=9,
         samples_kept=2,
         images_kept=2,
+        counted_to="final_tars",
         scores=scores(
             [
                 ("a", 1, 640.0, 0.0),
@@ -78,6 +79,7 @@ def guides() -> ShardFacts:
         rows_kept=4,
         samples_kept=1,
         images_kept=2,
+        counted_to="final_tars",
         scores=scores([("g", 1, 300.0, 0.0), ("g", 3, 500.0, 0.0)]),
         ledger=ledger([]),
     )

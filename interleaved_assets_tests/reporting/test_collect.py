@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from interleaved_assets.io import storage
+from interleaved_assets.pipeline import filtered, normalized
 from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.stage import take_through
+from interleaved_assets.pipeline.stage import Shard, Stage, Work, take_through
 from interleaved_assets.pipeline.staleness import State
 from interleaved_assets.pipeline.survey import VANISHED, survey
 from interleaved_assets.reporting.aggregate import aggregate
 from interleaved_assets.reporting.collect import UNREADABLE, all_shard_facts, shard_facts
+from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import document, good_shard, project, write_shard
 
 KEYS = ["a", "b", "c", "d"]
 
@@ -58,6 +60,75 @@ def test_a_shard_as_far_as_it_has_come(settings: Settings, tmp_path: Path) -> No
     assert facts.values == {}
     assert facts.ledger is not None
     assert facts.ledger.num_rows == 0  # the selection's ledger lies there still, and no record vouches for it
+
+
+def facts_of_a(settings: Settings) -> ShardFacts:
+    return next(iter(all_shard_facts(survey(settings))))
+
+
+def test_a_changed_threshold_on_its_way_loses_no_row(settings: Settings, tmp_path: Path) -> None:
+    changed = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
+    take_through(filtered.stage(["image_scores"]), "a", changed)
+    facts = facts_of_a(changed)
+    assert facts.status.text == "final_tars stale: filtered changed"
+    assert facts.counted_to == "filtered"
+    assert (facts.rows_in, facts.rows_kept, facts.images_kept) == (13, 13, 5)
+    assert facts.rows_unaccounted == 0
+    take_through(chain(changed)["final_tars"], "a", changed)
+    assert facts_of_a(changed).counted_to == "final_tars"
+
+
+def test_new_content_on_its_way_loses_no_row(settings: Settings, tmp_path: Path) -> None:
+    write_shard(tmp_path / "raw/a.tar", {"only": document("one", "two")})
+    take_through(normalized.STAGE, "a", settings)
+    facts = facts_of_a(settings)
+    assert facts.status.text == "image_scores stale: normalized changed"
+    assert facts.counted_to == "normalized"
+    assert (facts.rows_in, facts.rows_kept, facts.images_in) == (3, 3, 0)
+    assert facts.rows_unaccounted == 0
+    # scores of images that are not among the rows any more
+    assert (facts.scores, facts.values, facts.not_stored) == (None, {}, ())
+
+
+def test_a_claim_on_the_way_loses_no_row(settings: Settings) -> None:
+    def end(shard: Shard) -> Work:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        take_through(Stage("filtered", ("normalized", "image_scores"), 9, lambda settings: {}, end), "a", settings)
+    facts = facts_of_a(settings)
+    assert facts.status.state is State.INTERRUPTED
+    assert facts.counted_to == "normalized"
+    assert (facts.rows_in, facts.rows_kept) == (13, 13)
+    assert facts.rows_unaccounted == 0
+    assert facts.scores is not None
+
+
+def test_scores_made_anew_leave_the_counts_as_they_are(settings: Settings, tmp_path: Path) -> None:
+    changed = project(tmp_path, '[scoring]\nscorers = ["sharpness", "qr"]\n')
+    take_through(chain(changed)["image_scores"], "a", changed)
+    facts = facts_of_a(changed)
+    assert facts.status.text == "filtered stale: image_scores changed"
+    assert (facts.counted_to, facts.rows_kept, facts.rows_unaccounted) == ("final_tars", 12, 0)
+
+
+@pytest.mark.parametrize("gone", ["image_scores", "sample_scores"])
+def test_scores_that_were_deleted_leave_the_counts(settings: Settings, tmp_path: Path, gone: str) -> None:
+    (tmp_path / f"out/{gone}/a.parquet").unlink()
+    facts = facts_of_a(settings)
+    assert facts.status.state is State.COMPLETE
+    assert (facts.rows_in, facts.rows_kept, facts.rows_unaccounted) == (13, 12, 0)
+    assert facts.not_stored == (gone,)
+    assert (facts.scores is None, facts.values == {}) == (gone == "image_scores", gone == "sample_scores")
+    assert shard_facts("a", settings).not_stored == (gone,)
+
+
+def test_damaged_scores_of_samples_name_their_shard(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "out/sample_scores/a.parquet").write_bytes(b"PAR1 no more")
+    facts = facts_of_a(settings)
+    assert facts.status == UNREADABLE
+    assert facts.problem.startswith("shard a: ")
+    assert "sample_scores/a.parquet is not a sound Parquet file" in facts.problem
 
 
 def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path) -> None:

@@ -59,6 +59,12 @@ def test_the_pieces_of_a_report() -> None:
         assert len(piece) < (60_000 if name.endswith("_pictures") else 40_000), name
 
 
+def test_scores_that_were_deleted_are_told() -> None:
+    pieces = shard_report(replace(flyers(), scores=None, not_stored=("image_scores",)), MEASURES, {})
+    assert "Deleted, and so not shown: image_scores." in pieces["summary"]
+    assert "dropped_pictures" not in pieces
+
+
 def test_what_the_tables_say() -> None:
     pieces = shard_report(flyers(), MEASURES)
     assert pieces["summary"] == (
