@@ -68,6 +68,25 @@ def test_what_is_there_at_the_first_tick_and_what_lands_later_is_requested_once(
     assert automation.tick() == {}
 
 
+def test_all_new_shards_of_a_tick_are_one_backfill_in_runs_of_a_set_size(automation: Automation) -> None:
+    keys = [f"{number:03}" for number in range(7)]
+    for number, key in enumerate(keys):
+        automation.put(key, number)
+    automation.observe()
+    repository = automation.definitions.get_repository_def()
+    tick = dg.build_sensor_context(automation.instance, repository_def=repository, sensor_name="automation")
+    (request,) = repository.get_sensor_def("automation").evaluate_tick(tick).run_requests or ()
+    assert request.requires_backfill_daemon()
+    assert request.asset_graph_subset is not None
+    requested = request.asset_graph_subset.iterate_asset_partitions()
+    assert {(item.asset_key.path[-1], item.partition_key) for item in requested} == {
+        (name, key) for name in STAGES for key in keys
+    }
+    graph = automation.definitions.resolve_asset_graph()
+    policies = {graph.get(dg.AssetKey(name)).backfill_policy for name in STAGES}
+    assert policies == {dg.BackfillPolicy.multi_run(automation.settings.run.shards_per_run)}
+
+
 def test_a_shard_that_was_taken_through_is_left_alone_also_by_a_new_sensor(automation: Automation) -> None:
     automation.put("a", 1)
     automation.observe()

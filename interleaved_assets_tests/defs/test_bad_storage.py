@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance
+from dagster import AssetKey, AssetRecordsFilter, DagsterInstance
 
 from interleaved_assets.model.errors import StorageError
+from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, files, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project
@@ -55,6 +56,55 @@ def below(server: S3Server, url: str) -> list[str]:
     """Everything that lies below ``url``."""
     server.fs.invalidate_cache()
     return list(server.fs.find(url))
+
+
+def etag(server: S3Server, url: str) -> str:
+    """The version that an object has by what the store says of it."""
+    server.fs.invalidate_cache()
+    info = server.fs.info(url)
+    return f"etag:{info['ETag'].strip(chr(34))}-{info['size']}"
+
+
+def observed_version(instance: DagsterInstance, key: str) -> str:
+    """The version under which a raw shard was last observed."""
+    found = AssetRecordsFilter(asset_key=AssetKey("raw_shards"), asset_partitions=[key])
+    (last,) = instance.fetch_observations(found, limit=1).records
+    assert last.asset_observation is not None
+    return last.asset_observation.tags["dagster/data_version"]
+
+
+def record_of(settings: Settings, key: str) -> Record:
+    """What stands recorded of a shard's tar."""
+    paths = ShardPaths(output_root=settings.storage.output_root, key=key)
+    record = read_record(paths.record("final_tars"), settings.storage.options)
+    assert record is not None
+    return record
+
+
+def test_an_object_that_is_replaced_is_reported_by_its_etag_and_goes_through_again(
+    base: Settings, tmp_path: Path, raw: str, s3_server: S3Server, instance: DagsterInstance
+) -> None:
+    settings = within(base, raw, raw.replace("/raw", "/out"), s3_server.storage_options)
+    watcher = Watcher(instance, settings)
+    watcher.tick()
+    assert watcher.observed == list(KEYS)
+    assert run_chain(instance, settings, KEYS).success
+    before = {key: observed_version(instance, key) for key in KEYS}
+    assert before == {key: etag(s3_server, f"{raw}/{key}.tar") for key in KEYS}
+    made = {key: record_of(settings, key).outputs for key in KEYS}
+
+    again = good_shard(tmp_path / "again.tar", seed=ord("a"))
+    s3_server.fs.put_file(str(again), f"{raw}/a.tar")  # the same content under a new time
+    assert watcher.tick() == "2 shards, none new or changed"
+    other = good_shard(tmp_path / "other.tar", seed=99)
+    s3_server.fs.put_file(str(other), f"{raw}/a.tar")
+    watcher.tick()
+    assert watcher.observed == [*KEYS, "a"]
+    assert observed_version(instance, "a") == etag(s3_server, f"{raw}/a.tar") != before["a"]
+    assert observed_version(instance, "b") == before["b"]
+    assert run_chain(instance, settings, KEYS).success
+    assert record_of(settings, "a").outputs != made["a"]
+    assert record_of(settings, "b").outputs == made["b"]
 
 
 def test_an_output_root_that_may_not_be_written(

@@ -1,8 +1,11 @@
+"""The definitions as a whole: that they load, what runs from the start, and that every asset says what it is."""
+
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from interleaved_assets.defs.assets import OWNERS
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets_tests.documents import project
 
@@ -12,3 +15,37 @@ MODEL = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\n'
 @pytest.mark.parametrize("text", ["", MODEL], ids=["without a model", "with a model"])
 def test_the_definitions_load_as_a_code_location(tmp_path: Path, text: str) -> None:
     dg.Definitions.validate_loadable(build_definitions(project(tmp_path, text)))
+
+
+@pytest.mark.parametrize(("text", "sensors"), [("", "STOPPED"), ("[watch]\nenabled = true\n", "RUNNING")])
+def test_what_launches_runs_does_so_from_the_start_only_where_it_is_told_to(
+    tmp_path: Path, text: str, sensors: str
+) -> None:
+    repository = build_definitions(project(tmp_path, text)).get_repository_def()
+    assert {sensor.name: sensor.default_status.value for sensor in repository.sensor_defs} == {
+        "raw_shard_sensor": sensors,
+        "automation": sensors,
+    }
+    assert {schedule.name: schedule.default_status.value for schedule in repository.schedule_defs} == {
+        "nightly": "STOPPED",  # somebody turns it on in the UI
+        "delete_old_runs": "RUNNING",
+    }
+
+
+def test_every_asset_says_what_it_is_and_whose(tmp_path: Path) -> None:
+    layers = {
+        "raw_shards": ("ingest", "raw", {"tar"}, None),
+        "normalized": ("ingest", "ingest", {"parquet"}, "shard_io"),
+        "image_scores": ("score", "score", {"opencv", "parquet"}, "shard_io"),
+        "clip_scores": ("score", "score", {"parquet", "pytorch"}, "gpu"),
+        "filtered": ("select", "select", {"parquet"}, "shard_io"),
+        "final_tars": ("publish", "publish", {"webdataset"}, "shard_io"),
+        "dataset_report": ("publish", "report", {"html"}, None),
+    }
+    nodes = list(build_definitions(project(tmp_path, MODEL)).resolve_asset_graph().asset_nodes)
+    assert {
+        node.key.path[-1]: (node.group_name, node.tags["layer"], node.kinds, node.tags.get("pool")) for node in nodes
+    } == layers
+    assert all(len(node.description or "") > 40 for node in nodes)
+    # Dagster has no owners for a source asset that is observed
+    assert {node.key.path[-1] for node in nodes if list(node.owners) != OWNERS} == {"raw_shards"}

@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -277,6 +278,34 @@ def test_a_storage_that_does_not_answer_is_tried_again_for_that_shard_alone(
     assert run(instance, settings, register_all(instance, settings)).success
     assert (tried.count("a"), tried.count("b")) == (1, 4)
     assert materialized(instance, "normalized") == {"a", "b"}
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_so_many_shards_are_in_work_at_once(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    settings = project(tmp_path, f"[run]\nparallel_shards = {at_once}\n")
+    for seed, name in enumerate("abcdef"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=10 * seed)
+    all_there = threading.Barrier(at_once, timeout=60)
+    lock = threading.Lock()
+    in_work: set[str] = set()
+    most: list[int] = []
+    take_through = shard_run.take_through
+
+    def watched(stage: Stage, key: str, settings: Settings) -> Outcome:
+        with lock:
+            in_work.add(key)
+            most.append(len(in_work))
+        all_there.wait()  # fails where fewer come
+        outcome = take_through(stage, key, settings)
+        with lock:
+            in_work.remove(key)
+        return outcome
+
+    monkeypatch.setattr(shard_run, "take_through", watched)
+    assert run(instance, settings, register_all(instance, settings), ["normalized"]).success
+    assert (len(most), max(most)) == (6, at_once)
 
 
 def test_pauses_grow_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

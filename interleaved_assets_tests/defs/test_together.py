@@ -92,6 +92,7 @@ def run(instance: dg.DagsterInstance, settings: Settings) -> dg.ExecuteInProcess
 def test_checks_of_clip_scores(settings: Settings, model: Model, instance: dg.DagsterInstance) -> None:
     model.values |= {"b": 1.5}
     assert run(instance, settings).success
+    assert (model.loaded, model.given) == (1, [list(KEYS)])
     for check in ("materialization_errors", "every_image_scored", "schema_canonical"):
         assert shown(instance, "clip_scores", check) == {"passed": set(KEYS)}
     assert shown(instance, "clip_scores", "scores_in_range") == {"passed": {"a", "c"}, "failed": {"b"}}

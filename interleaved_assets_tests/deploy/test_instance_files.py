@@ -1,10 +1,18 @@
 """What holds for every dagster.yaml of the repository."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.scheduler.instigation import TickStatus
+
+from interleaved_assets.defs.launcher import WatchedRunLauncher
 
 REPOSITORY = Path(__file__).parents[2]
 VARIANTS = {"postgres": {"storage"}, "s3-logs": {"compute_logs"}}
@@ -36,5 +44,38 @@ def test_secrets_come_from_the_environment(variant: str) -> None:
             assert path[-1] == "env"
 
 
-def test_telemetry_is_off() -> None:
-    assert read(REPOSITORY / "dagster.yaml")["telemetry"] == {"enabled": False}
+@pytest.fixture(params=[".", *(f"deploy/{variant}" for variant in VARIANTS)])
+def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """What Dagster makes of a file, with its storage in a folder instead of a server."""
+    shutil.copy(REPOSITORY / request.param / "dagster.yaml", tmp_path)
+    storage = {"storage": {"sqlite": {"base_dir": str(tmp_path)}}}
+    with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(tmp_path), overrides=storage)) as instance:
+        yield instance
+
+
+def test_nothing_is_told_to_others_and_no_sign_up_asked_for(instance: dg.DagsterInstance) -> None:
+    assert not instance.telemetry_enabled
+    assert not instance.nux_enabled
+
+
+def test_runs_and_steps_at_a_time_are_limited(instance: dg.DagsterInstance) -> None:
+    limits = instance.get_concurrency_config()
+    assert limits.run_queue_config is not None
+    assert limits.run_queue_config.max_concurrent_runs == 2
+    assert limits.pool_config.default_pool_limit == 1
+    assert str(limits.pool_config.pool_granularity.value) == "op"
+
+
+def test_runs_are_looked_after(instance: dg.DagsterInstance) -> None:
+    assert instance.run_monitoring_enabled
+    assert isinstance(instance.run_launcher, WatchedRunLauncher)
+    assert instance.run_monitoring_start_timeout_seconds == 180
+    assert instance.get_settings("run_monitoring")["free_slots_after_run_end_seconds"] == 60
+
+
+def test_ticks_are_kept_for_so_many_days(instance: dg.DagsterInstance) -> None:
+    assert instance.get_tick_retention_settings(InstigatorType.SCHEDULE)[TickStatus.SUCCESS] == 90
+    for kind in (InstigatorType.SENSOR, InstigatorType.AUTO_MATERIALIZE):
+        days = instance.get_tick_retention_settings(kind)
+        kept = [days[status] for status in (TickStatus.SKIPPED, TickStatus.FAILURE, TickStatus.SUCCESS)]
+        assert kept == [3, 30, 90]
