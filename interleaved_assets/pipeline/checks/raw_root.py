@@ -53,6 +53,8 @@ def judge_raw_root(settings: Settings, now: float, registered: Collection[str] =
         "age_hours": hours,
     }
     summary = f"the newest of {len(listing)} shards landed {hours:.1f} hours ago"
+    if unknown := len(listing) - len(times):
+        summary += f", not counting {unknown} that the storage gives no time of"
     if most is None:
         return Verdict(True, "WARN", f"{summary}; checks.max_raw_age_hours sets no limit", figures)
     return Verdict(hours <= most, "WARN", f"{summary}, and {most:g} are allowed", figures)
@@ -75,13 +77,16 @@ def _list_shards(storage: StorageSettings) -> dict[str, dict[str, Any]]:
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:
-    """When a file last changed, in seconds since 1970; None where the filesystem does not say."""
+    """When a file last changed, in seconds since 1970; None where the filesystem does not say, or in no ISO format."""
     for name in _TIMES:
         value = info.get(name)
         if isinstance(value, int | float):
             return float(value)
         if isinstance(value, str):
-            value = datetime.datetime.fromisoformat(value)
+            try:
+                value = datetime.datetime.fromisoformat(value)
+            except ValueError:
+                continue
         if isinstance(value, datetime.datetime):
             return value.timestamp()
     return None

@@ -1,7 +1,9 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from interleaved_assets.pipeline.checks.raw_root import judge_raw_root
 from interleaved_assets.settings import load_settings
@@ -75,6 +77,44 @@ def test_a_raw_root_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
     verdict = judge_raw_root(settings, NOW)
     assert (verdict.passed, verdict.severity) == (False, "ERROR")
     assert "raw does not exist: set storage.raw_root" in verdict.summary
+
+
+def with_times(monkeypatch: pytest.MonkeyPatch, **times: object) -> None:
+    """Let the local filesystem tell ``times`` of the shards by name, as another storage might, and nothing else."""
+    real = LocalFileSystem.find
+
+    def find(fs: LocalFileSystem, path: str, **options: Any) -> dict[str, Any]:
+        found = real(fs, path, **options)
+        return {
+            name: {"name": name, "size": info["size"], "updated": times[Path(name).stem]}
+            for name, info in found.items()
+        }
+
+    monkeypatch.setattr(LocalFileSystem, "find", find)
+
+
+def test_a_time_that_cannot_be_read_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = project(tmp_path, DAY)
+    for name in ("a", "b"):
+        put(tmp_path / f"raw/{name}.tar", hours_ago=1)
+    with_times(monkeypatch, a="Tue, 14 Nov 2023 22:13:20 GMT", b="")
+    verdict = judge_raw_root(settings, NOW)
+    assert (verdict.passed, verdict.severity) == (False, "WARN")
+    assert verdict.summary == "the storage gives no times of its files"
+    assert judge_raw_root(project(tmp_path), NOW).passed  # without a limit nothing is asked of them
+
+
+def test_shards_without_a_time_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = project(tmp_path, DAY)
+    for name in ("a", "b", "c"):
+        put(tmp_path / f"raw/{name}.tar", hours_ago=1)
+    with_times(monkeypatch, a="2023-11-14T20:13:20.000Z", b="yesterday", c=None)
+    verdict = judge_raw_root(settings, NOW)
+    assert verdict.passed
+    assert verdict.summary == (
+        "the newest of 3 shards landed 2.0 hours ago, not counting 2 that the storage gives no time of, "
+        "and 24 are allowed"
+    )
 
 
 def test_a_bucket(tmp_path: Path, bucket: str, s3_environment: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
