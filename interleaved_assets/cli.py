@@ -14,6 +14,7 @@ from rich.table import Table
 from interleaved_assets.io.layout import member_key
 from interleaved_assets.model.errors import InterleavedError, SettingsError
 from interleaved_assets.pipeline.filtered import deciding_tables
+from interleaved_assets.pipeline.in_order import in_order
 from interleaved_assets.pipeline.stored import scored_keys
 from interleaved_assets.pipeline.survey import recorded_stages
 from interleaved_assets.pipeline.tar_trace import TarTrace, trace_tar
@@ -23,6 +24,8 @@ from interleaved_assets.settings import Settings, load_settings
 
 PLAIN_WIDTH = 160
 """Columns of a table that goes to a file or a pipe."""
+SHARDS_AT_A_TIME = 8
+"""Shards that ``what-if`` reads at once; each takes up to ``run.max_batch_bytes`` for its texts."""
 TRACE = "Follows one sample, or one final tar, through what the stages have stored and recorded."
 WHAT_IF = "Decides again on every stored score under changed settings of [selection]. Reads no image, writes nothing."
 
@@ -81,11 +84,14 @@ def show_what_if(options: argparse.Namespace, console: Console) -> int:
     if not keys:
         print("no shard has been scored yet: materialize image_scores first", file=sys.stderr)
         return 1
-    now, then = Outcome(), Outcome()
-    for key in keys:
+
+    def outcomes(key: str) -> tuple[Outcome, Outcome]:
         rows, scores = deciding_tables(key, settings)
-        now += what_if(rows, scores, settings.selection)
-        then += what_if(rows, scores, changed)
+        return what_if(rows, scores, settings.selection), what_if(rows, scores, changed)
+
+    now, then = Outcome(), Outcome()
+    for of_now, of_then in in_order(outcomes, keys, threads=SHARDS_AT_A_TIME):
+        now, then = now + of_now, then + of_then
     table = Table(title=f"{', '.join(options.change)}, {len(keys)} shards", title_justify="left")
     table.add_column("")
     for column in ("now", "then", "difference"):

@@ -1,10 +1,14 @@
+import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.filtered import deciding_tables
 from interleaved_assets.pipeline.stage import take_through
+from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
 
@@ -89,6 +93,28 @@ def test_what_if_compares_with_the_settings_in_force(curated: list[str], capsys:
     lines = {line.split("│")[1].strip(): line for line in capsys.readouterr().out.splitlines() if "│" in line}
     assert [cell.strip() for cell in lines["images_kept"].split("│")[2:5]] == ["8", "10", "+2"]
     assert [cell.strip() for cell in lines["dropped: sharpness_below"].split("│")[2:5]] == ["2", "0", "-2"]
+
+
+def test_what_if_reads_shards_at_a_time(
+    curated: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both_are_read = threading.Barrier(2, timeout=30)
+
+    def reading(key: str, settings: Settings) -> tuple[pa.Table, pa.Table]:
+        both_are_read.wait()
+        return deciding_tables(key, settings)
+
+    monkeypatch.setattr("interleaved_assets.cli.deciding_tables", reading)
+    assert main([*curated, "what-if", "min_sharpness=0"]) == 0
+    assert "2 shards" in capsys.readouterr().out
+
+
+def test_what_if_says_which_shard_cannot_be_read(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out/image_scores/b.parquet").unlink()
+    assert main([*curated, "what-if", "min_sharpness=0"]) == 2
+    assert "interleaved: shard b: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
