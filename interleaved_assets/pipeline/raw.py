@@ -1,11 +1,12 @@
 """The raw shards: listing them, and the version of their content."""
 
 import hashlib
+import math
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from fsspec.spec import AbstractFileSystem
 from pydantic import BaseModel, ConfigDict
 
 from interleaved_assets.io.storage import filesystem, join, open_input, storage_errors
@@ -14,6 +15,10 @@ from interleaved_assets.pipeline.keys import SHARD_EXTENSIONS, is_cut, shard_key
 from interleaved_assets.settings import StorageSettings
 
 _HASH_BLOCK: Final = 4 * 2**20
+
+_cut_paths: dict[str, tuple[float, dict[str, str]]] = {}
+"""By raw root: when it was listed, and the path of each key that was cut."""
+_listing: Final = threading.Lock()
 
 
 class Source(BaseModel):
@@ -43,7 +48,9 @@ def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
         StorageError: the raw root is missing or cannot be listed.
     """
     with storage_errors(storage.raw_root, "list the raw shards below"):
-        fs, root = _root(storage)
+        fs, folder = filesystem(storage.raw_root, storage.options)
+        fs.invalidate_cache()  # listings are cached per process, and shards land while it lives
+        root = folder.rstrip("/")
         if not fs.isdir(root):
             raise StorageError(f"raw root {storage.raw_root} does not exist: set storage.raw_root in interleaved.toml")
         found = fs.find(root, detail=True)
@@ -54,29 +61,35 @@ def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
             yield RawShard(shard_key(below), uri, found[path]["size"], _stamp(found[path]))
 
 
-def find_raw_shard(key: str, storage: StorageSettings) -> RawShard:
-    """The shard with this partition key.
+def find_raw_shard(key: str, storage: StorageSettings, known: Source | None = None) -> RawShard:
+    """The shard with this partition key; ``known`` is what was recorded of it before, which tells where it lay.
 
     Raises:
         StorageError: there is none below the raw root.
     """
-    if is_cut(key):
-        for shard in list_raw_shards(storage):
-            if shard.key == key:
-                return shard
-    else:
+    if not is_cut(key):
         below = shard_path(key)
-        uri = join(storage.raw_root, below)
-        with storage_errors(uri, "look at"):
-            fs, root = _root(storage)
-            try:
-                info = fs.info(join(root, below))
-                return RawShard(key, uri, info["size"], _stamp(info))
-            except FileNotFoundError:
-                pass
-    raise StorageError(
-        f"shard {key!r} is not below {storage.raw_root}: it was moved or deleted after it was registered"
-    )
+    elif known is not None and shard_key(_below(known.uri, storage)) == key:
+        below = _below(known.uri, storage)
+    else:
+        below = _cut_path(key, storage)
+    return raw_shard_at(join(storage.raw_root, below), key, storage)
+
+
+def raw_shard_at(uri: str, key: str, storage: StorageSettings) -> RawShard:
+    """The shard that lies at ``uri`` and has this key, as it is now.
+
+    Raises:
+        StorageError: it is not there.
+    """
+    with storage_errors(uri, "look at"):
+        fs, path = filesystem(uri, storage.options)
+        fs.invalidate_cache(path)
+        try:
+            info = fs.info(path)
+        except FileNotFoundError:
+            raise _not_there(key, storage) from None
+    return RawShard(key, uri, info["size"], _stamp(info))
 
 
 def content_version(shard: RawShard, storage: StorageSettings, known: Source | None = None) -> str:
@@ -127,10 +140,32 @@ def check_name(shard: RawShard) -> None:
         raise StorageError(f"{name}: the file's name is not UTF-8; rename it") from error
 
 
-def _root(storage: StorageSettings) -> tuple[AbstractFileSystem, str]:
-    fs, root = filesystem(storage.raw_root, storage.options)
-    fs.invalidate_cache()  # listings are cached per process, and shards land while it lives
-    return fs, root.rstrip("/")
+def _cut_path(key: str, storage: StorageSettings) -> str:
+    """The path below the raw root that has this key, which was cut; one listing tells those of all such keys.
+
+    A key stands for one path for good, so what was listed once holds as long as the process lives. A key that is not
+    among it takes a listing that began after it was asked for.
+    """
+    asked = time.monotonic()
+    with _listing:  # of many that ask at once, one lists
+        began, paths = _cut_paths.get(storage.raw_root, (-math.inf, {}))
+        if key not in paths and began < asked:
+            began = time.monotonic()
+            paths = {raw.key: _below(raw.uri, storage) for raw in list_raw_shards(storage) if is_cut(raw.key)}
+            _cut_paths[storage.raw_root] = began, paths
+    if key not in paths:
+        raise _not_there(key, storage)
+    return paths[key]
+
+
+def _below(uri: str, storage: StorageSettings) -> str:
+    return uri.removeprefix(join(storage.raw_root, ""))
+
+
+def _not_there(key: str, storage: StorageSettings) -> StorageError:
+    return StorageError(
+        f"shard {key!r} is not below {storage.raw_root}: it was moved or deleted after it was registered"
+    )
 
 
 def _stamp(info: Mapping[str, Any]) -> str:
