@@ -6,11 +6,16 @@ could not give one back. Instead a run looks before it commits an output, and ag
 
 * the claim is its own: it goes on;
 * another run has taken it over: it goes on where both make the same bytes from the same inputs, so that it does not
-  matter which of them does; else it gives up, and the other has the last word;
-* another run has recorded: where that has made the same, its record is the outcome; else this run gives up.
+  matter which of them does, and where no run on other work was in between, which may have left other outputs; else it
+  gives up, and the other has the last word;
+* another run has recorded: where that has made the same, its record is the outcome; else this run gives up;
+* nothing stands there: a run that took it over has failed, and this run gives up as well, since it cannot know what
+  was made in the meantime.
 
-Between a look and the commit lies a moment. To do harm in it, another run would have to begin and come as far as to
-commit an output of its own.
+Between a look and what follows it lies a moment, for plain storage has no way to compare and write in one go: the
+commit of an output, mostly milliseconds, and in a bucket the time its last part takes to arrive. To do harm in it,
+another run would have to begin and come as far as to look before it commits an output of its own, with all its work
+on that output in between. No order in which no run does that ends in a record that is not true.
 """
 
 import logging
@@ -60,13 +65,12 @@ class Hold:
             ShardError: another run took the shard over, or made something else of it.
         """
         found, claim = read_state(self.uri, self.storage_options), self.claim
-        is_same = found is not None and same_work(found, claim)
         if isinstance(found, Claim):
-            if found.claimed_by == claim.claimed_by or (self.same_bytes and is_same):
+            if found.claimed_by == claim.claimed_by or (self.same_bytes and claim.claimed_by in found.follows):
                 return
             outcome = "took it over and has the last word; materialize the shard again if that run does not end well"
         elif isinstance(found, Record):
-            if is_same and all(is_there(output, self.storage_options) for output in found.outputs.values()):
+            if _has_made_it(found, claim, self.storage_options):
                 raise Overtaken(found)
             outcome = "has recorded what it made; materialize the shard again to have it current"
         else:
@@ -108,7 +112,9 @@ def take_hold(
     """Put a claim in place of the record at ``uri``: from here on no record vouches for the outputs.
 
     Raises:
-        StorageError: it cannot be written.
+        Overtaken: another run has made the same in the meantime; its record stays.
+        ShardError: what stands there is no record of ours.
+        StorageError: the claim cannot be written.
     """
     claim = Claim(
         stage=stage,
@@ -118,10 +124,20 @@ def take_hold(
         code_version=code_version,
         inputs=dict(inputs),
     )
+    found = read_state(uri, storage_options)
+    if isinstance(found, Record) and _has_made_it(found, claim, storage_options):
+        raise Overtaken(found)
+    if isinstance(found, Claim) and _same_work(found, claim):
+        claim = claim.model_copy(update={"follows": (*found.follows, found.claimed_by)})
     write_record(claim, uri, storage_options)
     return Hold(claim, uri, storage_options, same_bytes)
 
 
-def same_work(one: Claim | Record, other: Claim | Record) -> bool:
+def _same_work(one: Claim | Record, other: Claim) -> bool:
     """Whether both stand for the same inputs under the same code version, and so for the same data version."""
     return (one.inputs, one.code_version) == (other.inputs, other.code_version)
+
+
+def _has_made_it(record: Record, claim: Claim, storage_options: Mapping[str, object]) -> bool:
+    """Whether ``record`` is of what ``claim`` is for, and its outputs lie there."""
+    return _same_work(record, claim) and all(is_there(output, storage_options) for output in record.outputs.values())

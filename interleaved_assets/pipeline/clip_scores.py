@@ -13,7 +13,7 @@ from interleaved_assets.io.parquet_writer import parquet_shard
 from interleaved_assets.model.errors import InterleavedError, error_code
 from interleaved_assets.pipeline import image_scores, normalized
 from interleaved_assets.pipeline.columns import UNEXPLAINED, column_facts, extents, unexplained
-from interleaved_assets.pipeline.record import Counts, OutputFile, Record, read_record
+from interleaved_assets.pipeline.record import Counts, OutputFile
 from interleaved_assets.pipeline.stage import Shard, Stage, Work
 from interleaved_assets.pipeline.tables import read_table
 from interleaved_assets.scoring.clip import ClipStats, load_scorer, score_shards
@@ -94,11 +94,10 @@ def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Wor
         out.write(scores)
     measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
     errors = Counter(error_code(error) for error in scores["clip_error"].drop_null().to_pylist())
-    rows = read_record(shard.paths.record(normalized.NAME), shard.options)
     return Work(
         outputs={"rows": OutputFile.of(out)},
-        data_version=_computed_from(rows, shard.settings),
-        counts_in=rows.counts_out if rows else Counts(),
+        data_version=_computed_from(shard),
+        counts_in=shard.read[normalized.NAME].counts_out,
         counts_out=Counts(rows=scores.num_rows, images=scores.num_rows),
         errors=dict(errors),
         **column_facts(out.schema),
@@ -108,9 +107,10 @@ def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Wor
     )
 
 
-def _computed_from(rows: Record | None, settings: Settings) -> str:
+def _computed_from(shard: Shard) -> str:
     """Version of scores: of what they were computed from, since another device may round differently."""
-    text = json.dumps([rows.data_version if rows else None, relevant(settings)], sort_keys=True)
+    versions = [record.data_version for record in shard.read.values()]
+    text = json.dumps([*versions, relevant(shard.settings)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

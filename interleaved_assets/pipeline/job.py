@@ -5,13 +5,12 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from interleaved_assets.io.storage import clear_leftovers
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.claims import Hold, Overtaken, same_work, take_hold
-from interleaved_assets.pipeline.raw import Source, content_version, find_raw_shard
+from interleaved_assets.pipeline.claims import Overtaken, take_hold
+from interleaved_assets.pipeline.raw import Source, content_version, find_raw_shard, raw_shard_at
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
     Claim,
@@ -29,8 +28,6 @@ from interleaved_assets.settings import Settings
 if TYPE_CHECKING:
     from interleaved_assets.pipeline.stage import Stage
 
-_LONG_SECONDS: Final = 0.5
-
 
 @dataclass
 class Job:
@@ -38,16 +35,22 @@ class Job:
 
     stage: "Stage"
     shard: Shard
+    code_version: str
     inputs: dict[str, str]
-    read: dict[str, Record]
-    """Records of the stages whose outputs are read."""
+    """Data version of each input, by stage."""
     source: Source | None
     found: Record | Claim | None
     current: Outcome | None = None
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
-    def of(cls, stage: "Stage", key: str, settings: Settings) -> "Job":
+    def of(cls, stage: "Stage", key: str, settings: Settings, code_version: str) -> "Job":
+        """Look at what the shard's inputs are and at what is recorded of it.
+
+        Raises:
+            ShardError: an input was never made, or is being made; a record is damaged.
+            StorageError: the raw shard is not there, or something cannot be read.
+        """
         started = time.perf_counter()
         options = settings.storage.options
         paths = ShardPaths(output_root=settings.storage.output_root, key=key)
@@ -58,8 +61,9 @@ class Job:
         read: dict[str, Record] = {}
         for name in stage.inputs:
             if name == RAW_SHARDS:
-                raw = find_raw_shard(key, settings.storage)
-                version = content_version(raw, settings.storage, recorded.source if recorded else None)
+                known = recorded.source if recorded else None
+                raw = find_raw_shard(key, settings.storage, known)
+                version = content_version(raw, settings.storage, known)
                 source = Source(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
                 inputs[name] = version
             else:
@@ -72,11 +76,7 @@ class Job:
                 inputs[name] = upstream.data_version
                 read[name] = upstream
                 source = source or upstream.source  # every output goes back to one raw shard, and its record says which
-        if time.perf_counter() - started > _LONG_SECONDS:
-            # hashing a large shard takes a while, in which another run may have ended
-            found = read_state(paths.record(stage.name), options)
-            recorded = found if isinstance(found, Record) else None
-        job = cls(stage, Shard(key, settings, paths, raw), inputs, read, source, found)
+        job = cls(stage, Shard(key, settings, paths, raw, read), code_version, inputs, source, found)
         if recorded is not None and job._is_current(recorded):
             if recorded.source != source:
                 recorded = job._with_new_source(recorded)
@@ -86,10 +86,6 @@ class Job:
     @property
     def record_uri(self) -> str:
         return self.shard.paths.record(self.stage.name)
-
-    @cached_property
-    def code_version(self) -> str:
-        return self.stage.code_version(self.shard.settings)
 
     def _with_new_source(self, recorded: Record) -> Record:
         """The same content under a new stamp: remember the stamp, so that it is not hashed again."""
@@ -104,8 +100,13 @@ class Job:
             is_there(output, self.shard.options) for output in recorded.outputs.values()
         )
 
-    def begin(self) -> Hold:
-        """From here on outputs may be replaced one by one: until the end no record may vouch for a mixture."""
+    def begin(self) -> None:
+        """From here on outputs may be replaced one by one: until the end no record may vouch for a mixture.
+
+        Raises:
+            Overtaken: another run has made the same in the meantime.
+            StorageError: the shard cannot be claimed.
+        """
         shard, stage = self.shard, self.stage
         if isinstance(self.found, Claim):
             for uri in shard.paths.written_by(stage.name):
@@ -120,7 +121,11 @@ class Job:
             same_bytes=stage.same_bytes,
         )
         self.shard = replace(shard, hold=hold)
-        return hold
+
+    def release(self) -> None:
+        """After a failure: take the claim back, where there is one."""
+        if self.shard.hold is not None:
+            self.shard.hold.release()
 
     def finish(self, work: Work) -> Outcome:
         """Commit: write the record of what was done.
@@ -150,20 +155,20 @@ class Job:
         return Outcome(by.record, unchanged=True, seconds=time.perf_counter() - self.started)
 
     def _check_inputs(self) -> None:
+        """Make sure that the inputs are still those that were recorded when this run began.
+
+        A claim counts as a change whatever it is for: what was recorded is made again only where it does not lie there
+        any more, and what has lain there in the meantime nobody can tell. Two whole runs upstream, one that makes
+        something else and one that makes what was there before, would not be seen.
+        """
         shard, raw = self.shard, self.shard.raw
-        if raw is not None and find_raw_shard(shard.key, shard.settings.storage).stamp != raw.stamp:
+        if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage).stamp != raw.stamp:
             raise ShardError(
                 f"shard {shard.key}: {raw.uri} changed while it was read; materialize it again once it is complete"
             )
-        for name, before in self.read.items():
+        for name, before in shard.read.items():
             now = read_state(shard.paths.record(name), shard.options)
-            # a run that makes the same again replaces it by the same
-            is_same = (
-                same_work(now, before)
-                if isinstance(now, Claim)
-                else now is not None and (now.data_version == before.data_version)
-            )
-            if not is_same:
+            if not isinstance(now, Record) or now.data_version != before.data_version:
                 raise ShardError(f"shard {shard.key}: {name} changed while it was read; materialize it again")
 
 

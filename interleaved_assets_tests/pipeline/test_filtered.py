@@ -13,7 +13,7 @@ from interleaved_assets.io import parquet_reader
 from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline import filtered, image_scores, normalized
 from interleaved_assets.pipeline.filtered import deciding_rows, deciding_tables
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_claim, read_record
+from interleaved_assets.pipeline.record import Record, ShardPaths, read_state
 from interleaved_assets.pipeline.stage import take_through
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
@@ -124,7 +124,7 @@ def test_policy_error_names_the_image_and_records_nothing(tmp_path: Path) -> Non
     ):
         run(settings)
     uri = paths(settings).record("filtered")
-    assert read_record(uri, {}) is read_claim(uri, {}) is None
+    assert read_state(uri, {}) is None
     assert not list((tmp_path / "out").rglob("filtered/*.parquet"))
 
 

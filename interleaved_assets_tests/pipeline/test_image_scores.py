@@ -10,7 +10,7 @@ import pytest
 
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline import image_scores, normalized
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_claim, read_record
+from interleaved_assets.pipeline.record import Record, ShardPaths, read_state
 from interleaved_assets.pipeline.stage import take_through
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
@@ -130,5 +130,5 @@ def test_rows_that_are_missing_or_damaged_are_named_and_nothing_is_recorded(tmp_
     with pytest.raises(StorageError, match=r"cannot read .*normalized/a\.parquet"):
         take_through(image_scores.STAGE, "a", settings)
     uri = ShardPaths(output_root=settings.storage.output_root, key="a").record("image_scores")
-    assert read_record(uri, {}) is read_claim(uri, {}) is None
+    assert read_state(uri, {}) is None
     assert not (tmp_path / "out" / "image_scores" / "a.parquet").exists()

@@ -16,7 +16,6 @@ from interleaved_assets.pipeline.record import (
     Record,
     ShardPaths,
     is_there,
-    read_claim,
     read_record,
     read_state,
     remove_record,
@@ -60,16 +59,21 @@ def test_a_record_is_read_back_and_written_with_the_same_bytes(tmp_path: Path) -
     assert found == read_state(uri, {}) == a_record()
     write_record(found, uri, {})
     assert Path(uri).read_bytes() == first
-    assert read_claim(uri, {}) is None
 
 
 def test_a_claim_vouches_for_nothing_and_can_be_told(tmp_path: Path) -> None:
     uri = str(tmp_path / "a.json")
     write_record(a_claim(), uri, {})
     assert read_record(uri, {}) is None
-    found = read_claim(uri, {})
-    assert found == read_state(uri, {}) == a_claim()
+    found = read_state(uri, {})
+    assert found == a_claim()
+    assert isinstance(found, Claim)
     assert (found.claimed_by, found.began) == ("run 1", BEGAN)
+
+
+def test_a_claim_of_before_there_were_lines_of_them_follows_none(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(a_claim().model_dump_json(exclude={"follows"}))
+    assert read_state(str(tmp_path / "a.json"), {}) == a_claim()
 
 
 def test_a_record_in_a_bucket_takes_one_request(
@@ -97,7 +101,7 @@ def test_a_record_in_a_bucket_takes_one_request(
 
 def test_nothing_is_neither(tmp_path: Path) -> None:
     uri = str(tmp_path / "a.json")
-    assert read_state(uri, {}) is read_record(uri, {}) is read_claim(uri, {}) is None
+    assert read_state(uri, {}) is read_record(uri, {}) is None
     remove_record(uri, {})  # another run was faster
     write_record(a_claim(), uri, {})
     remove_record(uri, {})
@@ -111,7 +115,7 @@ def test_a_file_that_a_power_failure_left_without_content_records_nothing(tmp_pa
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[1]", b'{"stage": "one"', b'{"claimed_by": "run 1"}', b"\xff\x00"])
-@pytest.mark.parametrize("read", [read_state, read_record, read_claim])
+@pytest.mark.parametrize("read", [read_state, read_record])
 def test_what_is_neither_record_nor_claim_is_named(tmp_path: Path, content: bytes, read) -> None:
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(ShardError, match=r"/a\.json is not a stage record: .*Delete it to redo the stage"):

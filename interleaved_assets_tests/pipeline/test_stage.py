@@ -1,7 +1,8 @@
 """When a stage does its work and when it does not, with a stage that only counts its calls."""
 
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ from interleaved_assets.model.errors import InterleavedError, ShardError, Storag
 from interleaved_assets.pipeline import job as job_module
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
+    Claim,
     OutputFile,
     Record,
     ShardPaths,
-    read_claim,
     read_record,
+    read_state,
 )
 from interleaved_assets.pipeline.stage import Outcome, Shard, Stage, Work, take_through, take_together
 from interleaved_assets.settings import Settings
@@ -138,8 +140,7 @@ def test_a_stage_that_fails_leaves_no_record_to_vouch_for_its_output(settings: S
     (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
     with pytest.raises(ShardError, match="is bad"):
         take_through(copy.stage, "a", settings)
-    assert record_of(settings, "one") is None
-    assert read_claim(record_uri(settings, "one"), {}) is None
+    assert read_state(record_uri(settings, "one"), {}) is None
 
 
 def test_a_shard_that_changes_while_it_is_read_is_not_recorded(settings: Settings, tmp_path: Path) -> None:
@@ -172,57 +173,68 @@ def test_a_run_that_is_ended_leaves_its_claim(settings: Settings, tmp_path: Path
 
     with pytest.raises(KeyboardInterrupt):
         take_through(Copy("one", meanwhile=end).stage, "a", settings)
-    claim = read_claim(record_uri(settings, "one"), {})
-    assert claim is not None
+    claim = read_state(record_uri(settings, "one"), {})
+    assert isinstance(claim, Claim)
     assert (claim.stage, claim.shard, claim.code_version) == ("one", "a", Copy("one").stage.code_version(settings))
     assert claim.inputs[RAW_SHARDS].startswith("sha256:")
     with pytest.raises(
         ShardError, match=rf"two needs one, .*: a run that began {claim.began:%Y-%m-%d %H:%M:%S} UTC has not ended"
     ):
         take_through(Copy("two", source="one").stage, "a", settings)
-    take_through(Copy("one").stage, "a", settings)
-    assert read_claim(record_uri(settings, "one"), {}) is None
+    made = take_through(Copy("one").stage, "a", settings)
+    assert read_state(record_uri(settings, "one"), {}) == made.record
 
 
-@pytest.mark.parametrize("change", ["made anew", "being made"])
+@pytest.mark.parametrize("change", ["made anew", "failed", "being made", "being made again", "made anew and again"])
 def test_an_input_that_changes_while_it_is_read_is_not_recorded(
     settings: Settings, tmp_path: Path, change: str
 ) -> None:
     one = Copy("one")
     take_through(one.stage, "a", settings)
 
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    def be_killed(version: int) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            take_through(Copy("one", version=version, meanwhile=end).stage, "a", settings)
+        assert isinstance(read_state(record_uri(settings, "one"), {}), Claim)
+
     def replace() -> None:
-        (tmp_path / "raw" / "a.tar").write_bytes(b"other" if change == "made anew" else b"bad")
         one.version = 2
-        if change == "made anew":
-            take_through(one.stage, "a", settings)
-        else:
+        if change == "failed":
+            (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
             with pytest.raises(ShardError, match="is bad"):
                 take_through(one.stage, "a", settings)
+        elif change == "being made":
+            be_killed(version=2)
+        elif change == "being made again":
+            # its output is gone, so that what was read may have been of any run
+            (tmp_path / "out" / "one" / "a.parquet").unlink()
+            be_killed(version=1)
+        else:
+            (tmp_path / "raw" / "a.tar").write_bytes(b"other")
+            take_through(one.stage, "a", settings)
+            if change == "made anew and again":
+                (tmp_path / "raw" / "a.tar").write_bytes(b"first")
+                be_killed(version=1)
 
     two = Copy("two", source="one", meanwhile=replace)
     with pytest.raises(ShardError, match="shard a: one changed while it was read; materialize it again"):
         take_through(two.stage, "a", settings)
-    assert record_of(settings, "two") is None
-    assert read_claim(record_uri(settings, "two"), {}) is None
+    assert read_state(record_uri(settings, "two"), {}) is None
 
 
-def test_an_input_that_is_made_again_from_the_same_is_the_same(settings: Settings, tmp_path: Path) -> None:
-    one = Copy("one")
-    take_through(one.stage, "a", settings)
+def test_a_stage_is_given_the_records_of_what_it_reads(settings: Settings) -> None:
+    given: list[object] = []
 
-    def end() -> None:
-        raise KeyboardInterrupt
+    def look(shard: Shard) -> Work:
+        given.append(shard.read)
+        return Work(outputs={})
 
-    def begin_again() -> None:
-        (tmp_path / "out" / "one" / "a.parquet").unlink()
-        with pytest.raises(KeyboardInterrupt):
-            take_through(Copy("one", meanwhile=end).stage, "a", settings)
-        assert read_claim(record_uri(settings, "one"), {}) is not None
-
-    two = Copy("two", source="one", meanwhile=begin_again)
-    assert not take_through(two.stage, "a", settings).unchanged
-    assert record_of(settings, "two") is not None
+    one = take_through(Copy("one").stage, "a", settings)
+    take_through(Stage("two", ("one",), 1, lambda settings: {}, look), "a", settings)
+    assert given == [{"one": one.record}]
 
 
 def test_a_run_that_ends_while_a_large_shard_is_hashed_is_not_repeated(
@@ -234,7 +246,6 @@ def test_a_run_that_ends_while_a_large_shard_is_hashed_is_not_repeated(
     def slowly(*arguments: object) -> str:
         monkeypatch.setattr(job_module, "content_version", hash_content)
         take_through(copy.stage, "a", settings)
-        monkeypatch.setattr(job_module, "_LONG_SECONDS", 0)
         return hash_content(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(job_module, "content_version", slowly)
@@ -263,7 +274,7 @@ def test_a_new_stamp_is_not_written_over_the_claim_of_another_run(
 
     monkeypatch.setattr(job_module, "content_version", slowly)
     assert take_through(copy.stage, "a", settings).unchanged
-    assert read_claim(record_uri(settings, "one"), {}) is not None
+    assert isinstance(read_state(record_uri(settings, "one"), {}), Claim)
 
 
 def test_after_a_run_that_was_ended_what_it_left_is_cleared(settings: Settings, tmp_path: Path) -> None:
@@ -324,7 +335,7 @@ def test_many_in_one_go_each_with_its_own_outcome(several: Settings, tmp_path: P
     assert (first["a"], first["c"]) == ("made", "made")
     assert first["b"].endswith("b.tar is bad")
     paths = ShardPaths(output_root=several.storage.output_root, key="b")
-    assert read_claim(paths.record("one"), {}) is None
+    assert read_state(paths.record("one"), {}) is None
     assert told(take_together(stage, ["a", "c", "d"], several)) == {"a": "unchanged", "c": "unchanged", "d": "made"}
     assert take_through(stage, "a", several).unchanged
     with pytest.raises(ShardError, match=r"b\.tar is bad"):
@@ -352,7 +363,7 @@ def test_anything_else_ends_them_all_and_what_was_done_stands(several: Settings)
     assert record_of(several, "one") is not None
     # it failed, nobody was killed: a claim would say that a run was interrupted
     paths = ShardPaths(output_root=several.storage.output_root, key="c")
-    assert read_claim(paths.record("one"), {}) is None
+    assert read_state(paths.record("one"), {}) is None
 
 
 def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(
@@ -368,3 +379,45 @@ def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(
     monkeypatch.setattr(job_module, "take_hold", refuse)
     outcomes = told(take_together(Together().stage, ["a", "c", "d"], several))
     assert outcomes == {"a": "made", "d": "made", "c": "cannot write the claim on c"}
+
+
+def test_many_are_looked_at_at_a_time(several: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    find, all_there = job_module.find_raw_shard, threading.Barrier(3)
+
+    def find_with_the_others(*arguments: object) -> object:
+        all_there.wait(timeout=20)  # raises where the others do not come
+        return find(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(job_module, "find_raw_shard", find_with_the_others)
+    assert told(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
+
+
+def test_the_code_version_is_worked_out_once_for_many(several: Settings) -> None:
+    calls: list[Settings] = []
+
+    def settings_of(settings: Settings) -> dict[str, object]:
+        calls.append(settings)
+        return {}
+
+    stage = replace(Together().stage, settings=settings_of)
+    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "made")
+    calls.clear()
+    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "unchanged")
+    assert len(calls) == 1
+
+
+def test_a_model_that_cannot_be_looked_at_is_the_outcome_of_all(several: Settings) -> None:
+    def settings_of(settings: Settings) -> dict[str, object]:
+        raise StorageUnavailable("the model is away")
+
+    stage = replace(Together().stage, settings=settings_of)
+    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "the model is away")
+
+
+def test_a_shard_that_another_run_made_before_its_turn_came_is_not_made_again(several: Settings) -> None:
+    copy, others = Copy("one"), iter("dc")
+    copy.meanwhile = lambda: take_through(Together().stage, next(others), several) if copy.calls == ["a"] else None
+    stage = replace(Together().stage, together=lambda shards, settings: ((shard.key, copy(shard)) for shard in shards))
+    outcomes = dict(take_together(stage, "acd", several))
+    assert told(iter(outcomes.items())) == {"a": "made", "c": "made", "d": "unchanged"}
+    assert copy.calls == ["a", "c"]
