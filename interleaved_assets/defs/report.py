@@ -5,6 +5,7 @@ from typing import Any, Final
 import dagster as dg
 
 from interleaved_assets.defs.assets import OWNERS
+from interleaved_assets.defs.connections import keep_connections
 from interleaved_assets.defs.partitions import SHARDS, failed_shards
 from interleaved_assets.defs.told import tell_statuses
 from interleaved_assets.io.storage import atomic_output, join
@@ -48,6 +49,7 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         "file. Made anew every morning, and puts on the page of each shard why it is not current.",
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        keep_connections(context.instance)
         registered = context.instance.get_dynamic_partitions(SHARDS)
         found = survey(settings, registered, failed_shards(context.instance, chain(settings), registered))
         data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))

@@ -12,8 +12,8 @@ from interleaved_assets.settings import Settings
 
 PAGE: Final = dg.AssetKey("final_tars")
 """The asset on whose page a shard's status stands: the last one, whose output is what the status is about."""
-AT_MOST: Final = 300
-"""Observations in one go: each takes the event log 10 to 20 ms."""
+AT_MOST: Final = 2000
+"""Observations in one go: each takes the event log up to 10 ms where connections are kept."""
 _STATE_FILE: Final = "state/told_statuses.json"
 
 
