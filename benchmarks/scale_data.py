@@ -20,13 +20,11 @@ from dagster._core.instance.utils import RUNLESS_JOB_NAME, RUNLESS_RUN_ID
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import observation
-from interleaved_assets.defs.sensors import SNAPSHOT_FOLDER
-from interleaved_assets.io.storage import join
 from interleaved_assets.pipeline.chain import chain, code_versions
 from interleaved_assets.pipeline.raw import RawShard, Source, list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record, ShardPaths, read_record
 from interleaved_assets.pipeline.stage import Outcome, take_through
-from interleaved_assets.pipeline.watch import look, write_snapshot
+from interleaved_assets.pipeline.watch import look, snapshot_uri, write_snapshot
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import document, sharp_image, write_shard
 
@@ -96,8 +94,7 @@ def write_first_snapshot(settings: Settings) -> dict[str, Source]:
     seen = look(
         list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
     )
-    folder = join(settings.storage.output_root, SNAPSHOT_FOLDER)
-    write_snapshot(seen.snapshot, f"{folder}/{CURSOR}.parquet", settings.storage.options)
+    write_snapshot(seen.snapshot, snapshot_uri(settings.storage, int(CURSOR)), settings.storage.options)
     return dict(zip(seen.keys, seen.changed, strict=True))
 
 

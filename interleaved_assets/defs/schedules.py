@@ -12,6 +12,7 @@ from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.raw import just_written, list_raw_shards
 from interleaved_assets.pipeline.staleness import CURRENT, shard_statuses
+from interleaved_assets.pipeline.watch import versions_looked_at
 from interleaved_assets.settings import Settings
 
 # Dagster's own names for a run over a range of partitions.
@@ -45,7 +46,7 @@ def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
     def nightly(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest] | dg.SkipReason:
         # what is still being written is not complete; the next night, or the sensor, will see it
         raws = [raw for raw in list_raw_shards(settings.storage) if not just_written(raw, settings.watch.quiet_seconds)]
-        found = dict(shard_statuses(raws, settings))
+        found = dict(shard_statuses(raws, settings, versions_looked_at(raws, settings.storage)))
         statuses = {key: status for key, status in found.items() if status is not None}
         if len(statuses) < len(found):
             context.log.warning(f"{len(found) - len(statuses)} shards are left out: the storage refused their records")

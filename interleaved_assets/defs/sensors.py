@@ -13,11 +13,10 @@ from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.raw import list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.watch import Seen, look, read_snapshot, write_snapshot
+from interleaved_assets.pipeline.watch import SNAPSHOT_FOLDER, Seen, look, read_snapshot, snapshot_uri, write_snapshot
 from interleaved_assets.reporting.text import counted
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
-SNAPSHOT_FOLDER = "state/raw_shards"
 _NAMED_IN_LOG = 10
 
 
@@ -32,14 +31,15 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         default_status=_from_the_start(settings),
     )
     def raw_shard_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        options = settings.storage.options
-        folder = join(settings.storage.output_root, SNAPSHOT_FOLDER)
+        storage = settings.storage
+        # people may set the cursor in the UI, to anything
+        last = int(context.cursor) if context.cursor and context.cursor.isdecimal() else 0
         try:
-            before = _last_snapshot(context, folder, options)
+            before = _snapshot(context, last, storage) if last else {}
             found = look(
-                list_raw_shards(settings.storage),
+                list_raw_shards(storage),
                 before,
-                settings.storage,
+                storage,
                 now=time.time(),
                 quiet_seconds=settings.watch.quiet_seconds,
                 at_most=settings.watch.max_per_tick,
@@ -59,15 +59,13 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
             return dg.SkipReason(f"{counted(there, 'shard')}, none new or changed")
         # The cursor names the snapshot. A tick that fails after this line leaves the old cursor in force, and with it
         # the old snapshot: what it would have reported is found again.
-        last = context.cursor if context.cursor and context.cursor.isdecimal() else "0"  # people may set it in the UI
-        cursor = str(int(last) + 1)
-        write_snapshot(found.snapshot, _snapshot_uri(folder, cursor), options)
-        _remove_older(folder, int(cursor) - 1, options)
+        write_snapshot(found.snapshot, snapshot_uri(storage, last + 1), storage.options)
+        _remove_older(storage, last)
         # at once: partitions that a result asks for come after its events, and automation may look in between
         context.instance.add_dynamic_partitions(SHARDS, found.keys)
         return dg.SensorResult(
             asset_events=[observation(key, source) for key, source in zip(found.keys, found.changed, strict=True)],
-            cursor=cursor,
+            cursor=str(last + 1),
             skip_reason=None
             if found.keys
             else dg.SkipReason(f"not yet quiet: {len(found.growing)}, vanished: {len(found.vanished)}"),
@@ -93,15 +91,13 @@ def build_automation_sensor(settings: Settings) -> dg.AutomationConditionSensorD
     )
 
 
-def _last_snapshot(context: dg.SensorEvaluationContext, folder: str, options: dict[str, object]) -> Mapping[str, Seen]:
-    """What the last tick saw; nothing where its snapshot is gone or damaged.
+def _snapshot(context: dg.SensorEvaluationContext, number: int, storage: StorageSettings) -> Mapping[str, Seen]:
+    """What the look with this number saw; nothing where its snapshot is gone or damaged.
 
     All shards are then told of anew. Those with the version they had wake nothing.
     """
-    if not context.cursor:
-        return {}
     try:
-        return read_snapshot(_snapshot_uri(folder, context.cursor), options)
+        return read_snapshot(snapshot_uri(storage, number), storage.options)
     except StorageUnavailable:
         raise
     except StorageError as error:
@@ -113,15 +109,12 @@ def _from_the_start(settings: Settings) -> dg.DefaultSensorStatus:
     return dg.DefaultSensorStatus.RUNNING if settings.watch.enabled else dg.DefaultSensorStatus.STOPPED
 
 
-def _snapshot_uri(folder: str, cursor: str) -> str:
-    return f"{folder}/{cursor}.parquet"
-
-
-def _remove_older(folder: str, oldest_kept: int, options: dict[str, object]) -> None:
+def _remove_older(storage: StorageSettings, oldest_kept: int) -> None:
+    folder = join(storage.output_root, SNAPSHOT_FOLDER)
     with storage_errors(folder, "remove old snapshots below"):
-        fs, path = filesystem(folder, options)
+        fs, path = filesystem(folder, storage.options)
         fs.invalidate_cache(path)
         for name in fs.ls(path, detail=False):
             number = name.rpartition("/")[2].removesuffix(".parquet")
-            if number.isdigit() and int(number) < oldest_kept:
+            if number.isdecimal() and int(number) < oldest_kept:
                 fs.rm_file(name)

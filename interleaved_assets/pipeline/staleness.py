@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.chain import Chain, chain
 from interleaved_assets.pipeline.in_order import in_order
-from interleaved_assets.pipeline.raw import RawShard
+from interleaved_assets.pipeline.raw import RawShard, Source
 from interleaved_assets.pipeline.record import RAW_SHARDS, Claim, Record, ShardPaths, read_state
 from interleaved_assets.settings import Settings
 
@@ -70,16 +70,21 @@ class Present:
         )
 
     def status(
-        self, records: Mapping[str, Record], raw: RawShard | None = None, claims: Collection[str] = ()
+        self,
+        records: Mapping[str, Record],
+        raw: RawShard | None = None,
+        claims: Collection[str] = (),
+        version: str | None = None,
     ) -> Status:
         """Complete, or what comes first of: a stage that is missing, or was made under other settings, by other code or
         from other inputs.
 
         Args:
             records: of the shard's stages.
-            raw: the shard as it lies there now; without it, the raw shard is taken as unchanged. A new stamp counts as
-                a change, whether or not the content is new: telling that would mean reading it.
+            raw: the shard as it lies there now; without it, the raw shard is taken as unchanged.
             claims: stages where a run is at work on the shard, or was killed; nothing tells the two apart.
+            version: of the content of ``raw``, where somebody has looked at it. Without it, a new stamp counts as a
+                change, whether or not the content is new: telling that would mean reading it.
         """
         for name, stage in self.stages.items():
             record = records.get(name)
@@ -89,11 +94,7 @@ class Present:
                 return Status(State.MISSING, f"no {name}" if records else "never materialized", name)
             if record.code_version != self.versions[name]:
                 return Status(State.STALE, f"{name} stale: {self._what_changed(record)}", name)
-            if (
-                raw is not None
-                and RAW_SHARDS in stage.inputs
-                and (record.source is None or record.source.stamp != raw.stamp)
-            ):
+            if raw is not None and RAW_SHARDS in stage.inputs and not _is_source(record.source, raw, version):
                 return Status(State.STALE, f"{name} stale: {RAW_SHARDS} changed", name)
             for upstream in stage.inputs:
                 if upstream in records and record.inputs.get(upstream) != records[upstream].data_version:
@@ -143,15 +144,12 @@ def stage_records(key: str, settings: Settings) -> dict[str, Record]:
     return read_stages(key, settings, chain(settings)).records
 
 
-def shard_status(records: Mapping[str, Record], settings: Settings, raw: RawShard | None = None) -> str:
-    """:meth:`Present.status` in words, for a single shard."""
-    return Present.of(settings).status(records, raw).text
-
-
-def shard_statuses(raws: Iterable[RawShard], settings: Settings) -> Iterator[tuple[str, str | None]]:
+def shard_statuses(
+    raws: Iterable[RawShard], settings: Settings, versions: Mapping[str, str]
+) -> Iterator[tuple[str, str | None]]:
     """Key and status in words of each raw shard, in their order; None where the storage does not give its records.
 
-    A shard with a damaged record is not current.
+    A shard with a damaged record is not current. ``versions`` has those of the raw shards that were looked at.
     """
     present = Present.of(settings)
 
@@ -163,9 +161,13 @@ def shard_statuses(raws: Iterable[RawShard], settings: Settings) -> Iterator[tup
         except StorageError as error:
             logger.warning("shard %s is left out: %s", raw.key, error)
             return raw.key, None
-        return raw.key, present.status(records, raw, claims).text
+        return raw.key, present.status(records, raw, claims, versions.get(raw.key)).text
 
     yield from in_order(status_of, raws, threads=READERS)
+
+
+def _is_source(source: Source | None, raw: RawShard, version: str | None) -> bool:
+    return source is not None and (source.stamp == raw.stamp or source.version == version)
 
 
 def _leaves(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -10,6 +10,7 @@ from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.raw import RawShard, list_raw_shards
 from interleaved_assets.pipeline.staleness import Present, Recorded, State, Status, read_stages
+from interleaved_assets.pipeline.watch import versions_looked_at
 from interleaved_assets.settings import Settings
 
 VANISHED: Final = Status(State.VANISHED, "vanished: the raw shard is gone, its outputs are left as they are")
@@ -28,6 +29,7 @@ class Survey:
         keys: of all shards, sorted.
         failed: for each stage, the shards whose last run failed, where somebody told.
         problem: why the raw root could not be listed.
+        versions: of the raw shards that the sensor has looked at as they are now.
     """
 
     settings: Settings
@@ -37,6 +39,7 @@ class Survey:
     keys: list[str]
     failed: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     problem: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     def recorded_of(self, key: str) -> Recorded:
         """The shard's records; those alone are read that the listing showed.
@@ -53,7 +56,7 @@ class Survey:
             raw = self.raws.get(key)
             if raw is None:
                 return VANISHED if recorded.records else VANISHED_UNUSED
-        status = self.present.status(recorded.records, raw, recorded.claims)
+        status = self.present.status(recorded.records, raw, recorded.claims, self.versions.get(key))
         if status.stage is not None and status.state is State.MISSING and key in self.failed.get(status.stage, ()):
             return Status(State.FAILED, f"{status.stage} failed: its error stands on the shard", status.stage)
         return status
@@ -81,7 +84,8 @@ def survey(
         problem = str(error)
     recorded = recorded_stages(settings)
     keys = sorted({*(raws or ()), *recorded, *registered})
-    return Survey(settings, Present.of(settings), raws, recorded, keys, failed or {}, problem)
+    versions = versions_looked_at((raws or {}).values(), settings.storage)
+    return Survey(settings, Present.of(settings), raws, recorded, keys, failed or {}, problem, versions)
 
 
 def recorded_stages(settings: Settings) -> dict[str, list[str]]:

@@ -13,10 +13,13 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.storage import atomic_output, open_input
-from interleaved_assets.model.errors import StorageError
+from interleaved_assets.io.storage import atomic_output, filesystem, join, open_input, storage_errors
+from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw import RawShard, Source, check_name, content_version
 from interleaved_assets.settings import StorageSettings
+
+SNAPSHOT_FOLDER: Final = "state/raw_shards"
+"""Below the output root: snapshots, numbered in the order of the looks."""
 
 _SNAPSHOT_SCHEMA: Final = pa.schema(
     [
@@ -151,3 +154,45 @@ def write_snapshot(snapshot: Mapping[str, Seen], uri: str, storage_options: Mapp
     columns = {name: [getattr(row, name) for row in rows] for name in Seen._fields}
     with atomic_output(uri, storage_options) as out:
         pq.write_table(pa.table(columns, schema=_SNAPSHOT_SCHEMA), out, compression="zstd")
+
+
+def versions_looked_at(raws: Iterable[RawShard], storage: StorageSettings) -> dict[str, str]:
+    """By key, the versions of those ``raws`` whose content the last look has seen under the stamp that they still have.
+
+    A file that was only touched, or written anew with the same bytes, is thus told from a changed one without reading
+    it. Nothing where no look was taken yet, or its snapshot is damaged.
+
+    Raises:
+        StorageError: the snapshots cannot be listed.
+        StorageUnavailable: the storage does not answer.
+    """
+    folder = join(storage.output_root, SNAPSHOT_FOLDER)
+    with storage_errors(folder, "list the snapshots below"):
+        fs, path = filesystem(folder, storage.options)
+        fs.invalidate_cache(path)
+        try:
+            names = [name.rpartition("/")[2] for name in fs.ls(path, detail=False)]
+        except FileNotFoundError:
+            return {}
+    numbers = [int(number) for name in names if (number := name.removesuffix(".parquet")).isdecimal()]
+    if not numbers:
+        return {}
+    try:
+        seen = read_snapshot(snapshot_uri(storage, max(numbers)), storage.options)
+    except StorageUnavailable:
+        raise
+    except StorageError:
+        return {}
+    return {
+        raw.key: known.reported
+        for raw in raws
+        if (known := seen.get(raw.key))
+        and known.settled
+        and known.reported
+        and (known.uri, known.size, known.stamp) == (raw.uri, raw.size, raw.stamp)
+    }
+
+
+def snapshot_uri(storage: StorageSettings, number: int) -> str:
+    """Where the snapshot of the look with this number is."""
+    return join(storage.output_root, f"{SNAPSHOT_FOLDER}/{number}.parquet")

@@ -15,7 +15,7 @@ from interleaved_assets.io.storage import open_input
 from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.keys import MAX_KEY_BYTES
 from interleaved_assets.pipeline.raw import list_raw_shards
-from interleaved_assets.pipeline.staleness import CURRENT, shard_status, stage_records
+from interleaved_assets.pipeline.staleness import CURRENT, Present, stage_records
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, files, materialized, run_chain
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
@@ -69,7 +69,7 @@ def goes_the_whole_way(settings: Settings, names: Sequence[str], instance: Dagst
         assert not set(key) - set(map(chr, range(33, 127))), "a key is printable ASCII"
         records = stage_records(key, settings)
         assert tuple(records) == tuple(chain(settings))
-        assert shard_status(records, settings, raw) == CURRENT
+        assert Present.of(settings).status(records, raw).text == CURRENT
         assert records["normalized"].source is not None
         assert records["normalized"].source.uri == raw.uri
         for record in records.values():

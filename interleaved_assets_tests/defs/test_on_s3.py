@@ -7,7 +7,7 @@ from dagster import DagsterInstance
 
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.io import InterleavedWebdatasetReader
-from interleaved_assets.pipeline.staleness import CURRENT, shard_status, stage_records
+from interleaved_assets.pipeline.staleness import CURRENT, Present, stage_records
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard
 from interleaved_assets_tests.s3 import S3Server
@@ -25,7 +25,7 @@ def test_the_chain_runs_in_a_bucket_by_one_setting(tmp_path: Path, bucket: str, 
         assert materialize_all(instance, settings, keys)
         for key in keys:
             records = stage_records(key, settings)
-            assert shard_status(records, settings) == CURRENT
+            assert Present.of(settings).status(records).text == CURRENT
             assert records["normalized"].source is not None
             assert records["normalized"].source.version.startswith("etag:")
             assert records["final_tars"].counts_out.images == 4

@@ -12,11 +12,11 @@ from interleaved_assets.pipeline.raw import find_raw_shard, list_raw_shards
 from interleaved_assets.pipeline.record import Claim, ShardPaths, write_record
 from interleaved_assets.pipeline.stage import take_through
 from interleaved_assets.pipeline.staleness import (
+    COMPLETE,
     CURRENT,
     Present,
     State,
     read_stages,
-    shard_status,
     shard_statuses,
     stage_records,
 )
@@ -38,7 +38,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def status(settings: Settings) -> str:
-    return shard_status(stage_records("a", settings), settings, find_raw_shard("a", settings.storage))
+    return Present.of(settings).status(stage_records("a", settings), find_raw_shard("a", settings.storage)).text
 
 
 def record_file(tmp_path: Path, stage: str) -> Path:
@@ -86,7 +86,7 @@ def test_changed_code_is_told_from_changed_settings(settings: Settings, tmp_path
 def test_a_changed_raw_shard(settings: Settings, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "a.tar", seed=2)
     assert status(settings) == "normalized stale: raw_shards changed"
-    assert shard_status(stage_records("a", settings), settings) == CURRENT  # nobody looked at the raw shard
+    assert Present.of(settings).status(stage_records("a", settings)) == COMPLETE  # nobody looked at the raw shard
 
 
 def test_a_changed_input(settings: Settings, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_all_raw_shards_in_their_order(settings: Settings, tmp_path: Path) -> No
     for name in ("b", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=3)
     take_through(chain(settings)["normalized"], "b", settings)
-    assert list(shard_statuses(list_raw_shards(settings.storage), settings)) == [
+    assert list(shard_statuses(list_raw_shards(settings.storage), settings, {})) == [
         ("a", CURRENT),
         ("b", "no image_scores"),
         ("c", "never materialized"),

@@ -1,16 +1,19 @@
 """Every shard there is, wherever it shows, and how it stands."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.raw import list_raw_shards
 from interleaved_assets.pipeline.stage import take_through
 from interleaved_assets.pipeline.staleness import COMPLETE, State
 from interleaved_assets.pipeline.survey import VANISHED, VANISHED_UNUSED, Survey, recorded_stages, survey
 from interleaved_assets.pipeline.tar_trace import trace_tar
 from interleaved_assets.pipeline.trace import find_sample
+from interleaved_assets.pipeline.watch import look, snapshot_uri, write_snapshot
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.s3 import S3Server
@@ -67,6 +70,30 @@ def test_what_dagster_calls_failed_is_told_from_what_was_never_tried(settings: S
         "web/b": "complete",  # the record vouches for it, whatever a later run made of its events
     }
     assert found.status("a", found.recorded_of("a")).state is State.FAILED
+
+
+def test_a_file_that_was_written_anew_with_the_same_bytes_is_current_once_somebody_looked(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "raw/c.tar").unlink()
+    good_shard(tmp_path / "raw/web/b.tar", seed=9)
+    for name in ("a", "web/b"):
+        os.utime(tmp_path / f"raw/{name}.tar", (5, 5))
+    changed = "normalized stale: raw_shards changed"
+    assert statuses(survey(settings)) == {"a": changed, "web/b": changed}
+    storage = settings.storage
+    seen = look(list_raw_shards(storage), {}, storage, now=100, quiet_seconds=0, at_most=9)
+    write_snapshot(seen.snapshot, snapshot_uri(storage, 3), storage.options)
+    assert statuses(survey(settings)) == {"a": "complete", "web/b": changed}
+    os.utime(tmp_path / "raw/a.tar", (6, 6))  # after that look
+    assert statuses(survey(settings)) == {"a": changed, "web/b": changed}
+
+
+def test_a_damaged_snapshot_tells_nothing(settings: Settings, tmp_path: Path) -> None:
+    snapshot = Path(snapshot_uri(settings.storage, 3))
+    snapshot.parent.mkdir(parents=True)
+    snapshot.write_bytes(b"PAR1")
+    assert survey(settings).versions == {}
 
 
 def test_a_raw_root_that_cannot_be_listed_costs_only_what_it_would_have_told(
