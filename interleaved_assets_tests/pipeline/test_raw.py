@@ -15,6 +15,7 @@ from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
 from interleaved_assets.pipeline.stage import Shard, Stage, Work, take_through
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.s3 import S3Server
 
 FOLDERS = "/".join(["d" * 90] * 3)
 
@@ -108,3 +109,22 @@ def test_shards_with_cut_keys_go_through_a_stage_with_one_listing(settings: Sett
     for unchanged in (False, True):
         assert [take_through(stage, key, settings).unchanged for key in keys] == [unchanged] * 3
     assert len(listings) == 1
+
+
+def test_a_shard_in_a_bucket_is_as_it_is_now_whatever_was_listed(
+    settings: Settings, s3_server: S3Server, bucket: str
+) -> None:
+    storage = settings.storage.model_copy(update={"raw_root": f"{bucket}/raw", "options": s3_server.storage_options})
+    key, uri = shard_key(f"{FOLDERS}/one.tar"), f"{bucket}/raw/{FOLDERS}/one.tar"
+    stamps = []
+    for content in (b"first", b"another"):
+        s3_server.fs.pipe_file(uri, content)
+        found = find_raw_shard(key, storage)
+        assert (found.key, found.uri, found.size) == (key, uri, len(content))
+        assert found == raw_shard_at(uri, key, storage)
+        stamps.append(found.stamp)
+        s3_server.fs.find(f"{bucket}/raw", detail=True)  # fills the cache of listings
+    assert len(set(stamps)) == 2
+    s3_server.fs.rm_file(uri)
+    with pytest.raises(StorageError, match="is not below"):
+        find_raw_shard(key, storage)
