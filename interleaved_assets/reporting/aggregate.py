@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.pipeline import filtered, final_tars, normalized
 from interleaved_assets.pipeline.staleness import State, Status
-from interleaved_assets.pipeline.stored import LEDGER_STAGES
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.sketch import ScoreSketch
@@ -80,11 +80,21 @@ class ShardLine(NamedTuple):
     @property
     def counted_in_part(self) -> str | None:
         """The last stage in the counts where others are to follow."""
-        return self.counted_to if self.counted_to != LEDGER_STAGES[-1] else None
+        return self.counted_to if self.counted_to != final_tars.NAME else None
+
+    @property
+    def selected_before(self) -> bool:
+        """Whether selection is to run again: what it dropped is counted, and was dropped from other inputs, or under
+        other settings than those in force."""
+        is_selected = self.counted_to in (filtered.NAME, final_tars.NAME)
+        return is_selected and self.status.stage not in (None, final_tars.NAME)
 
     @property
     def keep_rate(self) -> float | None:
-        """Share of the images that were kept, of the rows where there are no images; None for an empty shard."""
+        """Share of the images that were kept, of the rows where there are no images; None for an empty shard, and for
+        one that selection has not come to."""
+        if self.counted_to == normalized.NAME:
+            return None
         if self.images_in:
             return self.images_kept / self.images_in
         return self.rows_kept / self.rows_in if self.rows_in else None

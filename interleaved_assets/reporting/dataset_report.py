@@ -31,7 +31,13 @@ _ENVIRONMENT: Final = jinja2.Environment(
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
-_ENVIRONMENT.filters |= {"count": text.count, "share": text.share, "score": text.score, "without": str.removeprefix}
+_ENVIRONMENT.filters |= {
+    "count": text.count,
+    "counted": text.counted,
+    "share": text.share,
+    "score": text.score,
+    "without": str.removeprefix,
+}
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,7 @@ def html_report(
         states=_states(data),
         statuses=data.by_status(),
         problems=[*problems, *_problems(data)],
+        notes=_notes(data),
         reasons_chart=_reasons_chart(data),
         reasons=[
             (reason, data.rows[reason], data.images[reason], data.samples[reason], data.examples[reason])
@@ -94,6 +101,7 @@ def html_report(
         shards=shards,
         shards_left_out=len(data.shards) - len(shards),
         shard_count=len(data.shards),
+        selected_before=sum(shard.selected_before for shard in data.shards),
         errors=_errors(data),
         bins=BINS,
     )
@@ -108,6 +116,7 @@ def markdown_report(data: DatasetAggregate, problems: Sequence[str] = ()) -> str
     """
     parts = [f"{text.counted(len(data.shards), 'shard')} ({', '.join(_states(data)) or 'none'})"]
     parts += [f"**{text.markdown_cell(problem)}**" for problem in (*problems, *_problems(data))]
+    parts += [text.markdown_cell(note) for note in _notes(data)]
     if any(not shard.is_current for shard in data.shards):
         parts.append("#### What is not current, and why")
         rows_by_status = [_status_cells(line) for line in data.by_status()]
@@ -205,6 +214,16 @@ def _problems(data: DatasetAggregate) -> list[str]:
         rows = sum(abs(shard.unaccounted) for shard in broken)
         where = f"{text.counted(rows, 'row')} in {text.counted(len(broken), 'shard')}"
         found.append(f"Neither kept nor in the ledger, or there twice: {where}.")
+    if data.shards and not data.scored:
+        found.append("No scores are stored: there are no distributions and no keep-rate curves.")
+    if data.total("rows_in") and not data.total("rows_kept"):
+        found.append("Everything was dropped.")
+    return found
+
+
+def _notes(data: DatasetAggregate) -> list[str]:
+    """What is nothing wrong and bears on the figures: shards under way, intermediate outputs that were deleted."""
+    found = []
     if in_part := Counter(shard.counted_in_part for shard in data.shards if shard.counted_in_part):
         stages = ", ".join(
             f"{text.counted(in_part[name], 'shard')} to {name}" for name in LEDGER_STAGES if in_part[name]
@@ -213,10 +232,6 @@ def _problems(data: DatasetAggregate) -> list[str]:
     if gone := Counter(name for shard in data.shards for name in shard.not_stored):
         tables = ", ".join(f"{name} of {text.counted(shards, 'shard')}" for name, shards in sorted(gone.items()))
         found.append(f"Deleted, and so not among the scores: {tables}.")
-    if data.shards and not data.scored:
-        found.append("No scores are stored: there are no distributions and no keep-rate curves.")
-    if data.total("rows_in") and not data.total("rows_kept"):
-        found.append("Everything was dropped.")
     return found
 
 

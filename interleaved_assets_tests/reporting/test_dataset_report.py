@@ -253,8 +253,33 @@ def test_shards_under_way_are_counted_in_part_and_the_report_says_so() -> None:
     assert said in page.text
     assert said in markdown_report(data).replace("\\_", "_")
     assert page.row("web/new")[1] == "stale image_scores stale: normalized changed; counted to normalized"
+    assert page.row("web/new")[3] == "–"  # selection has not come to it
     assert "Neither kept nor in the ledger" not in page.text
-    assert "Counted in part" not in Page(html_report(both())).text
+    classes = [attributes.get("class") for _, attributes in page.elements]
+    assert (classes.count("note"), classes.count("problem")) == (1, 0)  # nothing is wrong with a shard under way
+    current = Page(html_report(both()))
+    assert "Counted in part" not in current.text
+    assert "to be selected again" not in current.text
+
+
+@pytest.mark.parametrize(
+    ("stage", "counted_to", "told"),
+    [
+        ("filtered", "final_tars", True),
+        ("image_scores", "filtered", True),
+        ("final_tars", "filtered", False),
+        ("image_scores", "normalized", False),
+        (None, "final_tars", False),
+    ],
+)
+def test_drops_under_other_thresholds_than_those_shown_are_told(stage: str | None, counted_to: str, told: bool) -> None:
+    shard = replace(flyers(), status=Status(State.STALE, "stale", stage), counted_to=counted_to)
+    page = Page(html_report(aggregate([shard, guides()], MEASURES)))
+    said = (
+        "selected again (1 shard), its drops are those of the last",
+        "selected again (1 shard), that was by the rule",
+    )
+    assert [text in page.text for text in said] == [told, told]
 
 
 def test_scores_that_were_deleted_are_told() -> None:
