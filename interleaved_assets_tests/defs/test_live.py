@@ -10,7 +10,10 @@ from dagster import AssetKey
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
-from interleaved_assets.defs.schedules import ONE, RANGE_START, UNFINISHED
+from interleaved_assets.defs.schedules import ONE, RANGE_END, RANGE_START, UNFINISHED
+from interleaved_assets.pipeline.raw import find_raw_shard
+from interleaved_assets.pipeline.watch import read_snapshot
+from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.live import LiveDagster, live_dagster, wait_for
 
@@ -22,6 +25,11 @@ WATCHING = '[checks]\nraw_root_cron = "* * * * *"\n[watch]\nenabled = true\ninte
 STALE = """
 query ($asset: [String!]!, $key: String!) {
   assetNodeOrError(assetKey: {path: $asset}) { ... on AssetNode { staleStatus(partition: $key) } }
+}"""
+
+TICKS = """
+query ($which: SensorSelector!) {
+  sensorOrError(sensorSelector: $which) { ... on Sensor { sensorState { ticks(limit: 10) { timestamp status } } } }
 }"""
 
 
@@ -41,17 +49,43 @@ def runs_over_shards(instance: dg.DagsterInstance) -> int:
     return sum(RANGE_START in run.tags or ONE in run.tags for run in instance.get_runs())
 
 
+def looks_again(live: LiveDagster, sensor: str) -> None:
+    """Wait until a look of a sensor that begins from now on has ended; it may not fail."""
+    now = time.time()
+    where = {"repositoryLocationName": "interleaved_assets", "repositoryName": "__repository__", "sensorName": sensor}
+
+    def statuses() -> list[str]:
+        ticks = live.ask(TICKS, which=where)["sensorOrError"]["sensorState"]["ticks"]
+        return [tick["status"] for tick in ticks if tick["timestamp"] > now and tick["status"] != "STARTED"]
+
+    assert set(wait_for(statuses, 120, f"a look of {sensor}")) <= {"SKIPPED", "SUCCESS"}
+
+
+def seen(folder: Path, key: str) -> str:
+    """The stamp of a shard as the last look at the raw root has found it."""
+    last = max((folder / "out/state/raw_shards").glob("*.parquet"), key=lambda path: int(path.stem))
+    return read_snapshot(str(last), {})[key].stamp
+
+
 def backfill(live: LiveDagster, keys: list[str]) -> str:
     """Launch a backfill of the whole chain and wait for its end; gives its status."""
     return live.backfill_ended(live.launch(STAGES, keys), 240)
 
 
+@pytest.mark.parametrize("live", ["[run]\nshards_per_run = 2\n"], indirect=True)
 def test_a_backfill_keeps_the_good_shards_and_shows_the_bad_one(live: LiveDagster, tmp_path: Path) -> None:
     for name in ("a", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     (tmp_path / "raw" / "b.tar").write_bytes(b"this is no tar" * 100)
     live.add_partitions("abc")
     assert backfill(live, ["a", "b", "c"]) in ("COMPLETED_FAILED", "FAILED")
+    with live.instance() as instance:
+        tags = [run.tags for run in instance.get_runs() if RANGE_START in run.tags or ONE in run.tags]
+    # run.shards_per_run of them in one run
+    assert sorted((tag.get(RANGE_START) or tag[ONE], tag.get(RANGE_END) or tag[ONE]) for tag in tags) == [
+        ("a", "b"),
+        ("c", "c"),
+    ]
     for asset in STAGES:
         assert materialized(live, asset) == {"a", "c"}
     for asset in STAGES:
@@ -79,10 +113,12 @@ def test_a_shard_that_lands_goes_through_and_a_replaced_one_again(live: LiveDags
     assert (tars / "b.tar").stat().st_mtime_ns == before["b"]
     with live.instance() as instance:
         wait_for(lambda: not instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)), 120, "the end of all runs")
-        runs = runs_over_shards(instance)
+        before = len(instance.get_backfills()), runs_over_shards(instance)
         good_shard(raw / "a.tar", seed=3)  # the same content under a new time
-        time.sleep(20)  # four looks and four ticks of the automation
-        assert runs_over_shards(instance) == runs
+        for sensor in ("raw_shard_sensor", "automation"):
+            looks_again(live, sensor)
+        assert seen(tmp_path, "a") == find_raw_shard("a", load_settings(tmp_path / "interleaved.toml").storage).stamp
+        assert (len(instance.get_backfills()), runs_over_shards(instance)) == before
         # the check of the raw root goes by the clock
         storage = instance.event_log_storage
         (fresh,) = wait_for(
