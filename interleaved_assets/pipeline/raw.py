@@ -47,6 +47,15 @@ def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
     Raises:
         StorageError: the raw root is missing or cannot be listed.
     """
+    return (shard for shard, _ in list_raw_files(storage))
+
+
+def list_raw_files(storage: StorageSettings) -> Iterator[tuple[RawShard, Mapping[str, Any]]]:
+    """Every shard below the raw root with what the filesystem tells of its file, in the order of their paths.
+
+    Raises:
+        StorageError: the raw root is missing or cannot be listed.
+    """
     with storage_errors(storage.raw_root, "list the raw shards below"):
         fs, folder = filesystem(storage.raw_root, storage.options)
         fs.invalidate_cache()  # listings are cached per process, and shards land while it lives
@@ -58,7 +67,7 @@ def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
         if path.endswith(SHARD_EXTENSIONS) and not path.rsplit("/", 1)[-1].startswith("."):
             below = path[len(root) + 1 :]
             uri = join(storage.raw_root, below)
-            yield RawShard(shard_key(below), uri, found[path]["size"], _stamp(found[path]))
+            yield RawShard(shard_key(below), uri, found[path]["size"], _stamp(found[path])), found[path]
 
 
 def find_raw_shard(key: str, storage: StorageSettings, known: Source | None = None) -> RawShard:

@@ -4,11 +4,10 @@ import datetime
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from interleaved_assets.io.storage import filesystem, storage_errors
-from interleaved_assets.model.errors import InterleavedError, StorageError
+from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.verdict import Verdict
-from interleaved_assets.pipeline.keys import SHARD_EXTENSIONS, shard_key
-from interleaved_assets.settings import Settings, StorageSettings
+from interleaved_assets.pipeline.raw import list_raw_files
+from interleaved_assets.settings import Settings
 
 RAW_ROOT_FRESH: Final = "raw_root_fresh"
 DESCRIPTION: Final = (
@@ -31,7 +30,7 @@ def judge_raw_root(settings: Settings, now: float, registered: Collection[str] =
     """
     storage, most = settings.storage, settings.checks.max_raw_age_hours
     try:
-        listing = _list_shards(storage)
+        listing = {shard.key: info for shard, info in list_raw_files(storage)}
     except InterleavedError as error:
         return Verdict(False, "ERROR", str(error), {"error": str(error)})
     figures: dict[str, float | int | str] = {
@@ -58,22 +57,6 @@ def judge_raw_root(settings: Settings, now: float, registered: Collection[str] =
     if most is None:
         return Verdict(True, "WARN", f"{summary}; checks.max_raw_age_hours sets no limit", figures)
     return Verdict(hours <= most, "WARN", f"{summary}, and {most:g} are allowed", figures)
-
-
-def _list_shards(storage: StorageSettings) -> dict[str, dict[str, Any]]:
-    """What the filesystem says of each shard, by partition key."""
-    with storage_errors(storage.raw_root, "list the raw shards below"):
-        fs, root = filesystem(storage.raw_root, storage.options)
-        root = root.rstrip("/")
-        fs.invalidate_cache()
-        if not fs.isdir(root):
-            raise StorageError(f"raw root {storage.raw_root} does not exist: set storage.raw_root in interleaved.toml")
-        found = fs.find(root, detail=True)
-    return {
-        shard_key(path[len(root) + 1 :]): info
-        for path, info in found.items()
-        if path.endswith(SHARD_EXTENSIONS) and not path.rsplit("/", 1)[-1].startswith(".")
-    }
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:
