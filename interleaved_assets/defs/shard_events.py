@@ -1,7 +1,6 @@
 """What is logged of one shard at one stage: its materialization, or its error, and an evaluation of each check."""
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import dagster as dg
@@ -11,7 +10,8 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData as Target,
 )
 
-from interleaved_assets.defs.metadata import shard_metadata
+from interleaved_assets.defs.latest import latest_ids, observations
+from interleaved_assets.defs.metadata import INPUT_EVENT, shard_metadata
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
@@ -19,7 +19,8 @@ from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import Outcome, Stage
 from interleaved_assets.settings import Settings
 
-_TOLD: Final = 2  # observations of a shard that one run makes at one stage, at most
+_FAILED_AT: Final = "failed_at"
+_ERROR: Final = "error"
 
 
 class Recorded(NamedTuple):
@@ -68,23 +69,24 @@ def record_failure(
     checks: Sequence[ShardCheck],
     key: str,
     error: BaseException,
+    input_events: Mapping[str, int],
     first: FirstFailure | None = None,
 ) -> None:
     """Log why a shard is not materialized, on its page as well, and those checks as failed that this is the failure of.
 
     Args:
+        input_events: for each input that has one, the id of the event that brought what the shard was tried with.
         first: what stopped the shard at an earlier stage of this run, where that is the reason.
     """
-    # an error that is not ours is a defect: its traceback belongs in the log
-    traceback = None if isinstance(error, InterleavedError) else error
-    context.log.error(f"{stage.name}, shard {key}: {describe(error)}", exc_info=traceback)
+    log_error(context, f"{stage.name}, shard {key}", error)
     first = first or FirstFailure(stage.name, describe(error))
     context.log_event(
         dg.AssetObservation(
             context.asset_key,
             partition=key,
             description=describe(error),
-            metadata={"error": dg.MetadataValue.text(first.error), "failed_at": dg.MetadataValue.text(first.stage)},
+            metadata={_ERROR: dg.MetadataValue.text(first.error), _FAILED_AT: dg.MetadataValue.text(first.stage)},
+            tags={f"{INPUT_EVENT}/{name}": str(event) for name, event in input_events.items()},
         )
     )
     broken = [check for check in checks if isinstance(error, check.failed_by)]
@@ -94,21 +96,31 @@ def record_failure(
         _log(context, check.name, key, verdict, target)
 
 
-def first_failures(context: dg.AssetExecutionContext, stage: str, keys: Sequence[str]) -> dict[str, FirstFailure]:
-    """What stopped each of ``keys`` at ``stage`` or before it, as :func:`record_failure` told of it in this run."""
-    if not keys:
-        return {}
-    told = context.instance.fetch_observations(
-        dg.AssetRecordsFilter(asset_key=dg.AssetKey(stage), asset_partitions=list(keys)), limit=_TOLD * len(keys)
-    ).records
-    # a step that ended before it came to a shard has told nothing of it
-    found = dict.fromkeys(keys, FirstFailure(stage, "it did not come to this shard"))
-    for record in reversed(told):
+class Failure(NamedTuple):
+    """What :func:`record_failure` told of a shard."""
+
+    first: FirstFailure
+    run_id: str
+    input_events: dict[str, int]
+
+
+def standing_failures(instance: dg.DagsterInstance, stage: str, keys: Collection[str]) -> dict[str, Failure]:
+    """What was told last at ``stage`` of those of ``keys`` that failed there and were not made since."""
+    told = latest_ids(instance, stage, dg.DagsterEventType.ASSET_OBSERVATION, keys)
+    made = latest_ids(instance, stage, dg.DagsterEventType.ASSET_MATERIALIZATION, told)
+    failures: dict[str, Failure] = {}
+    for record in observations(instance, stage, [event for key, event in told.items() if event > made.get(key, -1)]):
         event = record.asset_observation
-        if event is not None and record.run_id == context.run.run_id and "failed_at" in event.metadata:
-            texts = {name: str(event.metadata[name].value) for name in ("failed_at", "error")}
-            found[str(event.partition)] = FirstFailure(texts["failed_at"], texts["error"])
-    return found
+        if event is None or _FAILED_AT not in event.metadata:
+            continue  # what else is told of shards, such as their status
+        first = FirstFailure(str(event.metadata[_FAILED_AT].value), str(event.metadata[_ERROR].value))
+        input_events = {
+            name.removeprefix(f"{INPUT_EVENT}/"): int(tag)
+            for name, tag in event.tags.items()
+            if name.startswith(f"{INPUT_EVENT}/")
+        }
+        failures[str(event.partition)] = Failure(first, record.run_id, input_events)
+    return failures
 
 
 def record_comparisons(
@@ -127,6 +139,12 @@ def record_comparisons(
         for check in checks:
             if check.compares:
                 _log(context, check.name, key, check.judge(shard.record, basis), shard.target)
+
+
+def log_error(context: dg.AssetExecutionContext, where: str, error: BaseException) -> None:
+    """Log an error; one that is not ours is a defect: its traceback belongs in the log."""
+    traceback = None if isinstance(error, InterleavedError) else error
+    context.log.error(f"{where}: {describe(error)}", exc_info=traceback)
 
 
 def describe(error: BaseException) -> str:
@@ -151,7 +169,9 @@ def _log(context: dg.AssetExecutionContext, check_name: str, key: str, verdict: 
 
 def _latest(context: dg.AssetExecutionContext, key: str) -> Target | None:
     """The shard's latest materialization: the UI takes the evaluation of any other for outdated, and shows none."""
-    ids = context.instance.get_latest_storage_id_by_partition(
-        context.asset_key, dg.DagsterEventType.ASSET_MATERIALIZATION, {key}
-    )
-    return Target(storage_id=ids[key], run_id=context.run.run_id, timestamp=time.time()) if key in ids else None
+    found = context.instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[key]), limit=1
+    ).records
+    if not found:
+        return None
+    return Target(storage_id=found[0].storage_id, run_id=found[0].run_id, timestamp=found[0].timestamp)

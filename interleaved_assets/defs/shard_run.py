@@ -21,21 +21,22 @@ import tenacity
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 from interleaved_assets.defs.connections import keep_connections
+from interleaved_assets.defs.latest import event_type, latest_ids
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.pictures import Draw, shard_pictures
 from interleaved_assets.defs.shard_events import (
     FirstFailure,
     Recorded,
     describe,
-    first_failures,
+    log_error,
     record_comparisons,
     record_failure,
     record_success,
+    standing_failures,
 )
-from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
+from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline.chain import chain, is_last_of
 from interleaved_assets.pipeline.checks import ShardCheck
-from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Outcome, Stage, take_through, take_together
 from interleaved_assets.settings import Settings
 
@@ -47,6 +48,8 @@ class Done(NamedTuple):
 
     outcome: Outcome
     pictures: Mapping[str, dg.MetadataValue]
+    undrawn: Exception | None = None
+    """Why there are no pictures, where they failed."""
 
     @classmethod
     def of(cls, outcome: Outcome, draw: Draw | None, settings: Settings) -> "Done":
@@ -55,8 +58,8 @@ class Done(NamedTuple):
             return cls(outcome, {})
         try:
             return cls(outcome, shard_pictures(outcome.record, settings, draw))
-        except InterleavedError as error:
-            return cls(outcome, {"pictures": dg.MetadataValue.text(f"could not be drawn: {error}")})
+        except Exception as error:  # noqa: BLE001  whatever it is, it is about pictures of this shard; it is told there
+            return cls(outcome, {"pictures": dg.MetadataValue.text(f"could not be drawn: {describe(error)}")}, error)
 
 
 def run_over_shards(
@@ -76,26 +79,27 @@ def run_over_shards(
     keep_connections(context.instance)
     failed: dict[str, BaseException] = {}
     recorded: dict[str, Recorded] = {}
+    input_events = _input_events(context, stage)
     stopped = _stopped_upstream(context, stage, settings)
     for key, first in stopped.items():
         failed[key] = ShardError(f"shard {key}: {stage.name} was not tried, since {first.stage} failed: {first.error}")
-        record_failure(context, stage, checks, key, failed[key], first)
+        record_failure(context, stage, checks, key, failed[key], input_events[key], first)
     keys = [key for key in context.partition_keys if key not in stopped]
     code_version = context.assets_def.code_versions_by_key[context.asset_key] or ""
-    input_events = _input_events(context.instance, stage, keys)
     # filling a device takes all shards in one go; other work goes shard by shard, some of them at a time
     worked = _together if stage.together else _one_by_one
     for key, done in worked(stage, keys, draw, settings):
         if isinstance(done, Done):
-            events = {name: ids[key] for name, ids in input_events.items() if key in ids}
-            tags = version_tags(done.outcome.record, code_version, events)
+            if done.undrawn:
+                log_error(context, f"{stage.name}, shard {key}: pictures could not be drawn", done.undrawn)
+            tags = version_tags(done.outcome.record, code_version, input_events[key])
             try:
                 recorded[key] = record_success(context, checks, key, done.outcome, done.pictures, tags, settings)
             except Exception as error:  # noqa: BLE001  whatever it is, it is about this shard, and the others go on
                 done = error
         if not isinstance(done, Done):
             failed[key] = done
-            record_failure(context, stage, checks, key, done)
+            record_failure(context, stage, checks, key, done, input_events[key])
     if recorded and any(check.compares for check in checks):
         try:
             record_comparisons(context, stage, checks, recorded, settings)
@@ -113,39 +117,53 @@ def run_over_shards(
 
 
 def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> dict[str, FirstFailure]:
-    """Shards that an earlier step of this run did not bring through, with what stopped each of them.
+    """Shards that an earlier step did not bring through, with what stopped each of them.
 
-    Their old outputs may still be there; to go on from those would call a failed shard current.
+    Their old outputs may still be there; to go on from those would call a failed shard current. The earlier step may be
+    one of the run that this one repeats in part ("Retry from failure"): then a shard is stopped that failed there and
+    was not made since.
     """
-    selected = _selected(context, settings)
-    upstream = [name for name in stage.inputs if name in selected]
-    if not upstream:
-        return {}
-    done = context.instance.get_asset_partitions_for_run(context.run.run_id, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    executed = _executed(context, settings)
     stopped: dict[str, FirstFailure] = {}
-    for name in upstream:
-        through = done.get(dg.AssetKey(name), set())
-        lost = [key for key in context.partition_keys if key not in through]
-        stopped |= first_failures(context, name, lost)
+    for name in stage.inputs:
+        if name in executed:
+            through = context.instance.get_asset_partitions_for_run(
+                context.run.run_id, dg.DagsterEventType.ASSET_MATERIALIZATION
+            ).get(dg.AssetKey(name), set())
+            lost = [key for key in context.partition_keys if key not in through]
+            told = standing_failures(context.instance, name, lost)
+            stopped |= {
+                key: told[key].first
+                if key in told and told[key].run_id == context.run.run_id
+                # a step that ended before it came to a shard has told nothing of it
+                else FirstFailure(name, "it did not come to this shard")
+                for key in lost
+            }
+        elif context.run.parent_run_id and name in chain(settings):
+            told = standing_failures(context.instance, name, context.partition_keys)
+            stopped |= {key: failure.first for key, failure in told.items()}
     return stopped
 
 
-def _selected(context: dg.AssetExecutionContext, settings: Settings) -> set[str]:
-    """Names of the stages that this run is about; no selection means every asset of the job."""
-    if context.run.asset_selection is None:
-        return set(chain(settings))
-    return {key.path[-1] for key in context.run.asset_selection}
+def _executed(context: dg.AssetExecutionContext, settings: Settings) -> set[str]:
+    """Names of the stages that this run executes; no selection means every asset of the job.
+
+    A run that repeats another in part keeps the selection of that one, and executes some of its steps, which have the
+    names of the stages.
+    """
+    selection, steps = context.run.asset_selection, context.run.step_keys_to_execute
+    selected = set(chain(settings)) if selection is None else {key.path[-1] for key in selection}
+    return selected if steps is None else selected & set(steps)
 
 
-def _input_events(instance: dg.DagsterInstance, stage: Stage, keys: Sequence[str]) -> dict[str, Mapping[str, int]]:
-    """For each input, the id of the latest event of each shard: one cheap question per input, not one per shard."""
-    kinds = {RAW_SHARDS: dg.DagsterEventType.ASSET_OBSERVATION}
-    return {
-        name: instance.get_latest_storage_id_by_partition(
-            dg.AssetKey(name), kinds.get(name, dg.DagsterEventType.ASSET_MATERIALIZATION), set(keys)
-        )
-        for name in stage.inputs
-    }
+def _input_events(context: dg.AssetExecutionContext, stage: Stage) -> dict[str, dict[str, int]]:
+    """For each shard the id of the latest event of each input that has one: one cheap question per input."""
+    keys = list(context.partition_keys)
+    events: dict[str, dict[str, int]] = {key: {} for key in keys}
+    for name in stage.inputs:
+        for key, event in latest_ids(context.instance, name, event_type(name), keys).items():
+            events[key][name] = event
+    return events
 
 
 def _one_by_one(
@@ -196,7 +214,7 @@ def _pause(attempt: int) -> float:
 
 
 def _continues_downstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> bool:
-    return not is_last_of(stage.name, _selected(context, settings), chain(settings))
+    return not is_last_of(stage.name, _executed(context, settings), chain(settings))
 
 
 def _summary(stage: Stage, failed: dict[str, BaseException], total: int) -> str:

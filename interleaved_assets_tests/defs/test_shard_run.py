@@ -13,7 +13,7 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from interleaved_assets.defs import shard_run
+from interleaved_assets.defs import latest, shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
@@ -54,7 +54,7 @@ def materialized(instance: DagsterInstance, asset: str) -> set[str]:
     return instance.get_materialized_partitions(AssetKey(asset))
 
 
-def latest(instance: DagsterInstance, asset: str, key: str) -> dg.AssetMaterialization:
+def last_made(instance: DagsterInstance, asset: str, key: str) -> dg.AssetMaterialization:
     records = instance.fetch_materializations(
         dg.AssetRecordsFilter(asset_key=AssetKey(asset), asset_partitions=[key]), limit=1
     ).records
@@ -80,10 +80,10 @@ def test_a_run_over_several_shards_records_each_of_them(tmp_path: Path, instance
     assert run(instance, settings, keys).success
     for asset in STAGES:
         assert materialized(instance, asset) == {"a", "b", "c"}
-    versions = {key: latest(instance, "normalized", key).tags["dagster/data_version"] for key in keys}
+    versions = {key: last_made(instance, "normalized", key).tags["dagster/data_version"] for key in keys}
     assert len(set(versions.values())) == 3  # one version per shard, not one for the range
     for key in keys:
-        filtered = latest(instance, "filtered", key)
+        filtered = last_made(instance, "filtered", key)
         assert filtered.tags["dagster/input_data_version/normalized"] == versions[key]
         assert filtered.metadata["rows_in"].value == 13
         assert filtered.metadata["rows_dropped"].value == 1
@@ -140,8 +140,8 @@ def test_mending_the_bad_shard_redoes_only_that_one(tmp_path: Path, instance: Da
     after = {path: path.stat().st_mtime_ns for path in before}
     assert after == before
     assert materialized(instance, "final_tars") == {"a", "b"}
-    assert latest(instance, "final_tars", "a").metadata["unchanged"].value is True
-    assert latest(instance, "final_tars", "b").metadata["unchanged"].value is False
+    assert last_made(instance, "final_tars", "a").metadata["unchanged"].value is True
+    assert last_made(instance, "final_tars", "b").metadata["unchanged"].value is False
 
 
 def test_policy_error_fails_the_check_of_the_shard(tmp_path: Path, instance: DagsterInstance) -> None:
@@ -154,13 +154,49 @@ def test_policy_error_fails_the_check_of_the_shard(tmp_path: Path, instance: Dag
     assert check_results(instance, "normalized", "materialization_errors") == {"a": True, "b": False}
 
 
+def test_checks_of_a_shard_that_fails_name_the_run_that_made_it_last(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    keys = register_all(instance, settings)
+    assert run(instance, settings, keys).success
+    (made,) = instance.fetch_materializations(AssetKey("normalized"), limit=5).records
+    shard_without_an_image(tmp_path / "raw" / "a.tar")
+    assert not run(instance, settings, keys).success
+    check = AssetCheckKey(AssetKey("normalized"), "materialization_errors")
+    history = instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
+    evaluation = history[0].event.dagster_event.asset_check_evaluation_data  # type: ignore[union-attr]
+    target = evaluation.target_materialization_data
+    assert not evaluation.passed
+    assert target is not None
+    assert (target.storage_id, target.run_id, target.timestamp) == (made.storage_id, made.run_id, made.timestamp)
+
+
+def test_more_shards_may_fail_than_events_are_fetched_at_a_time(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_LIMIT_GET_EVENT_RECORDS", "3")  # Dagster refuses to fetch more; 10,000 otherwise
+    monkeypatch.setattr(latest, "_FETCHED", 3)
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar")
+    for name in "bcdef":
+        (tmp_path / "raw" / f"{name}.tar").write_bytes(b"this is no tar" * 100)
+    result = run(instance, settings, register_all(instance, settings))
+    assert materialized(instance, "final_tars") == {"a"}
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    summary = str(failure.step_failure_data.user_failure_data.description)
+    assert summary.startswith("final_tars: 5 of 6 shards failed")
+    for name in "bcdef":
+        assert f"{name}: shard {name}: final_tars was not tried, since normalized failed: " in summary
+    assert summary.count("its first 512 bytes are no tar header") == 5
+
+
 def test_policy_drop_row_keeps_the_shard_and_warns(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path, '[errors]\non_materialize_error = "drop_row"\n')
     shard_without_an_image(tmp_path / "raw" / "b.tar")
     keys = register_all(instance, settings)
     assert run(instance, settings, keys).success
     assert check_results(instance, "normalized", "materialization_errors") == {"b": False}
-    metadata = latest(instance, "normalized", "b").metadata
+    metadata = last_made(instance, "normalized", "b").metadata
     assert metadata["errors"].value == 1
     assert metadata["rows_in"].value == metadata["rows"].value + 1
     assert json.loads((tmp_path / "out/records/normalized/b.json").read_text())["dropped"] == {"missing_member": 1}
@@ -176,7 +212,7 @@ def test_a_shard_that_was_good_and_fails_now_is_not_called_current(tmp_path: Pat
     (tmp_path / "raw/b.tar").unlink()
     result = run(instance, settings, keys)
     assert not result.success
-    assert "normalized failed in this run" not in str(latest(instance, "final_tars", "a").metadata)
+    assert "normalized failed in this run" not in str(last_made(instance, "final_tars", "a").metadata)
     for asset in STAGES:
         events = instance.fetch_materializations(AssetKey(asset), limit=50).records
         assert sorted(str(event.partition_key) for event in events) == ["a", "a", "b"]
@@ -192,7 +228,7 @@ def test_pictures_are_drawn_once(tmp_path: Path, instance: DagsterInstance) -> N
     assert {path.parent.name for path in drawn} == {"image_scores", "filtered"}
     run(instance, settings, keys)
     assert {path: path.stat().st_mtime_ns for path in drawn} == drawn
-    metadata = latest(instance, "filtered", "a").metadata
+    metadata = last_made(instance, "filtered", "a").metadata
     assert metadata["unchanged"].value is True
     assert str(metadata["dropped_pictures"].value).startswith("![dropped_pictures](data:image/jpeg;base64,")
 
@@ -243,9 +279,9 @@ def test_a_changed_threshold_redoes_the_selection_and_no_score(tmp_path: Path, i
     stale = {stage.name for stage in stages if stage.code_version(settings) != stage.code_version(changed)}
     assert stale == {"filtered"}
     run(instance, changed, keys)
-    unchanged = {name: latest(instance, name, "a").metadata["unchanged"].value for name in STAGES}
+    unchanged = {name: last_made(instance, name, "a").metadata["unchanged"].value for name in STAGES}
     assert unchanged == {"normalized": True, "image_scores": True, "filtered": False, "final_tars": False}
-    assert latest(instance, "filtered", "a").metadata["rows_dropped"].value == 0
+    assert last_made(instance, "filtered", "a").metadata["rows_dropped"].value == 0
 
 
 def shard_without_an_image(path: Path) -> None:

@@ -1,13 +1,18 @@
 """A shard that fails at a stage goes no further in that run, whatever lies there from runs before."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
+from interleaved_assets.defs.partitions import shards
+from interleaved_assets.defs.schedules import BRING_UP_TO_DATE, RANGE_END, RANGE_START
+from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY, run_chain
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import document, good_shard, project, write_shard
 
 STAGES = ("normalized", "image_scores", "filtered", "final_tars")
 
@@ -47,3 +52,92 @@ def test_what_stopped_a_shard_stands_on_its_page_at_every_stage_and_ends_the_run
             assert told.asset_observation.partition == "b"
             metadata = {key: value.value for key, value in told.asset_observation.metadata.items()}
             assert metadata == {"error": cause, "failed_at": "normalized"}
+
+
+def chain_job() -> dg.JobDefinition:
+    """The chain under the settings that the environment names: Dagster loads it anew for each run."""
+    return build_definitions(load_settings()).resolve_job_def(BRING_UP_TO_DATE)
+
+
+def repeat(instance: dg.DagsterInstance, options: dg.ReexecutionOptions | None = None) -> str:
+    """A run of the chain over a to c, or the repetition of parts of one; gives its id."""
+    job = dg.reconstructable(chain_job)
+    selection = None if options else [dg.AssetKey(name) for name in STAGES]
+    tags = {RANGE_START: "a", RANGE_END: "c"}
+    with dg.execute_job(job, instance, tags=tags, asset_selection=selection, reexecution_options=options) as result:
+        return result.run_id
+
+
+def ended(instance: dg.DagsterInstance, run_id: str) -> tuple[list[str], str]:
+    """The steps of a run, and the failure that ended it."""
+    log = instance.all_logs(run_id)
+    steps = [str(entry.step_key) for entry in log if entry.dagster_event and entry.dagster_event.is_step_start]
+    failures = [
+        str(entry.dagster_event.step_failure_data.user_failure_data.description)
+        for entry in log
+        if entry.dagster_event and entry.dagster_event.is_step_failure
+    ]
+    return steps, "".join(failures)
+
+
+def states(instance: dg.DagsterInstance, asset: str) -> dict[str, str]:
+    found = instance.get_status_by_partition(dg.AssetKey(asset), ["a", "b", "c"], shards)
+    return {key: str(state.value) for key, state in (found or {}).items() if state}
+
+
+B_ALONE_FAILED = {"a": "MATERIALIZED", "b": "FAILED", "c": "MATERIALIZED"}
+ALL_MADE = dict.fromkeys("abc", "MATERIALIZED")
+
+
+@pytest.fixture
+def repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dg.DagsterInstance, Settings]]:
+    """Three shards that went through, and then b is replaced by one that fails at ``filtered``."""
+    settings = project(tmp_path, '[selection]\non_score_error = "error"\n')
+    monkeypatch.setenv("INTERLEAVED_SETTINGS", str(tmp_path / "interleaved.toml"))
+    for name in "abc":
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    (tmp_path / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home"), overrides=NO_TELEMETRY) as instance:
+        register_all(instance, settings)
+        assert ended(instance, repeat(instance)) == (list(STAGES), "")
+        write_shard(tmp_path / "raw" / "b.tar", {"doc": document("text", b"this is no image")})
+        register_all(instance, settings)
+        yield instance, settings
+
+
+def test_retry_from_failure_repeats_the_last_step_and_keeps_good_shards_good(
+    repeated: tuple[dg.DagsterInstance, Settings],
+) -> None:
+    instance, settings = repeated
+    tar = Path(settings.storage.output_root, "tars/b.tar").read_bytes()
+    first = repeat(instance)
+    for _ in range(2):  # also one of a run that was itself a retry
+        retry = repeat(instance, dg.ReexecutionOptions.from_failure(first, instance))
+        steps, summary = ended(instance, retry)
+        assert steps == ["final_tars"]
+        assert summary.startswith("final_tars: 1 of 3 shards failed, the others are materialized.\nb: shard b: ")
+        assert "final_tars was not tried, since filtered failed: b: sample 'doc', image at position 1: no sc" in summary
+        assert states(instance, "filtered") == states(instance, "final_tars") == B_ALONE_FAILED
+        first = retry
+    assert Path(settings.storage.output_root, "tars/b.tar").read_bytes() == tar
+
+
+def test_retry_from_failure_takes_up_a_shard_that_was_made_meanwhile(
+    repeated: tuple[dg.DagsterInstance, Settings],
+) -> None:
+    instance, settings = repeated
+    first = repeat(instance)
+    good_shard(Path(settings.storage.raw_root, "b.tar"), seed=9)
+    assert run_chain(instance, settings, ["b"]).success
+    retry = repeat(instance, dg.ReexecutionOptions.from_failure(first, instance))
+    assert ended(instance, retry) == (["final_tars"], "")
+    assert states(instance, "final_tars") == ALL_MADE
+
+
+def test_a_step_repeated_alone_ends_the_run_as_failed(repeated: tuple[dg.DagsterInstance, Settings]) -> None:
+    instance, _ = repeated
+    again = dg.ReexecutionOptions(parent_run_id=repeat(instance), step_selection=["filtered"])
+    steps, summary = ended(instance, repeat(instance, again))
+    assert steps == ["filtered"]
+    assert summary.startswith("filtered: 1 of 3 shards failed, the others are materialized.\nb: b: sample 'doc', image")
+    assert states(instance, "filtered") == B_ALONE_FAILED

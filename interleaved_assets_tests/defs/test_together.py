@@ -1,5 +1,6 @@
 """A stage that takes its shards together, in real runs: CLIP scores, with everything real but the model."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline import clip_scores
+from interleaved_assets.pipeline.record import Record
 from interleaved_assets.scoring.clip_samples import clip_schema
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import materialized
@@ -159,3 +161,29 @@ def test_what_would_be_wrong_again_is_not_tried_again(
     assert not run(instance, settings).success
     assert model.given == [["a", "b", "c"], ["b"]]
     assert materialized(instance, "clip_scores") == {"b", "c"}
+
+
+def test_pictures_that_cannot_be_drawn_fail_no_shard(
+    settings: Settings, model: Model, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = shard_run.shard_pictures
+
+    def flaky(record: Record, *arguments: Any) -> dict[str, dg.MetadataValue]:
+        if record.shard == "a":
+            raise pa.ArrowInvalid("no such column")
+        return draw(record, *arguments)
+
+    monkeypatch.setattr(shard_run, "shard_pictures", flaky)
+    result = run(instance, settings)
+    assert result.success
+    assert materialized(instance, "clip_scores") == set(KEYS)
+    events = instance.fetch_materializations(dg.AssetKey("clip_scores"), limit=50).records
+    texts = {str(event.partition_key): event.asset_materialization.metadata.get("pictures") for event in events}  # type: ignore[union-attr]
+    assert texts == {
+        "a": dg.MetadataValue.text("could not be drawn: ArrowInvalid: no such column"),
+        "b": None,
+        "c": None,
+    }
+    log = [entry.user_message for entry in instance.all_logs(result.run_id) if entry.level == logging.ERROR]
+    (told,) = log
+    assert told.startswith("clip_scores, shard a: pictures could not be drawn: ArrowInvalid: no such column")
