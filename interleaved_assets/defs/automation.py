@@ -7,16 +7,17 @@ where an input came out as before, and overlooks what was there before its first
 the inputs against those that the shard's record names.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import dagster as dg
 
-from interleaved_assets.defs.metadata import DATA_VERSION
+from interleaved_assets.defs.latest import data_versions, event_type, latest_ids
+from interleaved_assets.defs.shard_events import standing_failures
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.record import RAW_SHARDS, Record, ShardPaths, read_record
+from interleaved_assets.pipeline.record import ShardPaths, read_record
 from interleaved_assets.settings import Settings
 
 # Records are small files: what their reading costs is waiting for the storage.
@@ -28,24 +29,22 @@ def when_inputs_change(settings: Settings) -> dg.AutomationCondition[dg.AssetKey
     return (InputsChanged(settings) & ~ShardBusy(settings)).with_label("inputs changed, nobody at work on the shard")
 
 
-class InputsChanged(dg.AutomationCondition[dg.AssetKey]):
-    """True for shards whose inputs are others than those of the asset's last output, until they are requested.
-
-    Shards with an event on an input since the last tick are looked at; at the first tick, all that are not newer than
-    their inputs. A shard on which a run is working stays true without being looked at: the run may yet settle it, and
-    whoever asks for this condition asks for an idle shard besides.
-    """
-
+class _OfSettings(dg.AutomationCondition[dg.AssetKey]):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    @property
-    def name(self) -> str:
-        return "inputs_changed"
 
-    @property
-    def description(self) -> str:
-        return "An input has another version than the one this shard was made from, and it was not requested since"
+class InputsChanged(_OfSettings):
+    """True for shards whose inputs are others than those of the asset's last output, until they are requested.
+
+    Shards with an event on an input since the last tick are looked at; at the first tick, all that are not newer than
+    their inputs. One that failed with the inputs it has now would fail again, and is left alone. One on which a run is
+    working stays true without being looked at: the run may yet settle it, and whoever asks for this condition asks for
+    an idle shard besides.
+    """
+
+    name = "inputs_changed"
+    description = "An input has another version than the one this shard was made from, and it was not requested since"
 
     async def evaluate(  # type: ignore[override]  # Dagster awaits whatever is a coroutine; its annotation does not say
         self, context: dg.AutomationContext[dg.AssetKey]
@@ -74,69 +73,75 @@ class InputsChanged(dg.AutomationCondition[dg.AssetKey]):
     def _candidates(self, context: dg.AutomationContext[dg.AssetKey], inputs: Sequence[str]) -> set[str]:
         """Shards with another version of an input since the last tick; at the first, with news since their own output.
 
-        The same version told again is no news: a shard that failed with it would fail again.
+        The same version told again is no news. An event whose version cannot be read yet is: the next tick would not
+        look at it again.
         """
-        instance = context.asset_graph_view.instance
+        instance, asset = context.asset_graph_view.instance, context.key.path[-1]
         after = context.previous_max_storage_id
         if context.previous_true_subset is None or after is None:
-            own = _latest(instance, context.key.path[-1])
+            own = latest_ids(instance, asset, event_type(asset))
             return {
-                key for name in inputs for key, event in _latest(instance, name).items() if event > own.get(key, -1)
+                key
+                for name in inputs
+                for key, event in latest_ids(instance, name, event_type(name)).items()
+                if event > own.get(key, -1)
             }
         found: set[str] = set()
         for name in inputs:
-            if told := sorted(_latest(instance, name, after)):
-                before = _data_versions(instance, name, told, until=after)
-                now = _data_versions(instance, name, told)
-                found.update(key for key in told if now.get(key) != before.get(key))
+            if told := latest_ids(instance, name, event_type(name), after=after):
+                before = data_versions(instance, name, told, until=after)
+                now = data_versions(instance, name, told)
+                found.update(key for key in told if key not in now or now[key] != before.get(key))
         return found
 
     def _behind(self, instance: dg.DagsterInstance, name: str, inputs: Sequence[str], keys: Sequence[str]) -> set[str]:
-        """Those of ``keys`` whose inputs are all there and are not the ones that the asset's last output came from."""
+        """Those of ``keys`` whose inputs are all there, are not what the last output came from, and were not tried."""
         if not keys:
             return set()
-        own = _data_versions(instance, name, keys)
-        present = {source: _data_versions(instance, source, keys) for source in inputs}
-        records = self._records(name, keys)
+        present = {source: latest_ids(instance, source, event_type(source), keys) for source in inputs}
+        failed = standing_failures(instance, name, keys)
+        untried = []
+        for key in keys:
+            events = {source: ids[key] for source, ids in present.items() if key in ids}
+            if len(events) == len(inputs) and not (key in failed and failed[key].input_events == events):
+                untried.append(key)
+        own = data_versions(instance, name, untried)
+        versions = {source: data_versions(instance, source, untried) for source in inputs}
+        made = self._made(name, untried)
+        # a version that cannot be read yet is unlike any that was recorded
+        return {
+            key
+            for key in untried
+            if made[key] != (own.get(key), {source: versions[source].get(key) for source in inputs})
+        }
 
-        def is_behind(key: str) -> bool:
-            versions = {source: present[source].get(key) for source in inputs}
-            if None in versions.values():
-                return False
-            record = records[key]
-            return record is None or record.data_version != own.get(key) or record.inputs != versions
+    def _made(self, name: str, keys: Sequence[str]) -> dict[str, tuple[str, dict[str, str]] | None]:
+        """For each shard the version of the asset's last output and those of its inputs, as recorded.
 
-        return {key for key in keys if is_behind(key)}
-
-    def _records(self, name: str, keys: Sequence[str]) -> Mapping[str, Record | None]:
+        The rest of a record is let go as soon as it is read: a first tick may be about all shards there are.
+        """
         storage = self._settings.storage
 
-        def read(key: str) -> Record | None:
+        def read(key: str) -> tuple[str, dict[str, str]] | None:
+            paths = ShardPaths(output_root=storage.output_root, key=key)
             try:
-                return read_record(ShardPaths(output_root=storage.output_root, key=key).record(name), storage.options)
+                record = read_record(paths.record(name), storage.options)
             except (ShardError, StorageError):
                 return None  # a record that cannot be read vouches for nothing; the run will say what is wrong
+            return (record.data_version, record.inputs) if record else None
 
         with ThreadPoolExecutor(_READERS, thread_name_prefix="records") as pool:
             return dict(zip(keys, pool.map(read, keys), strict=True))
 
 
-class ShardBusy(dg.AutomationCondition[dg.AssetKey]):
+class ShardBusy(_OfSettings):
     """True for shards that a run or a backfill has yet to take through any asset of the chain.
 
     Two runs on one shard would write the same files.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    @property
-    def name(self) -> str:
-        return "shard_busy"
-
-    @property
-    def description(self) -> str:
-        return "A run or a backfill is working on this shard, at any asset of the chain"
+    name = "shard_busy"
+    description = "A run or a backfill is working on this shard, at any asset of the chain"
 
     async def evaluate(  # type: ignore[override]  # as above
         self, context: dg.AutomationContext[dg.AssetKey]
@@ -154,28 +159,3 @@ async def _busy(context: dg.AutomationContext[dg.AssetKey], settings: Settings) 
             found = await compute(key=key, from_subset=view.get_full_subset(key=key))
             busy |= found.expensively_compute_partition_keys()
     return busy
-
-
-def _event_type(name: str) -> dg.DagsterEventType:
-    """Of the events that tell a version: raw shards are observed, everything else is materialized."""
-    if name == RAW_SHARDS:
-        return dg.DagsterEventType.ASSET_OBSERVATION
-    return dg.DagsterEventType.ASSET_MATERIALIZATION
-
-
-def _latest(instance: dg.DagsterInstance, name: str, after: int | None = None) -> Mapping[str, int]:
-    """The id of the last event of each shard that has one later than ``after``."""
-    return instance.get_latest_storage_id_by_partition(
-        dg.AssetKey(name), _event_type(name), partitions=None, after_cursor=after
-    )
-
-
-def _data_versions(
-    instance: dg.DagsterInstance, name: str, keys: Sequence[str], until: int | None = None
-) -> Mapping[str, str]:
-    """The last version of each shard, among events up to ``until``."""
-    before = None if until is None else until + 1
-    found = instance.event_log_storage.get_latest_tags_by_partition(
-        dg.AssetKey(name), _event_type(name), [DATA_VERSION], list(keys), before_cursor=before
-    )
-    return {key: tags[DATA_VERSION] for key, tags in found.items()}

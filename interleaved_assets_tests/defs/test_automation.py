@@ -6,12 +6,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.record import ShardPaths
+from interleaved_assets.pipeline.stage import Outcome, Stage
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import document, good_shard, project, write_shard
 
 STAGES = ("normalized", "image_scores", "filtered", "final_tars")
 
@@ -230,3 +233,63 @@ def test_a_damaged_record_of_one_shard_does_not_stop_the_others(automation: Auto
         automation.put(name, seed)
     automation.observe()
     assert automation.tick() == whole_chain("a", "b")
+
+
+def test_a_shard_that_failed_behind_normalized_is_not_tried_again_until_its_content_changes(
+    automation: Automation,
+) -> None:
+    """What the failed run itself has made of the shard is no news: it was what the shard failed with."""
+    automation.settings = project(automation.folder, '[selection]\non_score_error = "error"\n')
+    automation.definitions = build_definitions(automation.settings)
+    write_shard(automation.folder / "raw" / "a.tar", {"doc": document("text", b"this is no image")})
+    automation.observe()
+    assert automation.tick() == whole_chain("a")
+    assert not automation.run("a")
+    assert automation.instance.get_materialized_partitions(dg.AssetKey("image_scores")) == {"a"}
+    assert not automation.instance.get_materialized_partitions(dg.AssetKey("filtered"))
+    assert automation.tick() == {}
+    automation.cursor = None
+    assert automation.tick() == {}
+    automation.put("a", 1)
+    automation.observe()
+    assert automation.tick() == whole_chain("a")
+
+
+def test_new_content_that_is_told_of_before_the_run_on_the_old_one_fails_is_not_lost(
+    automation: Automation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    automation.put("a", 1)
+    automation.observe()
+    assert automation.tick() == whole_chain("a")
+    take_through = shard_run.take_through
+
+    def replaced(stage: Stage, key: str, settings: Settings) -> Outcome:
+        if stage.name == "normalized":
+            automation.put("a", 2)
+            automation.observe()
+            raise ShardError("changed while it was read")
+        return take_through(stage, key, settings)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shard_run, "take_through", replaced)
+        assert not automation.run("a")
+    assert automation.tick() == whole_chain("a")
+
+
+@pytest.mark.parametrize("before", [(), (1,)], ids=["new", "changed"])
+def test_an_event_whose_version_is_not_written_yet_is_not_lost(
+    automation: Automation, monkeypatch: pytest.MonkeyPatch, before: tuple[int, ...]
+) -> None:
+    """PostgreSQL commits an event first, and its tags in a second transaction: a tick may come in between."""
+    assert automation.tick() == {}
+    for seed in before:
+        automation.put("a", seed)
+        automation.observe()
+        assert automation.run("a")
+        assert automation.tick() == {}
+    automation.put("a", 2)
+    with monkeypatch.context() as between:
+        between.setattr(automation.instance.event_log_storage, "_store_asset_event_tags", lambda *_: None)
+        automation.observe()
+    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == {}
