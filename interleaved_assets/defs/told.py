@@ -6,11 +6,12 @@ from typing import Final, NamedTuple
 
 import dagster as dg
 
+from interleaved_assets.defs.latest import latest_ids
 from interleaved_assets.io.storage import atomic_output, filesystem, join, storage_errors
 from interleaved_assets.pipeline.staleness import CURRENT
 from interleaved_assets.settings import Settings
 
-PAGE: Final = dg.AssetKey("final_tars")
+PAGE: Final = "final_tars"
 """The asset on whose page a shard's status stands: the last one, whose output is what the status is about."""
 AT_MOST: Final = 2000
 """Observations in one go: each takes the event log up to 10 ms where connections are kept."""
@@ -70,7 +71,7 @@ def tell_statuses(
     if not keys:
         return
     said, made = (
-        context.instance.get_latest_storage_id_by_partition(PAGE, kind, keys)
+        latest_ids(context.instance, PAGE, kind, keys)
         for kind in (dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION)
     )
     found = news(statuses, told, said, made)

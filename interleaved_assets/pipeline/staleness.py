@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.chain import Chain, chain
-from interleaved_assets.pipeline.in_order import in_order
+from interleaved_assets.pipeline.in_order import READERS, in_order
 from interleaved_assets.pipeline.raw import RawShard, Source
 from interleaved_assets.pipeline.record import RAW_SHARDS, Claim, Record, ShardPaths, read_state
 from interleaved_assets.settings import Settings
@@ -17,8 +17,6 @@ from interleaved_assets.settings import Settings
 logger = logging.getLogger(__name__)
 
 CURRENT: Final = "complete"
-# Records are small files: what their reading costs is waiting for the storage.
-READERS: Final = 32
 _CHANGES_TOLD: Final = 3
 _VALUE_LENGTH: Final = 40
 

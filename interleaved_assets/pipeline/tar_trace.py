@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 from interleaved_assets.io.storage import is_local, join, local_path, open_input
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline import final_tars
-from interleaved_assets.pipeline.in_order import in_order
+from interleaved_assets.pipeline.in_order import READERS, in_order
 from interleaved_assets.pipeline.raw import Source, find_raw_shard
 from interleaved_assets.pipeline.record import OutputFile, Record, ShardPaths, read_record
-from interleaved_assets.pipeline.staleness import READERS, Present, stage_records
+from interleaved_assets.pipeline.staleness import Present, stage_records
 from interleaved_assets.pipeline.survey import recorded_stages
 from interleaved_assets.settings import Settings
 

@@ -20,6 +20,7 @@ from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.record import ShardPaths
 from interleaved_assets.pipeline.staleness import CURRENT
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import NO_TELEMETRY
 from interleaved_assets_tests.documents import good_shard, project
 
 
@@ -63,7 +64,7 @@ def test_ranges_hold_every_stale_shard_once_and_no_vanished_one(marks: list[str]
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     # a schedule reopens its instance, so it has to lie on disk
     (tmp_path / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home"), overrides=NO_TELEMETRY) as instance:
         yield instance
 
 
