@@ -36,7 +36,7 @@ def write_shard(path: Path, documents: Mapping[str, tuple[dict[str, object], Seq
     It is there at once, and so replaces another: a sensor that looks meanwhile does not see half of it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished = path.with_name(".unfinished")  # a name as long as can be has no room for an ending
     with tarfile.open(unfinished, "w") as tar:
         for key, (fields, _) in documents.items():
             names = []
