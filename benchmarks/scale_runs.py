@@ -22,6 +22,7 @@ from benchmarks.scale_world import Figure, World
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.stage import take_through
+from interleaved_assets_tests.live import LAUNCH
 
 ARRIVING, TO_THE_END = 2000, 300
 SECONDS_A_SHARD_AND_ASSET = 0.3
@@ -51,14 +52,6 @@ query ($sensor: SensorSelector!) {
   sensorOrError(sensorSelector: $sensor) { ... on Sensor {
     sensorState { ticks(limit: 200) { timestamp endTimestamp status skipReason } }
   } }
-}"""
-LAUNCH = """
-mutation ($assets: [AssetKeyInput!]!, $partitions: [String!]!) {
-  launchPartitionBackfill(backfillParams: {assetSelection: $assets, partitionNames: $partitions}) {
-    __typename
-    ... on LaunchBackfillSuccess { backfillId }
-    ... on PythonError { message }
-  }
 }"""
 CANCEL = "mutation ($id: String!) { cancelPartitionBackfill(backfillId: $id) { __typename } }"
 STATUS = """

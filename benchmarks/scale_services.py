@@ -17,12 +17,14 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psycopg2
 from dagster import DagsterInstance
+
+from interleaved_assets_tests.ports import free_ports
 
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 120
@@ -42,15 +44,6 @@ def wait_for(happened: Callable[[], Any], seconds: float, what: str, *, every: f
             return answer
         time.sleep(every)
     raise TimeoutError(f"{what} did not happen within {seconds:.0f} s")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on at the moment."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        return [item.getsockname()[1] for item in sockets]
 
 
 @contextmanager

@@ -24,7 +24,7 @@ _LOCATIONS = """
 { workspaceOrError { ... on Workspace {
   locationEntries { locationOrLoadError { __typename ... on PythonError { message } } }
 } } }"""
-_LAUNCH = """
+LAUNCH = """
 mutation ($assets: [AssetKeyInput!]!, $partitions: [String!]!) {
   launchPartitionBackfill(backfillParams: {assetSelection: $assets, partitionNames: $partitions}) {
     __typename
@@ -113,7 +113,7 @@ class LiveDagster:
 
     def launch(self, assets: Iterable[str], keys: Iterable[str]) -> str:
         """Launch a backfill, as the UI does; gives its id."""
-        asked = self.ask(_LAUNCH, assets=[{"path": [name]} for name in assets], partitions=list(keys))
+        asked = self.ask(LAUNCH, assets=[{"path": [name]} for name in assets], partitions=list(keys))
         answer = asked["launchPartitionBackfill"]
         assert answer["__typename"] == "LaunchBackfillSuccess", answer
         return str(answer["backfillId"])

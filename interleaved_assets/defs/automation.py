@@ -8,8 +8,6 @@ the inputs against those that the shard's record names.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
 
 import dagster as dg
 
@@ -17,11 +15,9 @@ from interleaved_assets.defs.latest import data_versions, event_type, latest_ids
 from interleaved_assets.defs.shard_events import standing_failures
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.in_order import READERS, in_order
 from interleaved_assets.pipeline.record import ShardPaths, read_record
 from interleaved_assets.settings import Settings
-
-# Records are small files: what their reading costs is waiting for the storage.
-_READERS: Final = 32
 
 
 def when_inputs_change(settings: Settings) -> dg.AutomationCondition[dg.AssetKey]:
@@ -130,8 +126,7 @@ class InputsChanged(_OfSettings):
                 return None  # a record that cannot be read vouches for nothing; the run will say what is wrong
             return (record.data_version, record.inputs) if record else None
 
-        with ThreadPoolExecutor(_READERS, thread_name_prefix="records") as pool:
-            return dict(zip(keys, pool.map(read, keys), strict=True))
+        return dict(zip(keys, in_order(read, keys, threads=READERS), strict=True))
 
 
 class ShardBusy(_OfSettings):

@@ -46,6 +46,8 @@ def data_versions(
 
     A shard is left out where its last event tells none. PostgreSQL shows an event for a moment before its version.
     """
+    if not keys:
+        return {}
     wanted = set(keys)
     found = instance.event_log_storage.get_latest_tags_by_partition(
         dg.AssetKey(asset),

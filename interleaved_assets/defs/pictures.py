@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from interleaved_assets.io.storage import atomic_output, filesystem, storage_errors
+from interleaved_assets.io.storage import atomic_output, read_small
 from interleaved_assets.pipeline.record import Record, ShardPaths
 from interleaved_assets.pipeline.stored import read_scores_of
 from interleaved_assets.reporting.collect import shard_facts
@@ -71,12 +71,11 @@ def _kept(uri: str, settings: Settings) -> dict[str, Any]:
 
     Nothing where it is missing or damaged, as by a machine that went down: it can be drawn again.
     """
-    with storage_errors(uri, "read"):
-        fs, path = filesystem(uri, settings.storage.options)
-        try:
-            kept = json.loads(fs.cat_file(path))
-        except (FileNotFoundError, ValueError):
-            return {}
+    content = read_small(uri, settings.storage.options)
+    try:
+        kept = json.loads(content or b"")
+    except ValueError:
+        return {}
     return kept if isinstance(kept, dict) and isinstance(kept.get("pieces"), dict) else {}
 
 

@@ -8,12 +8,18 @@ import dagster as dg
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import observation
-from interleaved_assets.io.storage import filesystem, join, storage_errors
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.raw import list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.watch import SNAPSHOT_FOLDER, Seen, look, read_snapshot, snapshot_uri, write_snapshot
+from interleaved_assets.pipeline.watch import (
+    Seen,
+    look,
+    read_snapshot,
+    remove_snapshots_before,
+    snapshot_uri,
+    write_snapshot,
+)
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, StorageSettings
 
@@ -60,7 +66,7 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         # The cursor names the snapshot. A tick that fails after this line leaves the old cursor in force, and with it
         # the old snapshot: what it would have reported is found again.
         write_snapshot(found.snapshot, snapshot_uri(storage, last + 1), storage.options)
-        _remove_older(storage, last)
+        remove_snapshots_before(last, storage)
         # at once: partitions that a result asks for come after its events, and automation may look in between
         context.instance.add_dynamic_partitions(SHARDS, found.keys)
         return dg.SensorResult(
@@ -107,14 +113,3 @@ def _snapshot(context: dg.SensorEvaluationContext, number: int, storage: Storage
 
 def _from_the_start(settings: Settings) -> dg.DefaultSensorStatus:
     return dg.DefaultSensorStatus.RUNNING if settings.watch.enabled else dg.DefaultSensorStatus.STOPPED
-
-
-def _remove_older(storage: StorageSettings, oldest_kept: int) -> None:
-    folder = join(storage.output_root, SNAPSHOT_FOLDER)
-    with storage_errors(folder, "remove old snapshots below"):
-        fs, path = filesystem(folder, storage.options)
-        fs.invalidate_cache(path)
-        for name in fs.ls(path, detail=False):
-            number = name.rpartition("/")[2].removesuffix(".parquet")
-            if number.isdecimal() and int(number) < oldest_kept:
-                fs.rm_file(name)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import dagster as dg
 
 from interleaved_assets.defs.latest import latest_ids
-from interleaved_assets.io.storage import atomic_output, filesystem, join, storage_errors
+from interleaved_assets.io.storage import atomic_output, join, read_small
 from interleaved_assets.pipeline.staleness import CURRENT
 from interleaved_assets.settings import Settings
 
@@ -90,10 +90,5 @@ def tell_statuses(
 
 
 def _read(uri: str, settings: Settings) -> dict[str, str]:
-    with storage_errors(uri, "read"):
-        fs, path = filesystem(uri, settings.storage.options)
-        try:
-            content = fs.cat_file(path)
-        except FileNotFoundError:
-            return {}
-    return dict(json.loads(content))
+    content = read_small(uri, settings.storage.options)
+    return {} if content is None else dict(json.loads(content))

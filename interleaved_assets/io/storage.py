@@ -48,6 +48,7 @@ __all__ = [
     "local_path",
     "open_input",
     "parse_size",
+    "read_small",
     "storage_errors",
 ]
 
@@ -71,6 +72,22 @@ def open_input(uri: str, storage_options: StorageOptions = None) -> Iterator[Bin
             fs.invalidate_cache(path)  # a cached listing may have the size and ETag of a version since replaced
             with fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead") as remote:
                 yield remote
+
+
+def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None:
+    """The content of a small file, in one request; None where there is no such file.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    with storage_errors(uri, "read"):
+        fs, path = filesystem(uri, storage_options)
+        # s3fs would otherwise ask for the size first, to fetch what is large in parts: twice the time for a small file
+        in_one_go = {"max_concurrency": 1} if "s3" in fs.protocol else {}
+        try:
+            return bytes(fs.cat_file(path, **in_one_go))
+        except FileNotFoundError:
+            return None
 
 
 @contextmanager

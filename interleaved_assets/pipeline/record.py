@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from interleaved_assets.io.storage import atomic_output, filesystem, storage_errors
+from interleaved_assets.io.storage import atomic_output, filesystem, read_small, storage_errors
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.raw import Source
 
@@ -197,15 +197,8 @@ def read_state(uri: str, storage_options: Mapping[str, object]) -> Record | Clai
     Raises:
         ShardError: the file is neither.
     """
-    with storage_errors(uri, "read"):
-        fs, path = filesystem(uri, storage_options)
-        # s3fs would otherwise ask for the size first, to fetch what is large in parts: twice the time for a small file
-        in_one_go = {"max_concurrency": 1} if "s3" in fs.protocol else {}
-        try:
-            content = fs.cat_file(path, **in_one_go)
-        except FileNotFoundError:
-            return None
-    if not content.strip(b"\0"):
+    content = read_small(uri, storage_options)
+    if content is None or not content.strip(b"\0"):
         return None  # a power failure can leave a file without its content: nothing was recorded
     try:
         return Record.model_validate_json(content)

@@ -18,7 +18,7 @@ from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw import RawShard, Source, check_name, content_version
 from interleaved_assets.settings import StorageSettings
 
-SNAPSHOT_FOLDER: Final = "state/raw_shards"
+_SNAPSHOT_FOLDER: Final = "state/raw_shards"
 """Below the output root: snapshots, numbered in the order of the looks."""
 
 _SNAPSHOT_SCHEMA: Final = pa.schema(
@@ -166,17 +166,10 @@ def versions_looked_at(raws: Iterable[RawShard], storage: StorageSettings) -> di
         StorageError: the snapshots cannot be listed.
         StorageUnavailable: the storage does not answer.
     """
-    folder = join(storage.output_root, SNAPSHOT_FOLDER)
-    with storage_errors(folder, "list the snapshots below"):
-        fs, path = filesystem(folder, storage.options)
-        fs.invalidate_cache(path)
-        try:
-            names = [name.rpartition("/")[2] for name in fs.ls(path, detail=False)]
-        except FileNotFoundError:
-            return {}
-    numbers = [int(number) for name in names if (number := name.removesuffix(".parquet")).isdecimal()]
+    numbers = _snapshot_numbers(storage)
     if not numbers:
         return {}
+    # whichever look it was: a stamp stands for the same content at any time
     try:
         seen = read_snapshot(snapshot_uri(storage, max(numbers)), storage.options)
     except StorageUnavailable:
@@ -193,6 +186,31 @@ def versions_looked_at(raws: Iterable[RawShard], storage: StorageSettings) -> di
     }
 
 
+def remove_snapshots_before(number: int, storage: StorageSettings) -> None:
+    """Remove the snapshots of looks before the one with this number.
+
+    Raises:
+        StorageError: one cannot be removed.
+    """
+    for older in (found for found in _snapshot_numbers(storage) if found < number):
+        uri = snapshot_uri(storage, older)
+        with storage_errors(uri, "remove"):
+            fs, path = filesystem(uri, storage.options)
+            fs.rm_file(path)
+
+
 def snapshot_uri(storage: StorageSettings, number: int) -> str:
     """Where the snapshot of the look with this number is."""
-    return join(storage.output_root, f"{SNAPSHOT_FOLDER}/{number}.parquet")
+    return join(storage.output_root, f"{_SNAPSHOT_FOLDER}/{number}.parquet")
+
+
+def _snapshot_numbers(storage: StorageSettings) -> list[int]:
+    folder = join(storage.output_root, _SNAPSHOT_FOLDER)
+    with storage_errors(folder, "list the snapshots below"):
+        fs, path = filesystem(folder, storage.options)
+        fs.invalidate_cache(path)
+        try:
+            names = [name.rpartition("/")[2] for name in fs.ls(path, detail=False)]
+        except FileNotFoundError:
+            return []
+    return [int(number) for name in names if (number := name.removesuffix(".parquet")).isdecimal()]

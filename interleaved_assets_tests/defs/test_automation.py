@@ -14,9 +14,8 @@ from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.record import ShardPaths
 from interleaved_assets.pipeline.stage import Outcome, Stage
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import STAGES
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard
-
-STAGES = ("normalized", "image_scores", "filtered", "final_tars")
 
 
 class Automation:

@@ -119,7 +119,8 @@ def test_names_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str, ins
 
 def test_a_folder_where_an_output_should_be_fails_that_shard_alone(tmp_path: Path, instance: DagsterInstance) -> None:
     """``a.parquet/b.tar`` needs a folder for its output where ``a.tar`` needs a file."""
-    settings = project(tmp_path, "[watch]\nquiet_seconds = 0\n")
+    # one after the other: else it is chance which of the two comes first and takes the name
+    settings = project(tmp_path, "[run]\nparallel_shards = 1\n[watch]\nquiet_seconds = 0\n")
     for number, name in enumerate(("a.parquet/b", "a", "c")):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=number)
     watcher = Watcher(instance, settings)

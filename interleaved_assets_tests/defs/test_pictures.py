@@ -74,13 +74,13 @@ def test_an_unchanged_shard_costs_one_read_and_no_parquet(settings: Settings, mo
     record = records(settings)["filtered"]
     shard_pictures(record, settings, selection_pictures)
     read: list[str] = []
-    real = module.filesystem
+    real = module.read_small
 
-    def counting(uri: str, options: Mapping[str, object] | None = None) -> object:
+    def counting(uri: str, options: Mapping[str, object] | None = None) -> bytes | None:
         read.append(uri)
         return real(uri, options)
 
-    monkeypatch.setattr(module, "filesystem", counting)
+    monkeypatch.setattr(module, "read_small", counting)
     for name in ("selection_pictures", "score_pictures", "read_scores_of", "shard_facts"):
         monkeypatch.setattr(module, name, pytest.fail)
     shard_pictures(record, settings, module.selection_pictures)

@@ -22,9 +22,8 @@ from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.stage import Outcome, Stage
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import STAGES
 from interleaved_assets_tests.documents import good_shard, project
-
-STAGES = ("normalized", "image_scores", "filtered", "final_tars")
 
 
 @pytest.fixture

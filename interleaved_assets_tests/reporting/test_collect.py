@@ -169,14 +169,13 @@ def test_an_empty_ledger_is_not_read(settings: Settings, tmp_path: Path) -> None
 
 def test_records_are_read_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    real = storage.filesystem
+    real = storage.read_small
 
-    def counting(uri: str, options: Mapping[str, Any] | None = None) -> Any:
-        if uri.endswith(".json"):
-            read.append(uri)
+    def counting(uri: str, options: Mapping[str, Any] | None = None) -> bytes | None:
+        read.append(uri)
         return real(uri, options)
 
-    monkeypatch.setattr("interleaved_assets.pipeline.record.filesystem", counting)
+    monkeypatch.setattr("interleaved_assets.pipeline.record.read_small", counting)
     list(all_shard_facts(survey(settings)))
     assert len(read) == len(set(read)) == len(KEYS) * len(chain(settings))
 
