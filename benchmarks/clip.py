@@ -31,8 +31,8 @@ import torch
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
-from interleaved_assets.scoring.clip import ClipScorer, ClipStats, load_scorer, score_shards
-from interleaved_assets.scoring.clip_settings import ClipSettings
+from interleaved_assets.scoring.clip.scores import ClipScorer, ClipStats, load_scorer, score_shards
+from interleaved_assets.scoring.clip.settings import ClipSettings
 
 IMAGES_PER_SAMPLE = 4
 DISTINCT_IMAGES = 64

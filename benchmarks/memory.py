@@ -58,10 +58,10 @@ class PeakMemory:
 
 def convert(direction: str, source: Path, output: Path, max_batch_bytes: int) -> None:
     """One shard from one form into the other, as a user writes it."""
-    from interleaved_assets.io.parquet_reader import InterleavedParquetReader
-    from interleaved_assets.io.parquet_writer import InterleavedParquetWriter
-    from interleaved_assets.io.webdataset_reader import InterleavedWebdatasetReader
-    from interleaved_assets.io.webdataset_writer import InterleavedWebdatasetWriter
+    from interleaved_assets.io.parquet.reader import InterleavedParquetReader
+    from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
+    from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
+    from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 
     to_parquet = direction == "tar-parquet"
     reader = (

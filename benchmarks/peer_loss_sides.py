@@ -106,13 +106,13 @@ class OwnSide:
         self._said: list[str] = []
 
     def read(self, paths: list[Path], *, lazy: bool = False, sample_id_field: str | None = None) -> Batches:
-        from interleaved_assets.io.webdataset_reader import InterleavedWebdatasetReader
+        from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 
         uris = [str(path) for path in paths]
         return list(InterleavedWebdatasetReader(uris, materialize_on_read=not lazy, sample_id_field=sample_id_field))
 
     def found(self, folder: Path) -> int:
-        from interleaved_assets.io.webdataset_reader import InterleavedWebdatasetReader
+        from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 
         return sum(len(files) for files in InterleavedWebdatasetReader(str(folder)).partitions())
 
@@ -142,8 +142,8 @@ class OwnSide:
         return kept
 
     def writer(self, folder: Path, form: str, mode: str) -> Any:
-        from interleaved_assets.io.parquet_writer import InterleavedParquetWriter
-        from interleaved_assets.io.webdataset_writer import InterleavedWebdatasetWriter
+        from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
+        from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 
         return (InterleavedWebdatasetWriter if form == "wds" else InterleavedParquetWriter)(str(folder), mode=mode)
 

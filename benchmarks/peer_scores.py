@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.webdataset_reader import InterleavedWebdatasetReader
+from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring import ScoringSettings, score_images
 from interleaved_assets.scoring.decode import decode_image

@@ -22,8 +22,8 @@ import webdataset
 from PIL import Image
 
 from interleaved_assets.io import InterleavedWebdatasetReader
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.stage import take_through
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.settings import Settings, load_settings
 
 

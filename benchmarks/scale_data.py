@@ -20,11 +20,11 @@ from dagster._core.instance.utils import RUNLESS_JOB_NAME, RUNLESS_RUN_ID
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import observation
-from interleaved_assets.pipeline.chain import chain, code_versions
-from interleaved_assets.pipeline.raw import RawShard, Source, list_raw_shards
+from interleaved_assets.pipeline.execute import Outcome, take_through
+from interleaved_assets.pipeline.raw.listing import RawShard, Source, list_raw_shards
+from interleaved_assets.pipeline.raw.snapshot import look, snapshot_uri, write_snapshot
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record, ShardPaths, read_record
-from interleaved_assets.pipeline.stage import Outcome, take_through
-from interleaved_assets.pipeline.watch import look, snapshot_uri, write_snapshot
+from interleaved_assets.pipeline.stages.dag import chain, code_versions
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import document, sharp_image, write_shard
 

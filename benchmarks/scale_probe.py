@@ -29,7 +29,7 @@ def main() -> None:
     import dagster as dg
 
     from interleaved_assets.definitions import defs
-    from interleaved_assets.pipeline.raw import list_raw_shards
+    from interleaved_assets.pipeline.raw.listing import list_raw_shards
     from interleaved_assets.settings import load_settings
 
     repository = defs.get_repository_def()

@@ -20,8 +20,8 @@ from benchmarks.scale_services import Dagster, wait_for
 from benchmarks.scale_ticks import TICK_SECONDS
 from benchmarks.scale_world import Figure, World
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.stage import take_through
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets_tests.live import LAUNCH
 
 ARRIVING, TO_THE_END = 2000, 300

@@ -10,9 +10,9 @@ from benchmarks.scale_data import CURSOR, shard_name, write_first_snapshot, writ
 from benchmarks.scale_services import START_SECONDS, environment, s3_server, wait_for
 from benchmarks.scale_ticks import quiet_night, quiet_ticks
 from benchmarks.scale_world import Figure, World
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.raw import Source
+from interleaved_assets.pipeline.raw.listing import Source
 from interleaved_assets.pipeline.record import ShardPaths, read_record
+from interleaved_assets.pipeline.stages.dag import chain
 
 _UPLOADS_AT_ONCE = 1000
 BUCKET = "scale"

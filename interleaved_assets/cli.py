@@ -11,14 +11,14 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.io.layout import member_key
+from interleaved_assets.io.tar.layout import member_key
 from interleaved_assets.model.errors import InterleavedError, SettingsError
-from interleaved_assets.pipeline.filtered import deciding_tables
-from interleaved_assets.pipeline.in_order import in_order
-from interleaved_assets.pipeline.stored import scored_keys
-from interleaved_assets.pipeline.survey import recorded_stages
-from interleaved_assets.pipeline.tar_trace import TarTrace, trace_tar
-from interleaved_assets.pipeline.trace import StageTrace, find_sample
+from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample
+from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
+from interleaved_assets.pipeline.parallel import in_order
+from interleaved_assets.pipeline.stages.filtered import deciding_tables
+from interleaved_assets.pipeline.stages.outputs import scored_keys
+from interleaved_assets.pipeline.status import recorded_stages
 from interleaved_assets.selection.what_if import Outcome, changed_settings, what_if
 from interleaved_assets.settings import Settings, load_settings
 

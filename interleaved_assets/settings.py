@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from interleaved_assets.model.errors import ErrorPolicy, SettingsError
-from interleaved_assets.scoring.clip_settings import ClipSettings
+from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.settings import SelectionSettings
 

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.filtered import deciding_tables
-from interleaved_assets.pipeline.stage import take_through
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.filtered import deciding_tables
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 

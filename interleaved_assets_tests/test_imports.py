@@ -15,7 +15,7 @@ HEAVY = ("dagster", "torch", "open_clip")
         ("interleaved_assets.io", HEAVY),
         ("interleaved_assets.scoring.score", HEAVY),
         ("interleaved_assets.selection", HEAVY),
-        ("interleaved_assets.pipeline.chain", HEAVY),
+        ("interleaved_assets.pipeline.stages.dag", HEAVY),
         ("interleaved_assets.reporting.dataset_report", HEAVY),
         ("interleaved_assets.cli", HEAVY),
         ("interleaved_assets.defs.build", ("torch", "open_clip")),

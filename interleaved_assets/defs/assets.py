@@ -8,12 +8,11 @@ from typing import Final
 import dagster as dg
 
 from interleaved_assets.defs.automation import when_inputs_change
-from interleaved_assets.defs.gpu import StepNeeds, gpu_step
+from interleaved_assets.defs.executors import StepNeeds, gpu_step
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.pictures import Draw, score_pictures, selection_pictures
 from interleaved_assets.defs.pools import SHARD_IO
 from interleaved_assets.defs.shard_run import run_over_shards
-from interleaved_assets.pipeline.chain import chain, code_versions
 from interleaved_assets.pipeline.checks import (
     CLIP_SCORE_SCHEMA,
     CLIP_SCORES_IN_RANGE,
@@ -28,9 +27,10 @@ from interleaved_assets.pipeline.checks import (
     ROWS_ACCOUNTED_FOR,
     ShardCheck,
 )
-from interleaved_assets.pipeline.raw import content_version, find_raw_shard
+from interleaved_assets.pipeline.execute import Stage
+from interleaved_assets.pipeline.raw.listing import content_version, find_raw_shard
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stage import Stage
+from interleaved_assets.pipeline.stages.dag import chain, code_versions
 from interleaved_assets.settings import Settings
 
 OWNERS: Final = ["team:data-curation"]

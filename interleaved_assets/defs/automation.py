@@ -14,9 +14,9 @@ import dagster as dg
 from interleaved_assets.defs.latest import data_versions, event_type, latest_ids
 from interleaved_assets.defs.shard_events import standing_failures
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.in_order import READERS, in_order
+from interleaved_assets.pipeline.parallel import READERS, in_order
 from interleaved_assets.pipeline.record import ShardPaths, read_record
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.settings import Settings
 
 

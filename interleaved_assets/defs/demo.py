@@ -22,12 +22,12 @@ from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
 from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.io.storage import is_local, join
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.keys import shard_key
-from interleaved_assets.pipeline.raw import list_raw_shards
+from interleaved_assets.pipeline.raw.keys import shard_key
+from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.pipeline.raw.snapshot import look
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.staleness import stage_records
-from interleaved_assets.pipeline.watch import look
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.status import stage_records
 from interleaved_assets.settings import Settings, load_settings
 
 TABLE_WIDTH = 150

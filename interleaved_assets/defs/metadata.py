@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-from interleaved_assets.pipeline.column_lineage import SourceColumn, column_lineage, deciding_columns
+from interleaved_assets.pipeline.execute import Outcome
+from interleaved_assets.pipeline.lineage.columns import SourceColumn, column_lineage, deciding_columns
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stage import Outcome
 from interleaved_assets.settings import Settings
 
 # Dagster's own tag names: they are how its staleness, its automation conditions and its UI learn of versions.

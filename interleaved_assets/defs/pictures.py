@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import atomic_output, read_small
 from interleaved_assets.pipeline.record import Record, ShardPaths
-from interleaved_assets.pipeline.stored import read_scores_of
+from interleaved_assets.pipeline.stages.outputs import read_scores_of
 from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.facts import ImageKey, ShardFacts
 from interleaved_assets.reporting.measures import measures_of

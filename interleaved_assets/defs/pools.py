@@ -8,7 +8,7 @@ from typing import Final
 
 import dagster as dg
 
-from interleaved_assets.defs.gpu import POOL
+from interleaved_assets.defs.executors import POOL
 
 SHARD_IO: Final = "shard_io"
 SLOTS: Final = {POOL: 1, SHARD_IO: 2}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from interleaved_assets.defs.metadata import DATA_VERSION
-from interleaved_assets.pipeline.raw import Source
+from interleaved_assets.pipeline.raw.listing import Source
 from interleaved_assets.pipeline.record import RAW_SHARDS
 
 

@@ -7,11 +7,10 @@ import dagster as dg
 from interleaved_assets.defs.assets import OWNERS
 from interleaved_assets.defs.connections import keep_connections
 from interleaved_assets.defs.partitions import SHARDS, failed_shards
-from interleaved_assets.defs.told import tell_statuses
+from interleaved_assets.defs.status_notes import tell_statuses
 from interleaved_assets.io.storage import atomic_output, join
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.staleness import State
-from interleaved_assets.pipeline.survey import survey
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.status import State, survey
 from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.collect import all_shard_facts
 from interleaved_assets.reporting.dataset_report import html_report, markdown_report, totals

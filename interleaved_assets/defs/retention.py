@@ -11,8 +11,8 @@ from typing import Final
 import dagster as dg
 
 from interleaved_assets.defs.schedules import BRING_UP_TO_DATE
-from interleaved_assets.pipeline.chain import chain
 from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.settings import Settings
 
 NAME: Final = "delete_old_runs"

@@ -9,10 +9,10 @@ from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from interleaved_assets.defs.partitions import SHARDS, failed_shards
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.raw import just_written, list_raw_shards
-from interleaved_assets.pipeline.staleness import CURRENT, shard_statuses
-from interleaved_assets.pipeline.watch import versions_looked_at
+from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
+from interleaved_assets.pipeline.raw.snapshot import versions_looked_at
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.status import CURRENT, shard_statuses
 from interleaved_assets.settings import Settings
 
 # Dagster's own names for a run over a range of partitions.

@@ -9,10 +9,8 @@ from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import observation
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.raw import list_raw_shards
-from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.watch import (
+from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.pipeline.raw.snapshot import (
     Seen,
     look,
     read_snapshot,
@@ -20,6 +18,8 @@ from interleaved_assets.pipeline.watch import (
     snapshot_uri,
     write_snapshot,
 )
+from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, StorageSettings
 

@@ -15,8 +15,8 @@ from interleaved_assets.defs.metadata import INPUT_EVENT, shard_metadata
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
+from interleaved_assets.pipeline.execute import Outcome, Stage
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stage import Outcome, Stage
 from interleaved_assets.settings import Settings
 
 _FAILED_AT: Final = "failed_at"

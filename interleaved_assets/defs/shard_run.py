@@ -35,9 +35,9 @@ from interleaved_assets.defs.shard_events import (
     standing_failures,
 )
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
-from interleaved_assets.pipeline.chain import chain, is_last_of
 from interleaved_assets.pipeline.checks import ShardCheck
-from interleaved_assets.pipeline.stage import Outcome, Stage, take_through, take_together
+from interleaved_assets.pipeline.execute import Outcome, Stage, take_through, take_together
+from interleaved_assets.pipeline.stages.dag import chain, is_last_of
 from interleaved_assets.settings import Settings
 
 _LONGEST_PAUSE: Final = 30.0

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.atomic import BytesLike
+from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.model.casting import concat_unified
 from interleaved_assets.model.rows import filter_rows
 

@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from interleaved_assets.io.align import align_shard
 from interleaved_assets.io.batches import join_files, prefetch
 from interleaved_assets.io.storage import FilePaths, InputFile, find_files, group_files, parse_size
 from interleaved_assets.model.batch import InterleavedBatch
-from interleaved_assets.model.errors import OptionError
-from interleaved_assets.model.schema import RESERVED_COLUMNS, resolve_schema
+from interleaved_assets.model.errors import OptionError, ShardError
+from interleaved_assets.model.schema import RESERVED_COLUMNS, align_or_reconcile, resolve_schema
 
 
 @dataclass
@@ -99,3 +98,15 @@ class ShardReader(ABC):
         for files in self.partitions():
             for table, sources in join_files(self.read_files(files), self._limit):
                 yield InterleavedBatch(align_shard(table, self._target, ", ".join(sources)), sources)
+
+
+def align_shard(table: pa.Table, target: pa.Schema | None, shard: str) -> pa.Table:
+    """``table`` aligned to ``target``, or only reconciled where that is None.
+
+    Raises:
+        ShardError: a value does not fit its type, or is null where it may not be; the message begins with ``shard``.
+    """
+    try:
+        return align_or_reconcile(table, target)
+    except (ShardError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ShardError(f"{shard}: {error}") from error

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from interleaved_assets.io.align import align_shard
 from interleaved_assets.io.batches import are_adjacent, split_samples
 from interleaved_assets.io.materialize import bytes_to_fetch, materialize, with_fetch_columns
 from interleaved_assets.io.policy import apply_error_policy, check_policy
+from interleaved_assets.io.reader import align_shard
 from interleaved_assets.io.storage import exists, folders_of, join
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError

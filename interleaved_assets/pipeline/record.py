@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from interleaved_assets.io.storage import atomic_output, filesystem, read_small, storage_errors
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.raw import Source
+from interleaved_assets.pipeline.raw.listing import Source
 
 RAW_SHARDS: Final = "raw_shards"
 

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.pipeline import filtered, final_tars, normalized
-from interleaved_assets.pipeline.staleness import State, Status
+from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
+from interleaved_assets.pipeline.status import State, Status
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.sketch import ScoreSketch

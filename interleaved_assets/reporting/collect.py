@@ -8,14 +8,13 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline import clip_scores, filtered, image_scores
-from interleaved_assets.pipeline.in_order import in_order
+from interleaved_assets.pipeline.parallel import in_order
 from interleaved_assets.pipeline.record import Record, ShardPaths
-from interleaved_assets.pipeline.staleness import COMPLETE, State, Status, stage_records
-from interleaved_assets.pipeline.stored import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
-from interleaved_assets.pipeline.survey import Survey
+from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores
+from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
+from interleaved_assets.pipeline.status import COMPLETE, State, Status, Survey, stage_records
 from interleaved_assets.reporting.facts import ShardFacts
-from interleaved_assets.selection.match import join_scores
+from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import Settings
 
 UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
-from interleaved_assets.pipeline.stored import LEDGER_STAGES
+from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.aggregate import DatasetAggregate, StatusLine
 from interleaved_assets.reporting.chart import COMPACT, to_svg

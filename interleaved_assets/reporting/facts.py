@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from interleaved_assets.pipeline.staleness import COMPLETE, Status
+from interleaved_assets.pipeline.status import COMPLETE, Status
 from interleaved_assets.reporting.measures import Measure, Values
 
 
@@ -28,7 +28,7 @@ class ShardFacts:
         counted_to: the last stage that is in the counts and the ledger; later ones have not run, or are to run again,
             since their rows in are not what this stage has given since. None where nothing is counted.
         scores: stored scores, one row per image: ``sample_id``, ``position`` and a column per score, CLIP's joined by
-            :func:`~interleaved_assets.selection.match.join_scores`; None where the shard has not been scored,
+            :func:`~interleaved_assets.selection.positions.join_scores`; None where the shard has not been scored,
             or its scores were deleted.
         ledger: every dropped row (``LEDGER_SCHEMA``), those of several stages one after the other; None where no stage
             that drops has run.

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, TypeVar
 import pyarrow as pa
 from PIL import Image, UnidentifiedImageError
 
-from interleaved_assets.io.tiff_directory import read_directory, read_header, read_number
+from interleaved_assets.io.tiff.directory import read_directory, read_header, read_number
 from interleaved_assets.model.errors import ImageError, row_error
 
 T = TypeVar("T")

@@ -1,8 +1,70 @@
-"""Positions after drops: gaps stay unless somebody closes them."""
+"""Rows by ``sample_id`` and ``position``: finding the stored scores of images, closing gaps after drops."""
+
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from interleaved_assets.model.errors import OptionError
+
+KEY_COLUMNS: Final = ("sample_id", "position")
+
+
+def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") -> NDArray[np.int64]:
+    """For each row of ``images`` the row of ``scores`` with its ``sample_id`` and ``position``, -1 where there is none.
+
+    Raises:
+        OptionError: ``scores`` lacks a key column or has an image twice; ``name`` says which table it is.
+    """
+    if missing := [column for column in KEY_COLUMNS if column not in scores.column_names]:
+        raise OptionError(f"{name}: no column {', '.join(missing)}; columns are {', '.join(scores.column_names)}")
+    if all(_equal(images[column], scores[column]) for column in KEY_COLUMNS):
+        # the usual case: scores are written in the order of the rows
+        return np.arange(images.num_rows)
+    sample_ids = pc.unique(images["sample_id"])
+    wanted, stored = _keys(images, sample_ids), _keys(scores, sample_ids)
+    order = np.argsort(stored, kind="stable")
+    stored = stored[order]
+    twice = np.flatnonzero((stored[1:] == stored[:-1]) & (stored[1:] >= 0))
+    if len(twice):
+        sample_id, position = (scores[column][int(order[twice[0]])].as_py() for column in KEY_COLUMNS)
+        raise OptionError(f"{name}: sample {sample_id!r}, position {position} is there twice")
+    place = np.searchsorted(stored, wanted)
+    # an image beyond the last stored key has no place
+    found = np.append(stored, -1)[place] == wanted
+    return np.where(found, np.append(order, -1)[place], -1)
+
+
+def join_scores(scores: pa.Table, added: pa.Table) -> pa.Table:
+    """``scores`` with the columns of ``added`` beside them, null for an image that ``added`` lacks.
+
+    For the image scores and the CLIP scores of one shard: the result is what ``select`` takes.
+
+    Raises:
+        OptionError: the tables share a column besides the keys, or ``added`` has an image twice.
+    """
+    columns = [name for name in added.column_names if name not in KEY_COLUMNS]
+    if shared := [name for name in columns if name in scores.column_names]:
+        raise OptionError(f"both score tables have the column {', '.join(shared)}")
+    matched = match_scores(scores, added, name="added scores")
+    taken = added.select(columns).take(pa.array(matched, mask=matched < 0))
+    for name in columns:
+        scores = scores.append_column(added.schema.field(name).with_nullable(True), taken[name])
+    return scores
+
+
+def _equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
+    return bool(left.type == right.type and left.equals(right))
+
+
+def _keys(table: pa.Table, sample_ids: pa.Array) -> NDArray[np.int64]:
+    """One number for each (sample_id, position); negative where the sample is none of ``sample_ids``."""
+    codes = pc.index_in(table["sample_id"].cast(sample_ids.type), value_set=sample_ids)
+    codes = pc.fill_null(codes, -1).to_numpy().astype(np.int64)
+    # positions are 32 bits from -1
+    return codes * 2**33 + table["position"].to_numpy() + 1
 
 
 def reindex_positions(rows: pa.Table) -> pa.Table:

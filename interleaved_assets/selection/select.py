@@ -10,7 +10,7 @@ from interleaved_assets.model.errors import OptionError
 from interleaved_assets.selection.drops import Rows, RowState
 from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, find_filter
 from interleaved_assets.selection.judge import judge_images, judge_samples
-from interleaved_assets.selection.match import match_scores
+from interleaved_assets.selection.positions import match_scores
 from interleaved_assets.selection.settings import SelectionSettings
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def select(
         rows: the rows of whole samples: ``sample_id``, ``position``, ``modality``, and ``words`` (words of a text row,
             null on others; see :func:`~interleaved_assets.scoring.text_ratio.count_words`) where ``ratio`` judges.
         scores: scores of the images in any order: ``sample_id``, ``position``, the filters' columns, ``score_error``.
-            CLIP scores are joined by :func:`~interleaved_assets.selection.match.join_scores`.
+            CLIP scores are joined by :func:`~interleaved_assets.selection.positions.join_scores`.
         settings: order, thresholds and policies.
         stage: name of the stage in the ledger.
         shard: what error messages call the rows.

@@ -11,8 +11,8 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline.execute import Outcome, Stage
 from interleaved_assets.pipeline.record import ShardPaths
-from interleaved_assets.pipeline.stage import Outcome, Stage
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard

@@ -12,10 +12,10 @@ from dagster import DagsterInstance
 
 from interleaved_assets.io import InterleavedWebdatasetReader
 from interleaved_assets.io.storage import open_input
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.keys import MAX_KEY_BYTES
-from interleaved_assets.pipeline.raw import list_raw_shards
-from interleaved_assets.pipeline.staleness import CURRENT, Present, stage_records
+from interleaved_assets.pipeline.raw.keys import MAX_KEY_BYTES
+from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.status import CURRENT, Present, stage_records
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, files, materialized, run_chain
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard

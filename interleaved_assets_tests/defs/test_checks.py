@@ -19,9 +19,10 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.io.webdataset_writer import TarShard
+from interleaved_assets.io.tar.writer import TarShard
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.pipeline import image_scores, normalized, settle
+from interleaved_assets.pipeline import counts as settle
+from interleaved_assets.pipeline.stages import image_scores, normalized
 from interleaved_assets.scoring.ranges import Range
 from interleaved_assets.scoring.registry import Scorer, register_scorer, unregister_scorer
 from interleaved_assets.settings import Settings

@@ -11,8 +11,8 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.schedules import ONE, RANGE_END, RANGE_START, UNFINISHED
-from interleaved_assets.pipeline.raw import find_raw_shard
-from interleaved_assets.pipeline.watch import read_snapshot
+from interleaved_assets.pipeline.raw.listing import find_raw_shard
+from interleaved_assets.pipeline.raw.snapshot import read_snapshot
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.live import LiveDagster, live_dagster, wait_for

@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
-from interleaved_assets.pipeline.staleness import stage_records
+from interleaved_assets.pipeline.status import stage_records
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.defs.runs import STAGES, files, materialized, run_chain
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard

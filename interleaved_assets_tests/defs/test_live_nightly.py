@@ -8,8 +8,8 @@ import pytest
 from dagster import RunsFilter
 
 from interleaved_assets.defs.schedules import BRING_UP_TO_DATE, RANGE_END, RANGE_START, UNFINISHED
-from interleaved_assets.pipeline.raw import list_raw_shards
-from interleaved_assets.pipeline.staleness import CURRENT, shard_statuses
+from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.pipeline.status import CURRENT, shard_statuses
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project

@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.stage import Outcome, take_through
+from interleaved_assets.pipeline.execute import Outcome, take_through
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 

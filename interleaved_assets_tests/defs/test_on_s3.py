@@ -7,7 +7,7 @@ from dagster import DagsterInstance
 
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.io import InterleavedWebdatasetReader
-from interleaved_assets.pipeline.staleness import CURRENT, Present, stage_records
+from interleaved_assets.pipeline.status import CURRENT, Present, stage_records
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard
 from interleaved_assets_tests.s3 import S3Server

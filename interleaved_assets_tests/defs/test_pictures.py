@@ -9,9 +9,9 @@ import pytest
 
 from interleaved_assets.defs import pictures as module
 from interleaved_assets.defs.pictures import score_pictures, selection_pictures, shard_pictures
-from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record, ShardPaths
-from interleaved_assets.pipeline.stage import take_through
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 

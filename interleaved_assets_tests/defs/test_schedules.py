@@ -18,7 +18,7 @@ from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.schedules import RANGE_END, RANGE_START, build_nightly_schedule, ranges_of
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.record import ShardPaths
-from interleaved_assets.pipeline.staleness import CURRENT
+from interleaved_assets.pipeline.status import CURRENT
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY
 from interleaved_assets_tests.documents import good_shard, project

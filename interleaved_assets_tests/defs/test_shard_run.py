@@ -19,8 +19,8 @@ from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import StorageUnavailable
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.stage import Outcome, Stage
+from interleaved_assets.pipeline.execute import Outcome, Stage
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES
 from interleaved_assets_tests.documents import good_shard, project

@@ -16,9 +16,9 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
-from interleaved_assets.pipeline import clip_scores
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.scoring.clip_samples import clip_schema
+from interleaved_assets.pipeline.stages import clip_scores
+from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import materialized
 from interleaved_assets_tests.defs.test_checks import evaluation, figures, shown

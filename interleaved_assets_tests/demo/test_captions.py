@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.demo.shards import write_demo_shards
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.stage import Outcome, take_through
+from interleaved_assets.pipeline.execute import Outcome, take_through
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.settings import load_settings
 
 pytestmark = pytest.mark.torch

@@ -11,7 +11,7 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config
 
-from interleaved_assets.defs.gpu import IMAGE_VARIABLE, gpu_step
+from interleaved_assets.defs.executors import IMAGE_VARIABLE, gpu_step
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.deploy.kubernetes_api import KUBECONFIG
 

@@ -19,7 +19,7 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 from interleaved_assets.defs.demo import RANGE_END, RANGE_START, register_all
 from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.demo.shards import demo_shards
-from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.deploy.postgres import PostgresServer
 from interleaved_assets_tests.deploy.ray_head import RayHead, ray_head

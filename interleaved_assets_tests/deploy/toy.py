@@ -4,8 +4,7 @@ import os
 
 import dagster as dg
 
-from interleaved_assets.defs.executors import build_executor
-from interleaved_assets.defs.gpu import gpu_step
+from interleaved_assets.defs.executors import build_executor, gpu_step
 from interleaved_assets.settings import load_settings
 
 ASSETS = ("before", "on_gpu", "after")

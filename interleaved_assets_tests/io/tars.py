@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from interleaved_assets.io.webdataset_reader import read_tar_shard
+from interleaved_assets.io.tar.reader import read_tar_shard
 
 Content = bytes | Mapping[str, Any]
 

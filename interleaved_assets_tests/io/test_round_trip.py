@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 
-from interleaved_assets.io.json_columns import JSON_TYPE
-from interleaved_assets.io.parquet_reader import read_parquet_shard
-from interleaved_assets.io.parquet_writer import parquet_shard
-from interleaved_assets.io.webdataset_reader import InterleavedWebdatasetReader, read_tar_shard
-from interleaved_assets.io.webdataset_writer import tar_shard
+from interleaved_assets.io.parquet.reader import read_parquet_shard
+from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.tar.json_columns import JSON_TYPE
+from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
+from interleaved_assets.io.tar.writer import tar_shard
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets_tests.io.batches_strategy import batches

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interleaved_assets.io.parquet_reader import InterleavedParquetReader
-from interleaved_assets.io.parquet_writer import InterleavedParquetWriter
+from interleaved_assets.io.parquet.reader import InterleavedParquetReader
+from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import MaterializeError, OptionError, ShardError, StorageError
 from interleaved_assets.model.source_ref import build_source_ref

@@ -17,6 +17,7 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
+from interleaved_assets.pipeline.execute import Outcome, Shard, Stage, Work, take_through
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
     Claim,
@@ -25,7 +26,6 @@ from interleaved_assets.pipeline.record import (
     ShardPaths,
     read_state,
 )
-from interleaved_assets.pipeline.stage import Outcome, Shard, Stage, Work, take_through
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 

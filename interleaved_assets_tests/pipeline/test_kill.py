@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.io.atomic import AtomicOutput
-from interleaved_assets.io.temporary import TemporaryFile
-from interleaved_assets.pipeline.chain import chain
+from interleaved_assets.io.storage.atomic import AtomicOutput
+from interleaved_assets.io.storage.temporary import TemporaryFile
+from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
-from interleaved_assets.pipeline.stage import take_through
+from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard, project
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.pipeline.staleness import COMPLETE, State, Status
+from interleaved_assets.pipeline.status import COMPLETE, State, Status
 from interleaved_assets.reporting.aggregate import Example, Reason, aggregate
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import measure_of, measures_of

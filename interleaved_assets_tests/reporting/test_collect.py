@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from interleaved_assets.io import storage
-from interleaved_assets.pipeline import filtered, normalized
-from interleaved_assets.pipeline.chain import chain
-from interleaved_assets.pipeline.stage import Shard, Stage, Work, take_through
-from interleaved_assets.pipeline.staleness import State
-from interleaved_assets.pipeline.survey import VANISHED, survey
+from interleaved_assets.pipeline.execute import Shard, Stage, Work, take_through
+from interleaved_assets.pipeline.stages import filtered, normalized
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.status import VANISHED, State, survey
 from interleaved_assets.reporting.aggregate import aggregate
 from interleaved_assets.reporting.collect import UNREADABLE, all_shard_facts, shard_facts
 from interleaved_assets.reporting.facts import ShardFacts

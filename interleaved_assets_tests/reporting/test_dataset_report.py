@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from interleaved_assets.pipeline.staleness import State, Status
+from interleaved_assets.pipeline.status import State, Status
 from interleaved_assets.reporting import dataset_report as module
 from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.dataset_report import html_report, markdown_report

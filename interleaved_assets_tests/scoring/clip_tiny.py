@@ -12,7 +12,7 @@ import torch
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
-from interleaved_assets.scoring.clip_settings import ClipSettings
+from interleaved_assets.scoring.clip.settings import ClipSettings
 
 # at this size threads cost more than they gain, most of all on a busy machine
 torch.set_num_threads(1)

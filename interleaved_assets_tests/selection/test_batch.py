@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.io.parquet_reader import InterleavedParquetReader
-from interleaved_assets.io.parquet_writer import InterleavedParquetWriter
+from interleaved_assets.io.parquet.reader import InterleavedParquetReader
+from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import ScoreError
 from interleaved_assets.model.ledger import check_balance

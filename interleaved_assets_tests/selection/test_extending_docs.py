@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.io.webdataset_reader import InterleavedWebdatasetReader
+from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 from interleaved_assets.scoring import ScoringSettings
 from interleaved_assets.scoring.registry import unregister_scorer
 from interleaved_assets.selection import SelectionSettings, filter_batch

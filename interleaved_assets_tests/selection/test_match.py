@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.selection.match import join_scores, match_scores
+from interleaved_assets.selection.positions import join_scores, match_scores
 
 KEYS = st.tuples(st.sampled_from(["a", "b", "ä", ""]), st.integers(0, 3) | st.just(2**31 - 1))
 

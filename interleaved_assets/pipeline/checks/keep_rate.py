@@ -6,9 +6,9 @@ from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
-from interleaved_assets.pipeline.in_order import READERS, in_order
+from interleaved_assets.pipeline.execute import Stage
+from interleaved_assets.pipeline.parallel import READERS, in_order
 from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
-from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.settings import Settings
 
 

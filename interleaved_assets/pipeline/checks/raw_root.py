@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.verdict import Verdict
-from interleaved_assets.pipeline.raw import list_raw_files
+from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.settings import Settings
 
 RAW_ROOT_FRESH: Final = "raw_root_fresh"

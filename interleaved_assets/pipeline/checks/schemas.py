@@ -8,7 +8,7 @@ import pyarrow as pa
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.scoring.clip_samples import clip_schema
+from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.registry import scores_schema
 
 _NAME: Final = "schema_canonical"

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.columns import UNEXPLAINED
+from interleaved_assets.pipeline.counts import UNEXPLAINED
 from interleaved_assets.pipeline.record import Extent, Record
-from interleaved_assets.scoring.clip_samples import clip_ranges
+from interleaved_assets.scoring.clip.samples import clip_ranges
 from interleaved_assets.scoring.ranges import Range
 from interleaved_assets.scoring.registry import score_ranges
 

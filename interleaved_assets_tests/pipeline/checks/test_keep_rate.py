@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline import filtered
 from interleaved_assets.pipeline.checks.keep_rate import evenly, judge_keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis
 from interleaved_assets.pipeline.record import Record, ShardPaths, write_record
+from interleaved_assets.pipeline.stages import filtered
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.checks.records import record

@@ -1,0 +1,1 @@
+"""The Parquet form of a shard."""

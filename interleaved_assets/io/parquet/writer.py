@@ -1,0 +1,210 @@
+"""Writing interleaved Parquet: bounded row groups, image bytes as they are, the same bytes for the same rows."""
+
+import contextlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from interleaved_assets.io.batches import row_bytes, split_samples
+from interleaved_assets.io.parquet.types import stored_schema
+from interleaved_assets.io.reader import align_shard
+from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
+from interleaved_assets.io.storage.atomic import AtomicOutput
+from interleaved_assets.io.writer import ShardWriter
+from interleaved_assets.model.casting import cast_table
+from interleaved_assets.model.errors import OptionError, StorageError
+
+ROW_GROUP_BYTES: Final = 64 * 2**20
+"""Default limit for one row group, and so for the least that a reader must hold."""
+
+CODECS: Final = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+
+# Images are compressed already: a codec, a dictionary or a minimum and maximum would cost time and save nothing.
+_IMAGE_COLUMN: Final = "binary_content"
+# Long and hardly ever equal: a dictionary is no use, and a minimum and maximum would only swell the footer.
+_LONG_COLUMNS: Final = frozenset({_IMAGE_COLUMN, "text_content", "source_ref"})
+_PAGE_BYTES: Final = 2**20
+
+
+class ParquetShard:
+    """A Parquet file being written. What :func:`parquet_shard` gives.
+
+    Attributes:
+        uri: where it will stand.
+        schema: of its rows.
+        rows: number of rows written so far.
+        size: its size in bytes, once it is committed.
+        sha256: hex digest of its bytes, once it is committed; None where hashing is off.
+    """
+
+    def __init__(self, uri: str, schema: pa.Schema, row_group_bytes: int) -> None:
+        self.uri, self.schema, self.rows = uri, schema, 0
+        self.size = 0
+        self.sha256: str | None = None
+        self._stored = stored_schema(schema)
+        self._limit = row_group_bytes
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows. Row groups are cut anew, between samples, however the rows arrive.
+
+        Raises:
+            OptionError: the table has other columns than the schema.
+            ShardError: a column that may not be null has nulls.
+            StorageError: the file cannot be written.
+        """
+        if set(table.column_names) != set(self.schema.names):
+            odd = sorted(set(table.column_names) ^ set(self.schema.names))
+            raise OptionError(f"rows for {self.uri} do not have the columns of its schema: {', '.join(odd)}")
+        if table.num_rows == 0:
+            return
+        self.rows += table.num_rows
+        self._pending.append(align_shard(table, self.schema, self.uri))
+        self._pending_bytes += int(row_bytes(table).sum())
+        if self._pending_bytes > self._limit:
+            *complete, rest = self._groups()
+            for group in complete:
+                self._write_group(group)
+            self._pending, self._pending_bytes = [rest], int(row_bytes(rest).sum())
+
+    def open(self, output: AtomicOutput, compression: str) -> None:
+        """Begin the file; called by :func:`parquet_shard`."""
+        leaves = _leaves(self._stored)
+        others = [leaf for leaf in leaves if leaf not in _LONG_COLUMNS]
+        self._writer = pq.ParquetWriter(
+            output,
+            self._stored,
+            compression={leaf: "none" if leaf == _IMAGE_COLUMN else compression for leaf in leaves},
+            use_dictionary=others,
+            write_statistics=others,
+            data_page_size=_PAGE_BYTES,
+        )
+
+    def finish(self) -> None:
+        """Write what is pending, and the footer; called by :func:`parquet_shard`."""
+        assert self._writer is not None
+        for group in self._groups() if self._pending else ():
+            self._write_group(group)
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Let go of a file that is not to be; called by :func:`parquet_shard`."""
+        # closing writes a footer, which may fail for the reason that ended the block
+        with contextlib.suppress(StorageError, pa.ArrowException):
+            if self._writer is not None:
+                self._writer.close()
+
+    def _groups(self) -> Iterator[pa.Table]:
+        rows = pa.concat_tables(self._pending)
+        return split_samples(rows, self._limit) if "sample_id" in rows.column_names else iter([rows])
+
+    def _write_group(self, group: pa.Table) -> None:
+        assert self._writer is not None
+        columns = [
+            _paged(column) if name == _IMAGE_COLUMN else column.combine_chunks()
+            for name, column in zip(group.column_names, group.columns, strict=True)
+        ]
+        stored = cast_table(pa.Table.from_arrays(columns, schema=self.schema), self._stored)
+        self._writer.write_table(stored, row_group_size=stored.num_rows)
+
+
+@contextlib.contextmanager
+def parquet_shard(
+    uri: str,
+    schema: pa.Schema,
+    *,
+    storage_options: StorageOptions = None,
+    row_group_bytes: int = ROW_GROUP_BYTES,
+    compression: str = "zstd",
+    hashed: bool = True,
+) -> Iterator[ParquetShard]:
+    """Write a Parquet file that appears whole at the end of the block, or not at all.
+
+    Its bytes depend on its rows, the schema and the arguments alone, not on how the rows were cut into tables.
+
+    Args:
+        uri: where to.
+        schema: of every table; columns that Parquet has no type for are refused.
+        storage_options: what fsspec needs.
+        row_group_bytes: a row group is cut before the sample that would exceed it.
+        compression: codec of all columns but ``binary_content``, which is stored as it is: one of :data:`CODECS`.
+        hashed: also compute ``sha256``, at about 1.8 GB/s.
+
+    Raises:
+        OptionError: ``compression`` is unknown, or a column has a type that Parquet cannot hold.
+        StorageError: the file cannot be written.
+    """
+    if compression not in CODECS:
+        raise OptionError(f"compression must be one of {', '.join(CODECS)}, got {compression!r}")
+    shard = ParquetShard(uri, schema, row_group_bytes)
+    with atomic_output(uri, storage_options, hashed=hashed) as output:
+        try:
+            shard.open(output, compression)
+            yield shard
+            shard.finish()
+        except pa.ArrowNotImplementedError as error:
+            shard.abandon()
+            raise OptionError(f"cannot write {uri} as Parquet: {error}") from error
+        except BaseException:
+            shard.abandon()
+            raise
+    shard.size, shard.sha256 = output.size, output.sha256
+
+
+@dataclass
+class InterleavedParquetWriter(ShardWriter):
+    """Writes each batch as one Parquet file. Options as for :class:`ShardWriter`.
+
+    ``write_kwargs`` may have ``compression`` (of all columns but ``binary_content``; one of :data:`CODECS`) and
+    ``row_group_bytes`` (a number, or text such as ``"64MiB"``).
+    """
+
+    write_options: ClassVar[frozenset[str]] = frozenset({"compression", "row_group_bytes"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._shard_options: dict[str, Any] = dict(self._options)
+        if "row_group_bytes" in self._options:
+            self._shard_options["row_group_bytes"] = parse_size(self._options["row_group_bytes"], "row_group_bytes")
+
+    @property
+    def extension(self) -> str:
+        return ".parquet"
+
+    def write_shard(self, uri: str, schema: pa.Schema, parts: Iterator[pa.Table]) -> None:
+        options = self._shard_options
+        with parquet_shard(uri, schema, storage_options=self._storage_options, hashed=False, **options) as shard:
+            for part in parts:
+                shard.write(part)
+
+
+def _paged(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same values in chunks that depend on the values alone, since pages end where chunks do.
+
+    Only a chunk that lay across two before is copied.
+    """
+    filled = np.cumsum(row_bytes(pa.table({"": column})))
+    chunks = []
+    first = 0
+    while first < len(column):
+        before = filled[first - 1] if first else 0
+        last = min(int(np.searchsorted(filled, before + _PAGE_BYTES)) + 1, len(column))
+        part = column.slice(first, last - first)
+        chunks.append(part.chunk(0) if part.num_chunks == 1 else part.combine_chunks())
+        first = last
+    return pa.chunked_array(chunks, column.type)
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """Paths of the leaf columns as Parquet names them, such as ``tags.list.element``."""
+    empty = io.BytesIO()
+    pq.write_table(schema.empty_table(), empty)
+    columns = pq.read_metadata(pa.py_buffer(empty.getbuffer())).schema
+    return [columns.column(index).path for index in range(len(columns))]

@@ -1,0 +1,53 @@
+"""Files to read and to write, local or on any filesystem that fsspec knows.
+
+The rest of the package reaches storage through this folder alone. Failures are
+:class:`~interleaved_assets.model.errors.StorageError` that name the place and what to do, and
+:class:`~interleaved_assets.model.errors.StorageUnavailable` where another try may succeed.
+"""
+
+from interleaved_assets.io.storage.atomic import (
+    AtomicOutput,
+    BytesLike,
+    atomic_output,
+    checked_commits,
+    clear_leftovers,
+)
+from interleaved_assets.io.storage.filesystem import (
+    StorageOptions,
+    as_storage_error,
+    exists,
+    filesystem,
+    is_local,
+    join,
+    local_path,
+    storage_errors,
+)
+from interleaved_assets.io.storage.inputs import local_copy, open_input, read_small
+from interleaved_assets.io.storage.listing import FilePaths, InputFile, find_files, group_files, parse_size
+from interleaved_assets.io.storage.roots import check_allowed, folders_of
+
+__all__ = [
+    "AtomicOutput",
+    "BytesLike",
+    "FilePaths",
+    "InputFile",
+    "StorageOptions",
+    "as_storage_error",
+    "atomic_output",
+    "check_allowed",
+    "checked_commits",
+    "clear_leftovers",
+    "exists",
+    "filesystem",
+    "find_files",
+    "folders_of",
+    "group_files",
+    "is_local",
+    "join",
+    "local_copy",
+    "local_path",
+    "open_input",
+    "parse_size",
+    "read_small",
+    "storage_errors",
+]

@@ -1,0 +1,215 @@
+"""Output that appears whole or not at all."""
+
+import hashlib
+import logging
+import mmap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import BinaryIO, Final, Protocol
+
+from fsspec.spec import AbstractFileSystem
+
+from interleaved_assets.io.storage.filesystem import StorageOptions, filesystem, is_local, local_path, storage_errors
+from interleaved_assets.io.storage.temporary import TemporaryFile, clear_temporaries, is_temporary_of, random_name
+from interleaved_assets.model.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+BytesLike = bytes | bytearray | memoryview | mmap.mmap
+
+# Object stores show an object only once its upload is completed, so no temporary name is needed there.
+_VISIBLE_ONCE_CLOSED: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"})
+_UPLOAD_PART_BYTES: Final = 16 * 2**20
+
+_before_commit: ContextVar[Callable[[], None] | None] = ContextVar("before_commit", default=None)
+
+
+class AtomicOutput:
+    """A file being written: append only, with its size and hash. What :func:`atomic_output` gives.
+
+    Attributes:
+        uri: where the file will stand.
+        size: bytes written so far.
+        sha256: hex digest of all bytes once the output is committed, None before, or where hashing is off.
+    """
+
+    # pyarrow asks a sink for it
+    closed = False
+
+    def __init__(self, uri: str, file: BinaryIO, *, hashed: bool) -> None:
+        self.uri, self.size = uri, 0
+        self.sha256: str | None = None
+        self._file, self._digest = file, hashlib.sha256() if hashed else None
+
+    def write(self, data: BytesLike) -> int:
+        """Append ``data``; gives its length in bytes.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        with storage_errors(self.uri, "write"):
+            self._file.write(data)
+        if self._digest is not None:
+            self._digest.update(data)
+        written = data.nbytes if isinstance(data, memoryview) else len(data)
+        self.size += written
+        return written
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self.size
+
+    def writable(self) -> bool:
+        """Always. This and what follows is the file protocol, for pyarrow and tarfile."""
+        return True
+
+    def readable(self) -> bool:
+        """Never."""
+        return False
+
+    def seekable(self) -> bool:
+        """Never."""
+        return False
+
+    def flush(self) -> None:
+        """Nothing to do: the bytes count once the output is committed."""
+
+    def close(self) -> None:
+        """Nothing to do: :func:`atomic_output` closes the file."""
+
+    def finish(self) -> None:
+        """Set :attr:`sha256`; called when the output is committed."""
+        if self._digest is not None:
+            self.sha256 = self._digest.hexdigest()
+
+
+@contextmanager
+def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: bool = True) -> Iterator[AtomicOutput]:
+    """Write ``uri`` so that it appears with its full content at the end of the block, or not at all.
+
+    A file that stands there is replaced in that moment; on any exception it stays as it was, and nothing else is left
+    behind. Missing folders are made. ``hashed=False`` leaves out the SHA-256 (about 1.8 GB/s of one core).
+
+    A process that is killed in the block leaves a hidden temporary file beside a local one, which the next writer of
+    the same file takes over; on other filesystems :func:`clear_leftovers` removes it. In an object store it leaves the
+    parts of an upload that nobody completes: they show in no listing and take room until a lifecycle rule of the bucket
+    ends such uploads (S3: ``AbortIncompleteMultipartUpload``, after a day or more).
+
+    Raises:
+        StorageError: the place cannot be written to.
+    """
+    with storage_errors(uri, "write"):
+        target = _open_target(uri, storage_options)
+    output = AtomicOutput(uri, target.file, hashed=hashed)
+    try:
+        yield output
+        if (check := _before_commit.get()) is not None:
+            check()
+        with storage_errors(uri, "write"):
+            target.commit()
+        output.finish()
+    except BaseException:
+        try:
+            with storage_errors(uri, "clean up after"):
+                target.discard()
+        except StorageError as error:
+            # the exception under way says what went wrong; this one only what may be left over
+            logger.warning("%s", error)
+        raise
+
+
+@contextmanager
+def checked_commits(check: Callable[[], None]) -> Iterator[None]:
+    """Call ``check`` before each :func:`atomic_output` of the block, in this thread, is committed.
+
+    What ``check`` raises keeps the output from appearing, and comes out where it was written.
+    """
+    token = _before_commit.set(check)
+    try:
+        yield
+    finally:
+        _before_commit.reset(token)
+
+
+def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
+    """Remove the temporary files that killed writers of ``uri`` have left beside it. Lists the folder.
+
+    One of a writer that is at work stays where the filesystem is local and has locks. Elsewhere it goes too, and that
+    writer then fails when it is done. Object stores have no temporary files: nothing is done there.
+
+    Raises:
+        StorageError: the folder cannot be listed, or a file not removed.
+    """
+    with storage_errors(uri, "clear what was left beside"):
+        if is_local(uri):
+            clear_temporaries(local_path(uri))
+            return
+        fs, path = filesystem(uri, storage_options)
+        if _is_object_store(fs):
+            return
+        folder, _, name = path.rpartition("/")
+        fs.invalidate_cache(folder)
+        for found in fs.ls(folder, detail=False) if fs.isdir(folder) else ():
+            if is_temporary_of(name, found.rpartition("/")[2]):
+                fs.rm_file(found)
+
+
+class _Target(Protocol):
+    """A file open for writing that is to appear at its place, or to leave no trace."""
+
+    file: BinaryIO
+
+    def commit(self) -> None: ...
+    def discard(self) -> None: ...
+
+
+def _open_target(uri: str, storage_options: StorageOptions) -> _Target:
+    if is_local(uri):
+        return TemporaryFile(local_path(uri))
+    fs, path = filesystem(uri, storage_options)
+    return _UploadTarget(fs, path) if _is_object_store(fs) else _MovedTarget(fs, path)
+
+
+def _is_object_store(fs: AbstractFileSystem) -> bool:
+    protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
+    return bool(protocols & _VISIBLE_ONCE_CLOSED)
+
+
+class _UploadTarget:
+    """An upload that is completed or aborted."""
+
+    def __init__(self, fs: AbstractFileSystem, path: str) -> None:
+        self.file: BinaryIO = fs.open(path, "wb", block_size=_UPLOAD_PART_BYTES)
+
+    def commit(self) -> None:
+        self.file.close()
+
+    def discard(self) -> None:
+        # marked closed first: closing it, which its finalizer would do, completes the upload
+        self.file.closed = True  # type: ignore[misc]  # fsspec's files make this attribute settable
+        self.file.discard()  # type: ignore[attr-defined]  # fsspec's files have it
+
+
+class _MovedTarget:
+    """Any other filesystem: a temporary file beside the final one, then a move."""
+
+    def __init__(self, fs: AbstractFileSystem, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        self._fs, self._path, self._temporary = fs, path, f"{folder}/{random_name(name)}"
+        fs.makedirs(folder, exist_ok=True)
+        self.file: BinaryIO = fs.open(self._temporary, "wb")
+
+    def commit(self) -> None:
+        self.file.close()
+        if type(self._fs).mv is AbstractFileSystem.mv:
+            # fsspec's own mv copies and removes as well, but takes brackets in a name for a glob
+            self._fs.cp_file(self._temporary, self._path)
+            self._fs.rm_file(self._temporary)
+        else:
+            self._fs.mv(self._temporary, self._path)
+
+    def discard(self) -> None:
+        self.file.close()
+        if self._fs.exists(self._temporary):
+            self._fs.rm_file(self._temporary)

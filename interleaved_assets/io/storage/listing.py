@@ -1,0 +1,162 @@
+"""Finding input files, and grouping them into partitions."""
+
+import glob
+import re
+from collections.abc import Sequence
+from os import PathLike, fspath
+from typing import Any, Final, NamedTuple
+
+from fsspec.spec import AbstractFileSystem
+
+from interleaved_assets.io.storage.filesystem import (
+    StorageOptions,
+    filesystem,
+    is_chain,
+    is_local,
+    local_path,
+    storage_errors,
+)
+from interleaved_assets.model.errors import OptionError, StorageError
+
+FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
+"""A glob, a folder or a file, or a list of them; local or any fsspec URL."""
+
+_UNITS: Final = {
+    unit: base**power
+    for base, suffix in ((1000, "B"), (1024, "iB"))
+    for power, letter in enumerate(("K", "M", "G", "T"), start=1)
+    for unit in (f"{letter}{suffix}".lower(),)
+} | {"": 1, "b": 1}
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+class InputFile(NamedTuple):
+    """A file to read: an absolute path or a URL, and its size in bytes."""
+
+    uri: str
+    size: int
+
+
+def find_files(
+    file_paths: FilePaths, extensions: Sequence[str], storage_options: StorageOptions = None
+) -> list[InputFile]:
+    """Every input file, sorted by name, each once.
+
+    A folder is searched recursively for files with one of ``extensions`` (compared without case, with their dot);
+    so are the matches of a glob, without going down into folders that match. A path that names one file is taken
+    whatever its extension; it also wins over its meaning as a glob.
+
+    Raises:
+        StorageError: a path is missing or unreadable, or a folder or glob holds no file with the right extension.
+        OptionError: no path at all is given.
+    """
+    given = [file_paths] if isinstance(file_paths, str | PathLike) else list(file_paths)
+    if not given:
+        raise OptionError("file_paths is empty: name a file, a folder, a glob or a list of them")
+    suffixes = tuple(extension.lower() for extension in extensions)
+    found: dict[str, InputFile] = {}
+    for item in given:
+        uri = fspath(item)
+        with storage_errors(uri, "find"):
+            for name, size in _matches(uri, suffixes, storage_options):
+                found[name] = InputFile(name, size)
+    return [found[name] for name in sorted(found)]
+
+
+def group_files(
+    files: Sequence[InputFile], files_per_partition: int | None = None, blocksize: int | str | None = None
+) -> list[list[InputFile]]:
+    """Partitions: consecutive files that are read as one stream; one file each where neither limit is given.
+
+    Args:
+        files: what :func:`find_files` gave.
+        files_per_partition: at most so many files each.
+        blocksize: at most so many bytes together (``512 * 2**20`` or ``"512MiB"``); a larger file stands alone.
+
+    Raises:
+        OptionError: both limits are given, or one is not positive.
+    """
+    if files_per_partition is not None and blocksize is not None:
+        raise OptionError("files_per_partition and blocksize exclude each other: give one of the two")
+    if blocksize is None:
+        step = 1 if files_per_partition is None else files_per_partition
+        if not isinstance(step, int) or step < 1:
+            raise OptionError(f"files_per_partition must be a whole number from 1, got {files_per_partition!r}")
+        return [list(files[start : start + step]) for start in range(0, len(files), step)]
+    limit = parse_size(blocksize, "blocksize")
+    groups: list[list[InputFile]] = []
+    filled = 0
+    for file in files:
+        if not groups or filled + file.size > limit:
+            groups.append([])
+            filled = 0
+        groups[-1].append(file)
+        filled += file.size
+    return groups
+
+
+def parse_size(value: int | str, option: str = "size") -> int:
+    """Bytes from a whole number or from text such as ``"512MiB"`` (1024-based) or ``"1.5 GB"`` (1000-based).
+
+    Raises:
+        OptionError: ``value`` is neither, or is not positive; the message names ``option``.
+    """
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match and match[2].lower() in _UNITS:
+        size = int(float(match[1]) * _UNITS[match[2].lower()])
+    elif isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    else:
+        raise OptionError(f"{option} must be bytes as a whole number, or text such as '512MiB' or '2GB', got {value!r}")
+    if size < 1:
+        raise OptionError(f"{option} must be at least one byte, got {value!r}")
+    return size
+
+
+def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOptions) -> list[tuple[str, int]]:
+    """Absolute URI and size of each file that ``uri`` stands for."""
+    if is_local(uri):
+        uri = str(local_path(uri))
+    fs, path = filesystem(uri, storage_options)
+    fs.invalidate_cache()  # a long-running process must see shards that arrived since
+    try:
+        entry = _entry(fs, path)
+        if entry is not None and entry["type"] != "directory":
+            return [(uri, int(entry["size"] or 0))]
+        entries = fs.find(path, detail=True) if entry is not None else fs.glob(path, detail=True)
+    except ValueError as error:
+        raise OptionError(f"{uri} names nothing that can be searched: {error}") from error
+    what = "matches" if entry is None else "holds"
+    files = {name: info for name, info in entries.items() if info["type"] != "directory"}
+    chosen = {name: info for name, info in files.items() if name.lower().endswith(suffixes)}
+    if not chosen:
+        raise StorageError(
+            f"{uri} {what} no file that ends in {' or '.join(suffixes)}"
+            f"{f' ({len(files)} with other endings)' if files else ''}. Check the path, or pass file_extensions."
+        )
+    return [(_with_path(uri, name, fs), int(info["size"] or 0)) for name, info in chosen.items()]
+
+
+def _entry(fs: AbstractFileSystem, path: str) -> dict[str, Any] | None:
+    """What the filesystem knows of ``path``; None where it is a glob and nothing has that very name."""
+    try:
+        return dict(fs.info(path))
+    except FileNotFoundError:
+        if not glob.has_magic(path):
+            raise
+        return None
+
+
+def _with_path(uri: str, path: str, fs: AbstractFileSystem) -> str:
+    """``path`` of the filesystem of ``uri`` as a URI that leads to the same filesystem again."""
+    if is_local(uri):
+        return path
+    if not is_chain(uri):
+        return str(fs.unstrip_protocol(path))
+    # a chain such as zip://*.tar::s3://bucket/a.zip or simplecache::s3://bucket/*.tar: the path stands in the first
+    # link that has one
+    links = uri.split("::")
+    number = next(index for index, link in enumerate(links) if "://" in link)
+    scheme = links[number].partition("://")[0]
+    links[number] = f"{scheme}://{path.removeprefix(f'{scheme}://')}"
+    return "::".join(links)

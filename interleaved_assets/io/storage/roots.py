@@ -1,0 +1,53 @@
+"""Which places a ``source_ref`` may point to: it comes from data, so it is not trusted."""
+
+import os
+from collections.abc import Iterable, Sequence
+from urllib.parse import unquote
+
+from interleaved_assets.io.storage.filesystem import is_chain, is_local, local_path
+
+# schemes that name the same storage
+_SAME_STORAGE = {"s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
+
+
+def folders_of(uris: Iterable[str]) -> tuple[str, ...]:
+    """The folders that hold ``uris``, sorted, each once: what is allowed where nobody says otherwise."""
+    return tuple(sorted({uri.rpartition("/")[0] or "/" for uri in map(_absolute, uris)}))
+
+
+def check_allowed(uri: str, allowed_roots: Sequence[str]) -> bool:
+    """Whether ``uri`` lies below one of ``allowed_roots``, or is one of them.
+
+    Local paths are compared with every symbolic link followed, on both sides. Remote ones must have the same scheme and
+    bucket and the root's whole path segments in front, and no ``.`` or ``..`` segment, percent-encoded ones included.
+    Chained URLs (``a::b``) are never allowed.
+    """
+    if "\0" in uri or is_chain(uri):
+        return False
+    return any(_is_below(uri, root) for root in allowed_roots)
+
+
+def _is_below(uri: str, root: str) -> bool:
+    if is_local(uri) != is_local(root):
+        return False
+    if is_local(uri):
+        # realpath, not Path.resolve: it never raises for a loop of links
+        real, real_root = os.path.realpath(local_path(uri)), os.path.realpath(local_path(root))
+        return real == real_root or real.startswith(real_root.rstrip("/") + "/")
+    scheme, segments = _split(uri)
+    root_scheme, root_segments = _split(root)
+    if scheme != root_scheme or any(unquote(segment) in (".", "..") for segment in segments):
+        return False
+    if any("\\" in unquote(segment) or "/" in unquote(segment) for segment in segments):
+        return False
+    return segments[: len(root_segments)] == root_segments
+
+
+def _split(uri: str) -> tuple[str, list[str]]:
+    scheme, _, path = uri.partition("://")
+    scheme = scheme.lower()
+    return _SAME_STORAGE.get(scheme, scheme), path.rstrip("/").split("/")
+
+
+def _absolute(uri: str) -> str:
+    return str(local_path(uri)) if is_local(uri) else uri

@@ -1,0 +1,219 @@
+"""A JSON member as a document: its lists, its other fields as passthrough columns, and what is wrong with it."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow.compute as pc
+
+from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.tar.exact import Exact, is_exact, read_exact
+from interleaved_assets.io.tar.json_columns import is_unicode
+from interleaved_assets.io.tar.layout import (
+    EMPTY_LISTS,
+    EXACT_FIELD,
+    LIST_LENGTH,
+    NULL_FIELDS,
+    ShardLayout,
+    column_name,
+    member_key,
+)
+from interleaved_assets.model.errors import row_error
+
+
+@dataclass
+class Document:
+    """What a JSON member says.
+
+    Attributes:
+        texts, images: the two lists as they stand there, whatever their entries are.
+        fields: value of each passthrough column on the metadata row; None where the document says null.
+        per_image, per_text: values of the columns that are spread over the image rows and the text rows, one for each
+            entry of the list that is not null.
+        sizes: width and height in pixels of each image, None where the document does not give them.
+        container: the member whose frames the tokens stand for, if the document names one.
+        own_id: the sample's id, if the document gives one.
+        exact: what plain JSON could not say.
+        error: what is wrong with the document as a whole, as a row error.
+        uneven: fields that should be spread, but whose length is not the number of entries.
+    """
+
+    texts: list[Any] = field(default_factory=list)
+    images: list[Any] = field(default_factory=list)
+    fields: dict[str, Any] = field(default_factory=dict)
+    per_image: dict[str, list[Any]] = field(default_factory=dict)
+    per_text: dict[str, list[Any]] = field(default_factory=dict)
+    sizes: list[tuple[int, int] | None] = field(default_factory=list)
+    container: str | None = None
+    own_id: str | None = None
+    exact: Exact | None = None
+    error: str | None = None
+    uneven: list[str] = field(default_factory=list)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it says nothing at all."""
+        return not (self.texts or self.images or self.fields or self.per_image or self.per_text or self.exact)
+
+
+def read_document(data: BytesLike, layout: ShardLayout, key: str) -> Document:
+    """The document in ``data``, a JSON member whose name is ``key`` and an extension.
+
+    Never raises for what ``data`` holds: :attr:`Document.error` tells.
+    """
+    document = Document()
+    try:
+        body = _parse(data, document)
+    except (ValueError, RecursionError) as error:
+        # json.loads recurses into nested lists, and int() refuses numbers of thousands of digits
+        document.error = row_error("invalid_json", str(error) or type(error).__name__)
+        return document
+    if is_exact(written := body.get(EXACT_FIELD)):
+        try:
+            document.exact = read_exact(written)
+            del body[EXACT_FIELD]
+        except ValueError as error:
+            document.error = row_error("invalid_json", str(error))
+    document.own_id = _own_id(body, layout, key, document.exact)
+    document.texts = _list(body, layout.texts_field, "invalid_text", document)
+    document.images = _list(body, layout.images_field, "invalid_token", document)
+    if document.exact is not None and not _fits_lists(document.exact, document):
+        document.exact = None
+        document.error = document.error or row_error("invalid_json", "_interleaved does not fit texts and images")
+    document.sizes = _sizes(body.get("image_metadata"), _entries(document.images))
+    container = body.get(layout.image_member_field) if layout.image_member_field else None
+    document.container = container if isinstance(container, str) and is_unicode(container) else None
+    _take_fields(body, layout, document)
+    return document
+
+
+class _RepeatedField(ValueError):
+    """An object has a field twice, which JSON allows and every parser makes something else of."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _RepeatedField(f"field {twice!r} is there twice; the last one is taken")
+    return found
+
+
+_STRICT: Final = json.JSONDecoder(object_pairs_hook=_object)
+
+
+def _parse(data: BytesLike, document: Document) -> dict[str, Any]:
+    """The object in ``data``.
+
+    Raises:
+        ValueError: it is not JSON, not an object, or has names that are no Unicode.
+    """
+    encoded = bytes(data)
+    text = encoded.decode(json.detect_encoding(encoded))
+    try:
+        body = _STRICT.decode(text)
+    except _RepeatedField as error:
+        document.error = row_error("invalid_json", str(error))
+        body = json.loads(text)
+    if not isinstance(body, dict):
+        raise ValueError(f"a document is a JSON object, this is a {type(body).__name__}")
+    for name in body:
+        if not is_unicode(name):
+            raise ValueError(f"field {name!r} has a name that is not Unicode")
+    return body
+
+
+def _own_id(body: dict[str, Any], layout: ShardLayout, key: str, exact: Exact | None) -> str | None:
+    if layout.sample_id_field not in (None, "sample_id"):
+        value = body.get(layout.sample_id_field)
+        if type(value) is int:
+            return str(value)
+        if isinstance(value, str) and is_unicode(value):
+            return value
+    if exact is not None and exact.sample_id is not None:
+        return exact.sample_id
+    value = body.get("sample_id")
+    if layout.sample_id_field == "sample_id" and type(value) is int:
+        return str(value)
+    if not isinstance(value, str) or not is_unicode(value):
+        return None
+    # what this package writes says its id there, and is recognized by the name of the member made from it
+    return value if layout.sample_id_field == "sample_id" or member_key(value) == key else None
+
+
+def _list(body: dict[str, Any], name: str, code: str, document: Document) -> list[Any]:
+    """The list ``name``, taken out of ``body``; what is no list stays there."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, list):
+        document.error = document.error or row_error(code, f"{name} is a {type(value).__name__} and not a list")
+        return []
+    body.pop(name, None)
+    return value or []
+
+
+def _take_fields(body: dict[str, Any], layout: ShardLayout, document: Document) -> None:
+    exact = document.exact
+    names = exact.per_image if exact and exact.per_image is not None else layout.per_image_fields
+    per_image = {name: (document.per_image, "image", _entries(document.images)) for name in names}
+    names = exact.per_text if exact and exact.per_text is not None else layout.per_text_fields
+    per_text = {name: (document.per_text, "text", _entries(document.texts)) for name in names}
+    spread = per_image | per_text
+    null_fields, empty_lists = [], []
+    for name, value in body.items():
+        column = column_name(name)
+        if layout.fields is not None and column not in layout.fields:
+            continue
+        if value is None:
+            null_fields.append(column)
+        elif name in spread and isinstance(value, list):
+            target, kind, entries = spread[name]
+            if len(value) == entries:
+                target[column] = value
+                if not any(item is not None for item in value):
+                    empty_lists.append(f"{kind}:{column}")
+                continue
+            document.uneven.append(name)
+        document.fields[column] = value
+    length = max(len(document.texts), len(document.images))
+    own = {NULL_FIELDS: null_fields, EMPTY_LISTS: empty_lists, LIST_LENGTH: length if length > _end(document) else None}
+    for column, found in own.items():
+        if found and (layout.fields is None or column in layout.fields):
+            document.fields[column] = found
+
+
+def _fits_lists(exact: Exact, document: Document) -> bool:
+    """Whether the rows that ``exact`` gives have as many entries as the lists."""
+    if exact.rows is None:
+        return True
+    modalities = exact.rows["modality"].to_pylist()
+    listed = [modality for row, modality in enumerate(modalities) if row not in exact.absent]
+    return (listed.count("text"), listed.count("image")) == (_entries(document.texts), _entries(document.images))
+
+
+def _sizes(metadata: Any, images: int) -> list[tuple[int, int] | None]:
+    if not isinstance(metadata, list) or len(metadata) != images:
+        return [None] * images
+    return [_size(item) for item in metadata]
+
+
+def _size(item: Any) -> tuple[int, int] | None:
+    if not isinstance(item, dict):
+        return None
+    width, height = item.get("width"), item.get("height")
+    return (width, height) if type(width) is int and type(height) is int else None
+
+
+def _end(document: Document) -> int:
+    """The position behind the last row."""
+    if document.exact is not None and document.exact.rows is not None:
+        return int(pc.max(document.exact.rows["position"]).as_py()) + 1
+    ends = [
+        next((end for end in range(len(values), 0, -1) if values[end - 1] is not None), 0)
+        for values in (document.texts, document.images)
+    ]
+    return max(ends)
+
+
+def _entries(values: list[Any]) -> int:
+    return sum(value is not None for value in values)

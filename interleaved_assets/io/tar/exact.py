@@ -1,0 +1,172 @@
+"""What plain JSON cannot say of a sample, under one field of its document: ``_interleaved``.
+
+A document written by this package is plain: lists of texts and image tokens, and a field per passthrough column. Only
+where that would not give a row back exactly, the document has the field ``_interleaved``, an object with
+
+    version     1
+    rows        every row of the sample as an Arrow IPC stream in Base64: position, modality, and of the other columns
+                those cells that stand nowhere else; of content_type all cells, so that its nulls count, too
+    absent      numbers of the rows, from 0, that have no entry in the lists of texts and images
+    schema      columns of the shard as an Arrow IPC schema in Base64; only in the first document of a tar, and only
+                where that document's fields alone would give others
+    sample_id   the sample's id, where the field ``sample_id`` is somebody else's
+    per_image   fields that are lists with one entry per image token
+    per_text    fields that are lists with one entry per text
+    members     of members that no document names: the name in the tar, and the name before
+
+Any Arrow implementation reads the Base64 parts; all types and values survive by construction.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeGuard
+
+import pyarrow as pa
+
+from interleaved_assets.io.tar.json_columns import is_unicode
+from interleaved_assets.model.schema import RESERVED_COLUMNS, reconcile_schema
+
+VERSION: Final = 1
+
+MODALITIES: Final = {"metadata": 0, "text": 1, "image": 2}
+"""What a tar has a place for, numbered in the order of the rows that share a position."""
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The content of ``_interleaved``; see the module for its parts. A part that is absent is None or empty."""
+
+    rows: pa.Table | None = None
+    absent: frozenset[int] = frozenset()
+    schema: pa.Schema | None = None
+    sample_id: str | None = None
+    per_image: tuple[str, ...] | None = None
+    per_text: tuple[str, ...] | None = None
+    members: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any] | None:
+        """The JSON object; None where there is nothing to say."""
+        parts: dict[str, Any] = {
+            "rows": None if self.rows is None else _to_base64(_stream(self.rows)),
+            "absent": sorted(self.absent) or None,
+            "schema": None if self.schema is None else _to_base64(self.schema.serialize()),
+            "sample_id": self.sample_id,
+            "per_image": None if self.per_image is None else list(self.per_image),
+            "per_text": None if self.per_text is None else list(self.per_text),
+            "members": dict(self.members) or None,
+        }
+        said = {name: part for name, part in parts.items() if part is not None}
+        return {"version": VERSION, **said} if said else None
+
+
+def is_exact(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether ``value`` of a field ``_interleaved`` is ours, and not a document's own field of that name."""
+    return isinstance(value, dict) and type(value.get("version")) is int
+
+
+def read_exact(value: dict[str, Any]) -> Exact:
+    """The parts of ``_interleaved``.
+
+    Raises:
+        ValueError: it is damaged, or written by a later version.
+    """
+    if value["version"] != VERSION:
+        raise ValueError(f"_interleaved has version {value['version']}, and this release reads {VERSION}")
+    rows, schema = _part(value, "rows", str), _part(value, "schema", str)
+    absent, members = _part(value, "absent", list) or [], _part(value, "members", dict) or {}
+    if any(type(row) is not int or row < 0 for row in absent):
+        raise ValueError("_interleaved absent must be a list of row numbers")
+    if any(type(name) is not str or not is_unicode(name) for name in members.values()):
+        raise ValueError("_interleaved members must be an object of names")
+    sample_id = _part(value, "sample_id", str)
+    if sample_id is not None and not is_unicode(sample_id):
+        raise ValueError("_interleaved sample_id is not Unicode")
+    return Exact(
+        rows=None if rows is None else _read_rows(rows, absent),
+        absent=frozenset(absent),
+        schema=None if schema is None else _read_schema(schema),
+        sample_id=sample_id,
+        per_image=_names(value, "per_image"),
+        per_text=_names(value, "per_text"),
+        members=members,
+    )
+
+
+def _part(value: dict[str, Any], name: str, kind: type) -> Any:
+    found = value.get(name)
+    if found is not None and type(found) is not kind:
+        raise ValueError(f"_interleaved {name} must be a {kind.__name__}, got a {type(found).__name__}")
+    return found
+
+
+def _names(value: dict[str, Any], name: str) -> tuple[str, ...] | None:
+    found = _part(value, name, list)
+    if any(type(item) is not str for item in found or ()):
+        raise ValueError(f"_interleaved {name} must be a list of names")
+    return None if found is None else tuple(found)
+
+
+def _read_rows(text: str, absent: list[int]) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(_from_base64(text)) as reader:
+            rows = reader.read_all()
+        # it comes from outside: no offset may lead out of its buffers
+        rows.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"_interleaved rows are no Arrow table: {error}") from error
+    _check_columns(rows.schema)
+    if not rows.num_rows:
+        raise ValueError("_interleaved rows are empty")
+    for name in ("position", "modality"):
+        if name not in rows.column_names or rows[name].null_count:
+            raise ValueError(f"_interleaved rows have no {name}, or nulls in it")
+    if not set(rows["modality"].unique().to_pylist()) <= MODALITIES.keys():
+        raise ValueError("_interleaved rows have a modality that tars have no place for")
+    if any(row >= rows.num_rows for row in absent):
+        raise ValueError("_interleaved absent names a row that is not there")
+    return rows
+
+
+def _check_columns(schema: pa.Schema) -> None:
+    """Refuse what would not go together with the columns of a shard."""
+    try:
+        str(schema)
+        for column in schema:
+            pa.nulls(1, column.type)
+    except (UnicodeDecodeError, pa.ArrowException, KeyError) as error:
+        # pyarrow raises KeyError for a type that it has no class for
+        raise ValueError(f"_interleaved has a column that cannot be read: {error}") from error
+    if len(set(schema.names)) < len(schema):
+        raise ValueError("_interleaved has two columns of one name")
+    for column, expected in zip(schema, reconcile_schema(schema), strict=True):
+        if column.name in RESERVED_COLUMNS and column.type != expected.type:
+            raise ValueError(f"_interleaved has column {column.name} with type {column.type}")
+
+
+def _read_schema(text: str) -> pa.Schema:
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(_from_base64(text)))
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"_interleaved schema is no Arrow schema: {error}") from error
+    _check_columns(schema)
+    return schema
+
+
+def _stream(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _to_base64(data: pa.Buffer) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"_interleaved is damaged: {error}") from error

@@ -1,0 +1,267 @@
+"""Rows of the row model as members of a tar: for each sample a JSON, its images, and whatever else goes with it."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaved_assets.io import content_types
+from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.tar.documents import read_document
+from interleaved_assets.io.tar.exact import MODALITIES, Exact
+from interleaved_assets.io.tar.json_columns import is_unicode
+from interleaved_assets.io.tar.layout import (
+    EXACT_FIELD,
+    LIST_LENGTH,
+    UNREFERENCED_MEMBERS,
+    ShardLayout,
+    member_key,
+    split_extension,
+)
+from interleaved_assets.io.tar.passthrough import ColumnTypes, take
+from interleaved_assets.io.tar.plain_cells import LISTS, PlainColumn, PlainSample, place_nulls
+from interleaved_assets.io.tar.row_order import canonical_order, contents_in_order, others_in_order
+from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
+from interleaved_assets.io.tar.samples import observe_document
+from interleaved_assets.model.schema import RESERVED_COLUMNS
+
+_METADATA, _TEXT, _IMAGE = MODALITIES.values()
+# The lists of texts and images have a null for each gap between positions, but no more of them than this.
+_MOST_GAPS: Final = 1000
+_GAPS_PER_ROW: Final = 8
+_KEPT_NAME: Final = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
+
+
+class Member(NamedTuple):
+    """A file for the tar."""
+
+    name: str
+    content: BytesLike
+
+
+class TarDocuments:
+    """The samples of a table as members of a tar; iterating gives the members of one sample after the other.
+
+    Args:
+        table: rows of a valid batch, reserved columns of their types, of modalities that a tar has a place for.
+        states_schema: let the first document say which columns there are, should that not show in it.
+    """
+
+    def __init__(self, table: pa.Table, *, states_schema: bool) -> None:
+        self._schema, self._states_schema = table.schema, states_schema
+        order, self._samples = canonical_order(table)
+        self._contents = contents_in_order(table, order)
+        self._table = others_in_order(table, order)
+        self._ids: list[str] = self._table["sample_id"].to_pylist()
+        self._positions: list[int] = self._table["position"].to_pylist()
+        self._modalities = [MODALITIES[name] for name in self._table["modality"].to_pylist()]
+        self._texts: list[str | None] = self._listed("text_content")
+        self._types: list[str | None] = self._listed("content_type")
+        modalities = np.array(self._modalities)
+        self._columns = {
+            name: PlainColumn(name, self._table[name], modalities != _METADATA)
+            for name in self._table.column_names
+            if name not in RESERVED_COLUMNS
+        }
+        # cells of reserved columns that have no place in a plain document
+        is_empty = np.array([content is None for content in self._contents], dtype=bool)
+        places = {
+            "text_content": modalities != _TEXT,
+            "source_ref": (modalities == _IMAGE) & is_empty,
+            "materialize_error": np.ones(len(order), dtype=bool),
+        }
+        self._to_place = {
+            name: np.asarray(self._table[name].is_valid(), dtype=bool) & where
+            for name, where in places.items()
+            if name in self._table.column_names
+        } | {name: column.is_valid for name, column in self._columns.items()}
+        starts = [start for start, _ in self._samples]
+        # how many of these cells each sample has, so that most columns of most samples need no closer look
+        self._counts = {
+            name: dict(zip(starts, np.add.reduceat(where, starts, dtype=np.int64).tolist(), strict=True))
+            for name, where in self._to_place.items()
+        }
+
+    def __iter__(self) -> Iterator[list[Member]]:
+        for start, stop in self._samples:
+            yield self._members(range(start, stop))
+
+    def _listed(self, name: str) -> list[Any]:
+        return self._table[name].to_pylist() if name in self._table.column_names else [None] * self._table.num_rows
+
+    def _members(self, rows: range) -> list[Member]:
+        sample = self._plain_sample(rows)
+        key = member_key(sample.sample_id)
+        images = {row: f"{key}.{self._positions[row]}{self._extension(row)}" for row in sample.images}
+        members = [Member(name, self._contents[row] or b"") for row, name in images.items()]
+        extra, renamed = self._unreferenced(sample, key, set(images.values()))
+        for column in self._columns.values():
+            column.place(sample)
+        place_nulls(sample, self._columns)
+        lists, is_wide = self._lists(sample, rows, images)
+        absent = self._absent(sample, rows)
+        has_own_id = "sample_id" in sample.fields
+        exact = Exact(
+            rows=self._exact_rows(sample, rows, absent, is_needed=is_wide or bool(absent)),
+            absent=frozenset(row - rows.start for row in absent),
+            sample_id=sample.sample_id if has_own_id else None,
+            per_image=tuple(sample.per_image) if sample.has_unexpected_lists else None,
+            per_text=tuple(sample.per_text) if sample.has_unexpected_lists else None,
+            members=renamed,
+        )
+        # the field order is that of the columns, which is why the document's own field does not go first
+        body = lists | sample.fields if has_own_id else {"sample_id": sample.sample_id, **lists, **sample.fields}
+        text = _json_bytes(body, exact)
+        if self._states_schema and not self._shows_schema(text, key, has_extra=bool(extra)):
+            text = _json_bytes(body, replace(exact, schema=self._schema.remove_metadata()))
+        self._states_schema = False
+        return [Member(f"{key}.json", text), *members, *extra]
+
+    def _plain_sample(self, rows: range) -> PlainSample:
+        by_modality: dict[int, list[int]] = {code: [] for code in MODALITIES.values()}
+        for row in rows:
+            by_modality[self._modalities[row]].append(row)
+        return PlainSample(
+            self._ids[rows.start],
+            metadata=next(iter(by_modality[_METADATA]), None),
+            texts=[row for row in by_modality[_TEXT] if self._texts[row] is not None],
+            images=[row for row in by_modality[_IMAGE] if self._contents[row] is not None],
+        )
+
+    def _absent(self, sample: PlainSample, rows: range) -> list[int]:
+        """Text and image rows without an entry in the lists."""
+        listed = {sample.metadata, *sample.texts, *sample.images}
+        return [row for row in rows if row not in listed]
+
+    def _lists(
+        self, sample: PlainSample, rows: range, images: dict[int, str]
+    ) -> tuple[dict[str, list[str | None]], bool]:
+        """The parallel lists, and whether they do not show the positions, because the gaps are too wide."""
+        listed = sorted([*sample.texts, *sample.images])
+        # the last position, be its row listed or not
+        length = self._positions[rows.stop - 1] + 1
+        is_wide = length > _MOST_GAPS + _GAPS_PER_ROW * len(rows)
+        if is_wide:
+            length = len(listed)
+        elif LIST_LENGTH in self._columns and sample.metadata is not None:
+            stated = self._columns[LIST_LENGTH].values[sample.metadata]
+            if type(stated) is int and length < stated <= length + _MOST_GAPS:
+                length = stated
+                sample.placed[LIST_LENGTH] = [sample.metadata]
+        places = {row: place if is_wide else self._positions[row] for place, row in enumerate(listed)}
+        texts: list[str | None] = [None] * length
+        tokens: list[str | None] = [None] * length
+        for row in sample.texts:
+            texts[places[row]] = self._texts[row]
+        for row in sample.images:
+            tokens[places[row]] = images[row]
+        return dict(zip(LISTS, (texts, tokens), strict=True)), is_wide
+
+    def _extension(self, row: int) -> str:
+        """The extension for the image in ``row``: its type's, or that of what the bytes look like."""
+        known = content_types.extension_of(self._types[row])
+        return known or content_types.extension_of(content_types.sniff(self._head(row))) or ".bin"
+
+    def _head(self, row: int) -> bytes:
+        content = self._contents[row]
+        return b"" if content is None else bytes(content[: content_types.SNIFFED_BYTES])
+
+    def _expected_types(self, rows: range, absent: set[int]) -> list[str | None]:
+        """The content types that a reader would find for ``rows``."""
+        expected: list[str | None] = []
+        for row in rows:
+            if self._modalities[row] == _METADATA:
+                expected.append(content_types.JSON)
+            elif row in absent:
+                expected.append(None)
+            elif self._modalities[row] == _TEXT:
+                expected.append(content_types.TEXT)
+            else:
+                known = content_types.type_of(self._extension(row))
+                expected.append(known or content_types.sniff(self._head(row)))
+        return expected
+
+    def _unreferenced(self, sample: PlainSample, key: str, taken: set[str]) -> tuple[list[Member], dict[str, str]]:
+        """Members that no document names, from their column, and the names that some of them had before."""
+        members: list[Member] = []
+        renamed: dict[str, str] = {}
+        at = sample.metadata
+        if at is None or self._schema.get_field_index(UNREFERENCED_MEMBERS) < 0:
+            return members, renamed
+        found = self._table[UNREFERENCED_MEMBERS][at]
+        if found.type != UNREFERENCED_TYPE or not found.is_valid:
+            return members, renamed
+        items = found.as_py()
+        if any(item is None or item["name"] is None or item["content"] is None for item in items):
+            return members, renamed
+        for item in items:
+            name = item["name"]
+            if name in taken or not _is_kept_name(name, key):
+                number = len(members)
+                while (name := _new_name(item["name"], key, number)) in taken:
+                    number += 1
+                renamed[name] = item["name"]
+            taken.add(name)
+            members.append(Member(name, item["content"]))
+        if members:
+            sample.placed[UNREFERENCED_MEMBERS] = [at]
+        return members, renamed
+
+    def _exact_rows(self, sample: PlainSample, rows: range, absent: list[int], *, is_needed: bool) -> pa.Table | None:
+        """The cells of ``rows`` that stand nowhere else; None where there are none, and the lists show the rows."""
+        wanted: dict[str, np.ndarray] = {}
+        for name, where in self._to_place.items():
+            placed = sample.placed.get(name, ())
+            if self._counts[name][rows.start] != len(placed):
+                wanted[name] = where[rows.start : rows.stop].copy()
+                wanted[name][[row - rows.start for row in placed]] = False
+        types = self._types[rows.start : rows.stop]
+        if "content_type" in self._table.column_names and types != self._expected_types(rows, set(absent)):
+            wanted["content_type"] = np.ones(len(rows), dtype=bool)
+        listed = set(sample.images)
+        contents = [None if row in listed else self._contents[row] for row in rows]
+        has_contents = any(content is not None for content in contents)
+        if sample.metadata is not None and not (is_needed or wanted or has_contents):
+            return None
+        part = self._table.slice(rows.start, len(rows))
+        columns = {name: part[name].combine_chunks() for name in ("position", "modality")}
+        for name, where in wanted.items():
+            columns[name] = take(part[name].combine_chunks(), pa.array(np.arange(len(rows)), mask=~where))
+        if has_contents:
+            columns["binary_content"] = pa.array(contents, pa.large_binary())
+        return pa.table(columns)
+
+    def _shows_schema(self, text: bytes, key: str, *, has_extra: bool) -> bool:
+        """Whether a reader that knows no more than the document ``text`` makes the columns of the table."""
+        columns = ColumnTypes()
+        observe_document(columns, read_document(text, ShardLayout(), key))
+        if has_extra:
+            columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
+        found = [column for column in columns.schema() if column.name in self._schema.names]
+        # whether a column may be null is no part of its type
+        return [(column.name, column.type) for column in found] == [(own.name, own.type) for own in self._schema]
+
+
+def _is_kept_name(name: str, key: str) -> bool:
+    """Whether a reader puts a member of that ``name`` into the sample of ``key`` again, under that name."""
+    rest = name.removeprefix(f"{key}.")
+    is_document = split_extension(name)[1].lower() in ShardLayout().json_extensions
+    return rest != name and _KEPT_NAME.fullmatch(rest) is not None and not is_document
+
+
+def _new_name(name: str, key: str, number: int) -> str:
+    """A name for a member of the sample of ``key``; ``.extra`` sets it off from its images."""
+    extension = ".tiff" if "#frame=" in name else split_extension(name)[1]
+    found = f"{key}.extra{number}{extension}"
+    return found if extension and _is_kept_name(found, key) else f"{key}.extra{number}.bin"
+
+
+def _json_bytes(body: dict[str, Any], exact: Exact) -> bytes:
+    said = exact.to_json()
+    document = body if said is None else {**body, EXACT_FIELD: said}
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return (text if is_unicode(text) else json.dumps(document, allow_nan=False)).encode()

@@ -1,0 +1,148 @@
+"""Passthrough columns of a shard: their types from all documents, their arrays from the cells of some."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.tar.json_columns import JSON_TYPE, Shape, array_of, is_json
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, RESERVED_COLUMNS
+
+logger = logging.getLogger(__name__)
+
+# Types that hold all values of others.
+_WIDER: Final = {
+    pa.int64(): {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()},
+    pa.float64(): {pa.float16(), pa.float32(), pa.float64()},
+    pa.large_string(): {pa.string(), pa.large_string(), pa.string_view()},
+}
+
+
+class ColumnTypes:
+    """Collects what documents say of their columns, and settles on one type for each.
+
+    Args:
+        columns: the only columns wanted, in this order; None for all.
+        types: what a reader wishes for, and gets where no value is lost by it.
+    """
+
+    def __init__(self, columns: Sequence[str] | None = None, types: Mapping[str, pa.DataType] | None = None) -> None:
+        self._only = None if columns is None else frozenset(columns)
+        self._shapes: dict[str, Shape] = {name: Shape() for name in columns or ()}
+        self._stated: dict[str, list[pa.DataType]] = {}
+        self._reserved: dict[str, pa.DataType] = {}
+        self._order: list[str] = []
+        self._wished = dict(types or {})
+
+    def observe(self, column: str, values: Iterable[Any]) -> None:
+        """Take JSON values of ``column`` into account, should it be wanted."""
+        if self._only is not None and column not in self._only:
+            return
+        shape = self._shapes.setdefault(column, Shape())
+        for value in values:
+            shape.observe(value)
+
+    def state_schema(self, schema: pa.Schema, *, ordered: bool = True) -> None:
+        """Take into account that a tar or the cells of a sample say which columns there are.
+
+        Args:
+            schema: the columns.
+            ordered: also take over the order of the columns, and the types of reserved ones.
+        """
+        for column in schema:
+            if column.name in RESERVED_COLUMNS:
+                if ordered:
+                    self._reserved.setdefault(column.name, column.type)
+            elif self._only is None or column.name in self._only:
+                self._shapes.setdefault(column.name, Shape())
+                stated = self._stated.setdefault(column.name, [])
+                if column.type not in stated:
+                    stated.append(column.type)
+        if ordered and not self._order:
+            self._order = schema.names
+
+    def schema(self) -> pa.Schema:
+        """All columns: reserved ones, then the others as they turned up, unless a tar says another order."""
+        columns = {
+            column.name: column.with_type(self._reserved.get(column.name, column.type)) for column in INTERLEAVED_SCHEMA
+        }
+        for name, shape in self._shapes.items():
+            columns[name] = pa.field(name, self._type_of(name, shape))
+        order = [name for name in self._order if name in columns] if self._only is None else []
+        return pa.schema([columns[name] for name in dict.fromkeys([*order, *columns])])
+
+    def _type_of(self, column: str, shape: Shape) -> pa.DataType:
+        stated = self._stated.get(column, [])
+        wished = self._wished.get(column)
+        if wished is not None and (is_json(wished) or (shape.fits(wished) and stated in ([], [wished]))):
+            return wished
+        if not stated:
+            return shape.dtype() or JSON_TYPE
+        if len(stated) == 1 and (is_json(stated[0]) or shape.fits(stated[0])):
+            return stated[0]
+        for wide, narrower in _WIDER.items():
+            if shape.fits(wide) and all(dtype in narrower for dtype in stated):
+                return wide
+        logger.warning(
+            "column %r: its values do not fit one type (%s), so they are kept as JSON",
+            column,
+            ", ".join(str(dtype) for dtype in stated),
+        )
+        return JSON_TYPE
+
+
+class ColumnCells:
+    """Cells of one column, collected in any order, and the array they make."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+        self._rows: list[int] = []
+        self._exact: list[tuple[np.ndarray, pa.Array]] = []
+
+    def add(self, row: int, value: Any) -> None:
+        """Put a JSON value, or None for null, into ``row``."""
+        if value is not None:
+            self._rows.append(row)
+            self._values.append(value)
+
+    def add_array(self, first_row: int, cells: pa.ChunkedArray) -> None:
+        """Put those of ``cells`` that are not null into the rows from ``first_row`` on."""
+        rows = np.flatnonzero(np.asarray(cells.is_valid(), dtype=bool))
+        if len(rows):
+            self._exact.append((rows + first_row, take(cells.combine_chunks(), pa.array(rows))))
+
+    def array(self, rows: int, dtype: pa.DataType) -> pa.Array:
+        """The column of so many ``rows``, null where no cell was put."""
+        if not self._rows and not self._exact:
+            return pa.nulls(rows, dtype)
+        pieces = [array_of(self._values, dtype), *(_converted(cells, dtype) for _, cells in self._exact)]
+        where = np.concatenate([np.array(self._rows, np.int64), *(at for at, _ in self._exact)])
+        indices = np.full(rows, -1, np.int64)
+        indices[where] = np.arange(len(where))
+        return take(pa.concat_arrays(pieces), pa.array(indices, mask=indices < 0))
+
+
+def take(array: pa.Array, indices: pa.Array) -> pa.Array:
+    """``array.take(indices)`` for every type; a null index gives a null."""
+    dtype = array.type
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(dtype)
+    if pa.types.is_run_end_encoded(dtype):
+        return pc.run_end_encode(pc.run_end_decode(array).take(indices), dtype.run_end_type)
+    # Arrow has no kernel to take from views
+    return array.take(indices) if plain is None else array.cast(plain).take(indices).cast(dtype)
+
+
+def _converted(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Cells of an exact type as an array of the column's type, which is another only where several had to share it."""
+    if cells.type == dtype:
+        return cells
+    if not is_json(dtype):
+        return cells.cast(dtype)
+    if is_json(cells.type):
+        return pa.array(cells.to_pylist(), dtype)
+    texts: Sequence[str] = [json.dumps(cell, ensure_ascii=False, default=str) for cell in cells.to_pylist()]
+    return pa.array(texts, dtype)

@@ -1,0 +1,208 @@
+"""Reading tars of interleaved documents: MINT-1T's, and those that this package writes."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, NamedTuple
+
+import pyarrow as pa
+
+from interleaved_assets.io.batches import split_samples
+from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
+from interleaved_assets.io.materialize import MAX_MEMBER_BYTES
+from interleaved_assets.io.materialize import materialize as fetch_missing
+from interleaved_assets.io.reader import ShardReader
+from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path, parse_size
+from interleaved_assets.io.tar.documents import read_document
+from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, ShardLayout
+from interleaved_assets.io.tar.passthrough import ColumnTypes
+from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE, TarRows
+from interleaved_assets.io.tar.samples import KEPT_JSON_BYTES, Sample, find_samples
+from interleaved_assets.io.tar.source import TarSource, open_tar
+from interleaved_assets.model.schema import RESERVED_COLUMNS
+
+# Columns are built from so many bytes at a time at most, so that no offset of 32 bits overflows.
+_STEP_BYTES: Final = 2**29
+
+
+def read_tar_shard(
+    uri: str,
+    *,
+    layout: ShardLayout | None = None,
+    max_batch_bytes: int | None = None,
+    materialize: bool = False,
+    storage_options: StorageOptions = None,
+    allowed_roots: Sequence[str] | None = None,
+    max_member_bytes: int = MAX_MEMBER_BYTES,
+    types: Mapping[str, pa.DataType] | None = None,
+    notes: Counter[str] | None = None,
+) -> Iterator[pa.Table]:
+    """Tables of whole samples from one tar, in its order; all of them have the same schema.
+
+    The tar is gone through twice: once for its headers and documents, from which the schema follows, and once for the
+    images. What is wrong with a row is its ``materialize_error``; what belongs to no row is kept in the passthrough
+    columns that ``layout.py`` names. A tar without samples gives no table.
+
+    Args:
+        uri: a path or a URL; the tar may be compressed with gzip.
+        layout: where what stands in a document; MINT-1T's by default.
+        max_batch_bytes: a table is cut before the sample that would exceed it; None gives one table.
+        materialize: put the bytes of images into the rows. Else rows have their locators only, and a remote tar is not
+            fetched as a whole: then frames of a TIFF that no document names go unnoticed.
+        storage_options: what fsspec needs.
+        allowed_roots: folders and URLs that the locators of images may point below which a tar names without holding
+            them; by default the tar's own folder.
+        max_member_bytes: larger members are not read; their rows get an error.
+        types: wished types of passthrough columns; a column gets its type where that loses nothing.
+        notes: counts by kind what was noticed and is no error of a row (see :class:`~.samples.SampleList`).
+
+    Raises:
+        StorageError: the tar is missing or unreadable.
+        ShardError: it is not a tar, or damaged so that no sample can be read.
+    """
+    options = _Options(layout or ShardLayout(), materialize, storage_options, allowed_roots, max_member_bytes)
+    columns = ColumnTypes(options.layout.fields, types)
+    with _opened([uri], options, columns, Counter() if notes is None else notes) as (shard,):
+        tables = _tables(shard, columns.schema(), max_batch_bytes, options)
+        if max_batch_bytes is not None:
+            yield from tables
+        elif parts := list(tables):
+            yield pa.concat_tables(parts)
+
+
+@dataclass
+class InterleavedWebdatasetReader(ShardReader):
+    """Reads tars of interleaved documents. Options as for :class:`ShardReader` and :class:`ShardLayout`, and these.
+
+    Attributes:
+        read_kwargs: also ``max_member_bytes``, a number or text such as ``"1GiB"``.
+        materialize_on_read: put the bytes of images into the rows; else only their locators.
+        allowed_roots: see :func:`read_tar_shard`.
+        notes: what was noticed so far and is no error of a row, counted by kind.
+
+    Files of one partition have the same columns, and are open at the same time.
+    """
+
+    file_extensions: Sequence[str] = (".tar", ".tar.gz", ".tgz")
+    sample_id_field: str | None = None
+    image_extensions: Sequence[str] = IMAGE_EXTENSIONS
+    json_extensions: Sequence[str] = (".json",)
+    texts_field: str = "texts"
+    images_field: str = "images"
+    image_member_field: str | None = None
+    per_image_fields: Sequence[str] = ("image_metadata",)
+    per_text_fields: Sequence[str] = ()
+    materialize_on_read: bool = False
+    allowed_roots: Sequence[str] | None = None
+    notes: Counter[str] = field(default_factory=Counter, init=False)
+
+    read_options: ClassVar[frozenset[str]] = frozenset({"max_member_bytes"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._max_member_bytes = parse_size(self._options.get("max_member_bytes", MAX_MEMBER_BYTES), "max_member_bytes")
+        self._layout = ShardLayout(
+            sample_id_field=self.sample_id_field,
+            texts_field=self.texts_field,
+            images_field=self.images_field,
+            image_member_field=self.image_member_field,
+            fields=self.fields,
+            per_image_fields=self.per_image_fields,
+            per_text_fields=self.per_text_fields,
+            image_extensions=self.image_extensions,
+            json_extensions=self.json_extensions,
+        )
+
+    def read_files(self, files: Sequence[InputFile]) -> Iterable[tuple[str, Iterable[pa.Table]]]:
+        """See :class:`ShardReader`."""
+        options = _Options(
+            self._layout,
+            self.materialize_on_read,
+            self._storage_options,
+            self.allowed_roots,
+            self._max_member_bytes,
+        )
+        wished = {column.name: column.type for column in self._target or () if column.name not in RESERVED_COLUMNS}
+        columns = ColumnTypes(self._layout.fields, wished)
+        with _opened([file.uri for file in files], options, columns, self.notes) as shards:
+            schema = columns.schema()
+            for shard in shards:
+                yield shard.uri, _tables(shard, schema, self._limit, options)
+
+
+class _Options(NamedTuple):
+    """What stays the same for all tars of a reader; see :func:`read_tar_shard`."""
+
+    layout: ShardLayout
+    materialize: bool
+    storage_options: StorageOptions
+    allowed_roots: Sequence[str] | None
+    max_member_bytes: int
+
+
+class _Shard(NamedTuple):
+    """An open tar and its samples."""
+
+    uri: str
+    source: TarSource
+    samples: list[Sample]
+
+
+@contextmanager
+def _opened(
+    uris: Sequence[str], options: _Options, columns: ColumnTypes, notes: Counter[str]
+) -> Iterator[list[_Shard]]:
+    """The tars at ``uris``, their samples found; tells ``columns`` about them, and counts in ``notes``."""
+    with ExitStack() as stack:
+        shards = []
+        for uri in uris:
+            source = stack.enter_context(open_tar(uri, options.storage_options, by_ranges=not options.materialize))
+            samples, noticed = find_samples(
+                source,
+                options.layout,
+                columns,
+                max_member_bytes=options.max_member_bytes,
+                kept_json_bytes=KEPT_JSON_BYTES // len(uris),
+            )
+            notes.update(noticed)
+            shards.append(_Shard(uri, source, samples))
+        if any(sample.leftovers for shard in shards for sample in shard.samples):
+            columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
+        yield shards
+
+
+def _tables(shard: _Shard, schema: pa.Schema, limit: int | None, options: _Options) -> Iterator[pa.Table]:
+    """Tables of whole samples, of at most ``limit`` bytes unless a sample is larger."""
+    path = str(local_path(shard.uri)) if is_local(shard.uri) else shard.uri
+    for samples in _groups(shard.samples, min(limit or _STEP_BYTES, _STEP_BYTES)):
+        rows = TarRows(shard.source, path, schema, with_bytes=options.materialize)
+        for sample in samples:
+            document = sample.document
+            if document is None:
+                assert sample.json is not None
+                document = read_document(shard.source.content(sample.json), options.layout, sample.key)
+            rows.add(sample, document)
+        table = rows.table()
+        if options.materialize and rows.points_elsewhere:
+            table = fetch_missing(
+                table,
+                storage_options=options.storage_options,
+                allowed_roots=folders_of([path]) if options.allowed_roots is None else options.allowed_roots,
+                max_member_bytes=options.max_member_bytes,
+            )
+        # the sizes that samples were grouped by are rough
+        yield from split_samples(table, limit)
+
+
+def _groups(samples: Sequence[Sample], limit: int) -> Iterator[list[Sample]]:
+    group: list[Sample] = []
+    filled = 0
+    for sample in samples:
+        if group and filled + sample.size > limit:
+            yield group
+            group, filled = [], 0
+        group.append(sample)
+        filled += sample.size
+    if group:
+        yield group

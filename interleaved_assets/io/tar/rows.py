@@ -1,0 +1,268 @@
+"""The rows of a tar's samples as Arrow columns, built straight from the bytes of its members."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from interleaved_assets.io import content_types
+from interleaved_assets.io.batches import binary_column
+from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.tar.documents import Document
+from interleaved_assets.io.tar.exact import MODALITIES
+from interleaved_assets.io.tar.index import TarMember
+from interleaved_assets.io.tar.json_columns import is_unicode, json_text
+from interleaved_assets.io.tar.layout import ID_COLUMN, UNREFERENCED_MEMBERS, split_extension
+from interleaved_assets.io.tar.passthrough import ColumnCells
+from interleaved_assets.io.tar.references import ImageRef
+from interleaved_assets.io.tar.samples import Sample
+from interleaved_assets.io.tar.source import TarSource
+from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
+from interleaved_assets.model.errors import row_error
+from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS
+from interleaved_assets.model.source_ref import source_ref_array
+
+logger = logging.getLogger(__name__)
+
+UNREFERENCED_TYPE: Final = pa.list_(pa.struct([("name", pa.string()), ("content", pa.large_binary())]))
+"""Type of the column ``_unreferenced_members``."""
+
+_METADATA, _TEXT, _IMAGE = MODALITIES.values()
+_MODALITY_NAMES: Final = pa.array(list(MODALITIES), pa.string())
+_CONTENT_TYPES: Final = pa.array([content_types.JSON, content_types.TEXT, None], pa.string())
+
+
+class _Place(NamedTuple):
+    """Where the bytes of a row lie, as its locator says: a member, all of it or one of its frames."""
+
+    name: str | None
+    member: TarMember | None = None
+    frame: int | None = None
+
+
+class TarRows:
+    """Rows of some samples of a tar, collected one sample after the other.
+
+    What most rows have in common is kept as lists with an entry per row; what few rows have, by row number.
+
+    Args:
+        source: the tar.
+        path: how locators name it.
+        schema: columns to make.
+        with_bytes: put the bytes of images into the rows; else only their locators.
+    """
+
+    def __init__(self, source: TarSource, path: str, schema: pa.Schema, *, with_bytes: bool) -> None:
+        self._source, self._path, self._schema, self._with_bytes = source, path, schema, with_bytes
+        self._positions: list[int] = []
+        self._modalities: list[int] = []
+        self._texts: list[str | None] = []
+        self._ids: list[str] = []
+        self._documents: list[_Place] = []
+        self._rows_of: list[int] = []
+        self._types: dict[int, str | None] = {}
+        self._contents: dict[int, Sequence[BytesLike]] = {}
+        self._errors: dict[int, str] = {}
+        self._places: dict[int, _Place] = {}
+        self._other_refs: dict[int, str] = {}
+        self._cells: defaultdict[str, ColumnCells] = defaultdict(ColumnCells)
+        self._frames: dict[TarMember, list[TiffFrame]] = {}
+
+    @property
+    def points_elsewhere(self) -> bool:
+        """Whether a locator among the rows is not to this tar."""
+        return bool(self._other_refs)
+
+    def add(self, sample: Sample, document: Document) -> None:
+        """Append the rows of ``sample``, whose JSON says ``document``."""
+        first = len(self._positions)
+        self._frames.clear()
+        if document.exact is None or document.exact.rows is None:
+            self._add_plain_rows(sample, document)
+        else:
+            self._add_exact_rows(sample, document, document.exact.rows, document.exact.absent)
+        if sample.error is not None:
+            # on the metadata row, which comes first where there is one
+            self._errors[first] = sample.error
+        self._ids.append(sample.sample_id)
+        self._documents.append(_Place(None) if sample.json is None else _Place(sample.json.name, sample.json))
+        self._rows_of.append(len(self._positions) - first)
+        self._add_cells(sample, document, first)
+
+    def table(self) -> pa.Table:
+        """The rows added."""
+        count = len(self._positions)
+        modalities = pa.array(self._modalities, pa.int8())
+        contents: list[Sequence[BytesLike] | None] = [None] * count
+        for row, content in self._contents.items():
+            contents[row] = content
+        samples = pa.array(np.repeat(np.arange(len(self._ids)), self._rows_of))
+        reserved = {
+            "sample_id": pa.array(self._ids, pa.string()).take(samples),
+            "position": pa.array(self._positions, pa.int32()),
+            "modality": _MODALITY_NAMES.take(modalities),
+            "content_type": _overlaid(_CONTENT_TYPES.take(modalities), self._types),
+            "text_content": pa.array(self._texts, pa.string()),
+            "binary_content": binary_column(contents),
+            "source_ref": _overlaid(self._own_refs(samples), self._other_refs),
+            "materialize_error": _overlaid(pa.nulls(count, pa.string()), self._errors),
+        }
+        arrays = [
+            reserved[column.name].cast(column.type)
+            if column.name in reserved
+            else self._cells[column.name].array(count, column.type)
+            for column in self._schema
+        ]
+        return pa.Table.from_arrays(arrays, schema=self._schema)
+
+    def _own_refs(self, samples: pa.Array) -> pa.Array:
+        """Locators into this tar, without byte ranges where it is compressed; ``samples`` has each row's sample."""
+
+        def column(values: Callable[[_Place], int | str | None], dtype: pa.DataType) -> pa.Array:
+            of_documents = pa.array([values(place) for place in self._documents], dtype)
+            return _overlaid(of_documents.take(samples), {row: values(place) for row, place in self._places.items()})
+
+        has_offsets = self._source.has_offsets
+        return source_ref_array(
+            self._path,
+            column(lambda place: place.name, pa.string()),
+            column(lambda place: place.member.offset if place.member and has_offsets else None, pa.int64()),
+            column(lambda place: place.member.size if place.member and has_offsets else None, pa.int64()),
+            column(lambda place: place.frame, pa.int64()),
+        )
+
+    def _add_row(self, position: int, modality: int, text: str | None = None) -> int:
+        self._positions.append(position)
+        self._modalities.append(modality)
+        self._texts.append(text)
+        return len(self._positions) - 1
+
+    def _add_plain_rows(self, sample: Sample, document: Document) -> None:
+        self._add_row(METADATA_POSITION, _METADATA)
+        images = iter(sample.images)
+        for position, (text, token) in enumerate(zip_longest(document.texts, document.images)):
+            if text is not None:
+                self._add_text(position, text)
+            if token is not None:
+                self._add_image(position, next(images))
+
+    def _add_exact_rows(self, sample: Sample, document: Document, cells: pa.Table, absent: frozenset[int]) -> None:
+        texts = (text for text in document.texts if text is not None)
+        images = iter(sample.images)
+        own = {name: cells[name].to_pylist() for name in RESERVED_COLUMNS if name in cells.column_names}
+        for number, (position, name) in enumerate(zip(own["position"], own["modality"], strict=True)):
+            modality = MODALITIES[name]
+            if modality == _METADATA or number in absent:
+                row = self._add_row(position, modality)
+                if modality != _METADATA:
+                    self._types[row] = None
+                if modality == _IMAGE:
+                    self._places[row] = _Place(None)
+            elif modality == _TEXT:
+                row = self._add_text(position, next(texts))
+            else:
+                row = self._add_image(position, next(images))
+            self._complete(row, {column: values[number] for column, values in own.items()})
+
+    def _complete(self, row: int, cells: dict[str, Any]) -> None:
+        """Put the ``cells`` of reserved columns that stand nowhere else into ``row``."""
+        if "content_type" in cells:
+            self._types[row] = cells["content_type"]
+        if self._texts[row] is None:
+            self._texts[row] = cells.get("text_content")
+        if (content := cells.get("binary_content")) is not None:
+            self._contents.setdefault(row, [content])
+        if (error := cells.get("materialize_error")) is not None:
+            self._errors.setdefault(row, error)
+        if (source_ref := cells.get("source_ref")) is not None:
+            self._other_refs[row] = source_ref
+
+    def _add_text(self, position: int, text: Any) -> int:
+        if isinstance(text, str) and is_unicode(text):
+            return self._add_row(position, _TEXT, text)
+        row = self._add_row(position, _TEXT, json_text(text))
+        what = "not Unicode" if isinstance(text, str) else f"a {type(text).__name__} and not a string"
+        self._errors[row] = row_error("invalid_text", f"entry {position} is {what}")
+        return row
+
+    def _add_image(self, position: int, ref: ImageRef) -> int:
+        row = self._add_row(position, _IMAGE)
+        self._places[row] = _Place(ref.name, ref.member, ref.frame)
+        if ref.error is not None:
+            self._errors[row] = ref.error
+        if ref.member is None:
+            return row
+        self._types[row] = self._content_type(ref.member) if ref.frame is None else content_types.TIFF
+        if self._with_bytes:
+            try:
+                self._contents[row] = self._pieces(ref.member, ref.frame)
+            except ValueError as error:
+                detail = f"frame {ref.frame} of {ref.member.name}: {error}"
+                self._errors[row] = row_error("invalid_tiff", detail)
+        return row
+
+    def _pieces(self, member: TarMember, frame: int | None) -> Sequence[BytesLike]:
+        """The parts of ``member``, or of a TIFF with that one frame of it.
+
+        Raises:
+            ValueError: the frame cannot be cut out.
+        """
+        data = self._source.content(member)
+        if frame is None:
+            return [data]
+        if member not in self._frames:
+            self._frames[member] = tiff_frames(data)
+        return frame_pieces(data, self._frames[member][frame])
+
+    def _content_type(self, member: TarMember) -> str | None:
+        known = content_types.type_of(split_extension(member.name)[1])
+        if known is not None or not self._source.is_mapped:
+            return known
+        return content_types.sniff(bytes(self._source.range(member.offset, content_types.SNIFFED_BYTES)))
+
+    def _add_cells(self, sample: Sample, document: Document, first: int) -> None:
+        """Put the passthrough values of ``sample``, whose rows begin at ``first``."""
+        exact = document.exact
+        rows: dict[int, list[int]] = {_METADATA: [], _TEXT: [], _IMAGE: []}
+        for row, modality in enumerate(self._modalities[first:]):
+            if exact is None or row not in exact.absent:
+                rows[modality].append(first + row)
+        for column, value in document.fields.items():
+            if rows[_METADATA] and not (column == ID_COLUMN and value == sample.sample_id):
+                self._cells[column].add(rows[_METADATA][0], value)
+        for spread, modality in ((document.per_text, _TEXT), (document.per_image, _IMAGE)):
+            for column, values in spread.items():
+                for row, value in zip(rows[modality], values, strict=True):
+                    self._cells[column].add(row, value)
+        if exact is not None and exact.rows is not None:
+            for column in exact.rows.column_names:
+                if column not in RESERVED_COLUMNS:
+                    self._cells[column].add_array(first, exact.rows[column])
+        if sample.leftovers and rows[_METADATA] and UNREFERENCED_MEMBERS in self._schema.names:
+            members = pa.chunked_array([self._leftovers(sample, {} if exact is None else exact.members)])
+            self._cells[UNREFERENCED_MEMBERS].add_array(rows[_METADATA][0], members)
+
+    def _leftovers(self, sample: Sample, names: Mapping[str, str]) -> pa.Array:
+        """One list of the members that go with ``sample``; ``names`` are what some were called before."""
+        members = []
+        for leftover in sample.leftovers:
+            try:
+                content = b"".join(self._pieces(leftover.member, leftover.frame))
+            except ValueError as error:
+                logger.warning("%s: %s cannot be kept: %s", self._source.uri, leftover.name, error)
+                continue
+            members.append({"name": names.get(leftover.name, leftover.name), "content": content})
+        return pa.array([members], UNREFERENCED_TYPE)
+
+
+def _overlaid(base: pa.Array, cells: Mapping[int, Any]) -> pa.Array:
+    """``base`` with other values in some rows."""
+    if not cells:
+        return base
+    indices = np.arange(len(base))
+    indices[list(cells)] = len(base) + np.arange(len(cells))
+    return pa.concat_arrays([base, pa.array(list(cells.values()), base.type)]).take(pa.array(indices))

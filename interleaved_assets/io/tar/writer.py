@@ -1,0 +1,183 @@
+"""Writing tars of interleaved documents that MINT-1T readers and ``webdataset`` understand."""
+
+import gzip
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.batches import gathered
+from interleaved_assets.io.storage import StorageOptions, atomic_output
+from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.tar.exact import MODALITIES
+from interleaved_assets.io.tar.index import BLOCK, RECORD, member_header, padding
+from interleaved_assets.io.tar.members import TarDocuments
+from interleaved_assets.io.writer import ShardWriter
+from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.errors import OptionError, UnsupportedModality
+from interleaved_assets.model.schema import align_or_reconcile
+
+_COMPRESSED: Final = (".tar.gz", ".tgz")
+_GZIP_LEVEL: Final = 6
+# Members up to here are collected and written together; a larger one is written from where it lies.
+_SMALL_BYTES: Final = 64 * 2**10
+_COLLECTED_BYTES: Final = 2**20
+
+
+class TarShard:
+    """A tar being written. What :func:`tar_shard` gives.
+
+    Attributes:
+        uri: where it will stand.
+        rows: number of rows written so far.
+        size: its size in bytes, once it is committed.
+        sha256: hex digest of its bytes, once it is committed; None where hashing is off.
+    """
+
+    def __init__(self, uri: str, sink: Any) -> None:
+        self.uri, self.rows = uri, 0
+        self.size = 0
+        self.sha256: str | None = None
+        self._sink = sink
+        self._collected = bytearray()
+        self._written = 0
+        self._schema: pa.Schema | None = None
+        self._ids: set[str] = set()
+
+    def write(self, table: pa.Table) -> None:
+        """Append the samples of ``table``, each of them whole.
+
+        Rows may be in any order; in the tar, samples are in the order of their first rows, and rows in that of their
+        positions.
+
+        Raises:
+            UnsupportedModality: a row is neither metadata nor text nor an image.
+            OptionError: the rows are no valid batch, have other columns than those before, or go on with a sample
+                that was written before.
+            StorageError: the tar cannot be written.
+        """
+        check_modalities(table, self.uri)
+        if table.num_rows == 0:
+            return
+        table = align_or_reconcile(table, None)
+        if problems := InterleavedBatch(table).problems():
+            raise OptionError(f"cannot write {self.uri}: {'; '.join(problems)}")
+        if self._schema is not None and table.schema != self._schema:
+            raise OptionError(f"cannot write {self.uri}: the rows have other columns than those before them")
+        ids = set(pc.unique(table["sample_id"]).to_pylist())
+        if repeated := ids & self._ids:
+            name = min(repeated)
+            raise OptionError(f"cannot write {self.uri}: sample {name!r} was written before; give all its rows at once")
+        for members in TarDocuments(table, states_schema=self._schema is None):
+            for name, content in members:
+                self._put(name, content)
+        self._schema = table.schema
+        self._ids |= ids
+        self.rows += table.num_rows
+
+    def finish(self) -> None:
+        """Write the end mark; called by :func:`tar_shard`."""
+        self._collected += bytes(2 * BLOCK)
+        self._collected += padding(self._written + len(self._collected), RECORD)
+        self._flush()
+
+    def _put(self, name: str, content: BytesLike) -> None:
+        size = len(content)
+        self._collected += member_header(name, size)
+        if size <= _SMALL_BYTES:
+            self._collected += content
+        else:
+            self._flush()
+            self._sink.write(content)
+            self._written += size
+        self._collected += padding(size)
+        if len(self._collected) >= _COLLECTED_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._written += len(self._collected)
+        self._sink.write(self._collected)
+        # a new one: the sink may still hold on to the old
+        self._collected = bytearray()
+
+
+@contextmanager
+def tar_shard(uri: str, *, storage_options: StorageOptions = None, hashed: bool = True) -> Iterator[TarShard]:
+    """Write a tar that appears whole at the end of the block, or not at all.
+
+    It holds, for each sample, ``<key>.json`` and then ``<key>.<position>.<extension>`` for each image, the key made
+    from the sample's id (see :func:`~.layout.member_key`). Its bytes depend on the rows alone: no time, no owner. One
+    whose name ends in ``.tar.gz`` or ``.tgz`` is compressed.
+
+    Args:
+        uri: where to.
+        storage_options: what fsspec needs.
+        hashed: also compute ``sha256``, at about 1.8 GB/s.
+
+    Raises:
+        StorageError: the tar cannot be written.
+    """
+    with atomic_output(uri, storage_options, hashed=hashed) as output, ExitStack() as stack:
+        sink: Any = output
+        if uri.lower().endswith(_COMPRESSED):
+            packed = gzip.GzipFile(filename="", mode="wb", fileobj=output, compresslevel=_GZIP_LEVEL, mtime=0)
+            sink = stack.enter_context(packed)
+        shard = TarShard(uri, sink)
+        yield shard
+        shard.finish()
+    shard.size, shard.sha256 = output.size, output.sha256
+
+
+@dataclass
+class InterleavedWebdatasetWriter(ShardWriter):
+    """Writes each batch as one tar of interleaved documents. Options as for :class:`ShardWriter`, and this.
+
+    Attributes:
+        file_extension: ending of the files, without a dot in front; ``tar.gz`` and ``tgz`` are compressed.
+    """
+
+    file_extension: str = field(default="tar", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not re.fullmatch(r"\w+(\.\w+)*", self.file_extension):
+            raise OptionError(f"file_extension must be an ending such as 'tar', got {self.file_extension!r}")
+
+    @property
+    def extension(self) -> str:
+        return f".{self.file_extension}"
+
+    def check(self, table: pa.Table, shard: str) -> None:
+        super().check(table, shard)
+        check_modalities(table, shard)
+
+    def write(self, batch: InterleavedBatch) -> list[str]:
+        table = batch.to_pyarrow()
+        if "sample_id" in table.column_names:
+            # rows are handed on in parts, and a part must have all rows of its samples
+            batch = batch.with_table(gathered(table))
+        return super().write(batch)
+
+    # what columns a tar has follows from its rows
+    def write_shard(self, uri: str, schema: pa.Schema, parts: Iterator[pa.Table]) -> None:  # noqa: ARG002
+        with tar_shard(uri, storage_options=self._storage_options, hashed=False) as shard:
+            for part in parts:
+                shard.write(part)
+
+
+def check_modalities(table: pa.Table, shard: str) -> None:
+    """Refuse rows that a tar has no place for.
+
+    Raises:
+        UnsupportedModality: the message names ``shard``, the modalities and what to do.
+    """
+    others = sorted({str(name) for name in pc.unique(table["modality"]).to_pylist()} - MODALITIES.keys() - {"None"})
+    if others:
+        raise UnsupportedModality(
+            f"{shard}: tars have a place for {', '.join(MODALITIES)}, and none for {', '.join(others)}. "
+            "Take those rows out, or write Parquet."
+        )

@@ -1,0 +1,1 @@
+"""TIFF directories, and frames cut out without decoding."""

@@ -1,0 +1,266 @@
+"""Frames of multi-frame TIFFs, cut out without decoding a pixel.
+
+A frame is one image file directory (IFD) of the chain: a list of tags, two of which say where the frame's strips or
+tiles lie and how long they are. Cutting it out means writing those strips or tiles, byte for byte, behind a directory
+with the same tags, in which only the offsets differ. Structure after "TIFF Revision 6.0" (Adobe, 1992) and the BigTIFF
+design (libtiff); both byte orders.
+
+Left out of a cut frame are SubIFDs (further images, such as thumbnails) and free-space lists. The Exif and GPS
+directories are kept, unless damaged.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.tiff.directory import (
+    TYPE_BYTES,
+    TiffDirectory,
+    TiffEntry,
+    read_chain,
+    read_directory,
+    read_header,
+    read_number,
+    read_values,
+)
+
+_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
+_STRIP_OFFSETS, _SAMPLES, _ROWS_PER_STRIP, _STRIP_COUNTS, _PLANAR = 273, 277, 278, 279, 284
+_FREE_OFFSETS, _FREE_COUNTS = 288, 289
+_TILE_OFFSETS, _TILE_COUNTS, _SUB_IFDS = 324, 325, 330
+_EXIF, _GPS, _INTEROP = 34665, 34853, 40965
+
+_DIRECTORIES: Final = frozenset({_EXIF, _GPS, _INTEROP})
+_LEFT_OUT: Final = frozenset({_SUB_IFDS, _FREE_OFFSETS, _FREE_COUNTS})
+_REWRITTEN: Final = frozenset({_STRIP_OFFSETS, _STRIP_COUNTS, _TILE_OFFSETS, _TILE_COUNTS})
+
+_UNCOMPRESSED, _OLD_JPEG = 1, 6
+_YCBCR = 6
+_LONG, _LONG8 = 4, 16
+
+
+class TiffFrame(NamedTuple):
+    """One frame: its size in pixels, and what is needed to cut it out.
+
+    A directory that is damaged is a frame too, so that the frames around it keep their numbers: ``error`` says what is
+    wrong, and width and height are 0.
+    """
+
+    width: int
+    height: int
+    order: str
+    is_big: bool
+    is_only: bool
+    entries: tuple[TiffEntry, ...]
+    error: str | None = None
+
+
+class _Field(NamedTuple):
+    """A tag to be written; its value as raw bytes, or the fields of the directory that it points to."""
+
+    tag: int
+    type: int
+    values: int
+    value: "bytes | list[_Field]"
+
+
+def tiff_frames(data: BytesLike) -> list[TiffFrame]:
+    """The frames of a TIFF in the order of the file, found by walking its directories only.
+
+    A damaged directory becomes a frame with an ``error``, and so does a chain that breaks off or runs in a circle.
+
+    Raises:
+        ValueError: ``data`` is no TIFF, or has no directory.
+    """
+    order, is_big, position = read_header(data)
+    frames = [_frame(data, order, is_big, found) for found in read_chain(data, order, is_big, position)]
+    if not frames:
+        raise ValueError("the TIFF has no frame")
+    if len(frames) == 1:
+        return [frames[0]._replace(is_only=True)]
+    return frames
+
+
+def frame_pieces(data: BytesLike, frame: TiffFrame) -> list[bytes | memoryview]:
+    """The parts of a TIFF that holds this one frame of ``data``: concatenated they are the file.
+
+    All but the first are views into ``data``, so no pixel data is copied. The only frame of a file is that file as it
+    is.
+
+    Raises:
+        ValueError: the frame is damaged, its strips or tiles lie beyond the end, or it is old-style JPEG, whose tables
+            lie outside the strips (compression 6).
+    """
+    if frame.error is not None:
+        raise ValueError(frame.error)
+    view = memoryview(data).cast("B")
+    if frame.is_only:
+        return [view]
+    offsets, counts = _segments(data, frame)
+    fields = _fields(data, frame.entries, frame.order, frame.is_big)
+    return _assemble(view, fields, offsets, counts, frame)
+
+
+def cut_frame(data: BytesLike, index: int) -> bytes:
+    """Frame ``index`` (from 0) of a TIFF as a TIFF of its own, pixels and tags unchanged.
+
+    Raises:
+        IndexError: there are fewer frames.
+        ValueError: as for :func:`tiff_frames` and :func:`frame_pieces`.
+    """
+    frames = tiff_frames(data)
+    if not 0 <= index < len(frames):
+        raise IndexError(f"frame {index} of a TIFF with {len(frames)}")
+    return b"".join(frame_pieces(data, frames[index]))
+
+
+def _frame(data: BytesLike, order: str, is_big: bool, found: TiffDirectory) -> TiffFrame:
+    problem = found.problem
+    if problem is None:
+        try:
+            width, height = (read_number(data, order, found.entries, tag) for tag in (_WIDTH, _HEIGHT))
+            return TiffFrame(width, height, order, is_big, False, found.entries)
+        except ValueError as error:
+            problem = str(error)
+    return TiffFrame(0, 0, order, is_big, False, (), problem)
+
+
+def _segments(data: BytesLike, frame: TiffFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and lengths in bytes of the strips or tiles, int64."""
+    if read_number(data, frame.order, frame.entries, _COMPRESSION, _UNCOMPRESSED) == _OLD_JPEG:
+        raise ValueError("the TIFF frame is old-style JPEG (compression 6), which cannot be cut out: convert the TIFF")
+    by_tag = {entry.tag: entry for entry in frame.entries}
+    tag, counts_tag = (_TILE_OFFSETS, _TILE_COUNTS) if _TILE_OFFSETS in by_tag else (_STRIP_OFFSETS, _STRIP_COUNTS)
+    if tag not in by_tag:
+        raise ValueError("the TIFF frame has neither strips nor tiles")
+    offsets = read_values(data, frame.order, by_tag[tag])
+    if counts_tag in by_tag:
+        counts = read_values(data, frame.order, by_tag[counts_tag])
+    else:
+        counts = _uncompressed_counts(data, frame, len(offsets))
+    if len(offsets) != len(counts):
+        raise ValueError(f"the TIFF frame has {len(offsets)} strips or tiles, but {len(counts)} lengths")
+    size = len(data)
+    if np.any(counts > size) or np.any(offsets > size) or np.any(offsets + counts > size):
+        raise ValueError(f"a strip or tile of the TIFF frame reaches beyond the end at {size}")
+    if int(counts.sum()) > size:
+        raise ValueError("strips or tiles of the TIFF frame overlap")
+    return offsets, counts
+
+
+def _uncompressed_counts(data: BytesLike, frame: TiffFrame, strips: int) -> np.ndarray:
+    """Lengths of the strips of a frame that does not state them, which only uncompressed ones may leave out."""
+
+    def number(tag: int, default: int) -> int:
+        return read_number(data, frame.order, frame.entries, tag, default)
+
+    tiled = any(entry.tag == _TILE_OFFSETS for entry in frame.entries)
+    if tiled or number(_COMPRESSION, _UNCOMPRESSED) != _UNCOMPRESSED or number(_PHOTOMETRIC, 0) == _YCBCR:
+        raise ValueError("the TIFF frame does not say how long its strips or tiles are")
+    bits, samples = number(_BITS, 1), number(_SAMPLES, 1)
+    rows = max(1, min(number(_ROWS_PER_STRIP, frame.height), frame.height))
+    is_planar = number(_PLANAR, 1) == 2
+    row_bytes = (frame.width * bits * (1 if is_planar else samples) + 7) // 8
+    per_plane = -(-frame.height // rows)
+    if strips != per_plane * (samples if is_planar else 1):
+        raise ValueError(f"the TIFF frame has {strips} strips, which does not fit its size")
+    first = np.arange(strips, dtype=np.int64) % per_plane * rows
+    return np.minimum(rows, frame.height - first) * row_bytes
+
+
+def _fields(data: BytesLike, entries: tuple[TiffEntry, ...], order: str, is_big: bool, depth: int = 0) -> list[_Field]:
+    """The tags to be kept, with their values; those of strips and tiles are left to :func:`_assemble`."""
+    fields = []
+    total = 0
+    for entry in entries:
+        if entry.tag in _LEFT_OUT or (not depth and entry.tag in _REWRITTEN):
+            continue
+        if entry.tag in _DIRECTORIES:
+            nested = _nested(data, entry, order, is_big, depth)
+            if nested:
+                fields.append(_Field(entry.tag, _LONG8 if is_big else _LONG, 1, nested))
+            continue
+        length = TYPE_BYTES[entry.type] * entry.values
+        total += length
+        if total > len(data):
+            raise ValueError("values of the TIFF frame's tags overlap")
+        fields.append(_Field(entry.tag, entry.type, entry.values, bytes(data[entry.at : entry.at + length])))
+    return fields
+
+
+def _nested(data: BytesLike, entry: TiffEntry, order: str, is_big: bool, depth: int) -> list[_Field]:
+    """The Exif, GPS or interoperability directory that ``entry`` points to; empty where it is damaged."""
+    try:
+        found = read_directory(data, order, is_big, read_number(data, order, (entry,), entry.tag))
+        # a directory inside the Exif directory is as deep as it goes; deeper is a circle
+        if found.problem is None and depth < 2:
+            return _fields(data, found.entries, order, is_big, depth + 1)
+    except ValueError:
+        # it says how the photo was taken; the picture is worth keeping without
+        pass
+    return []
+
+
+def _assemble(
+    view: memoryview, fields: list[_Field], offsets: np.ndarray, counts: np.ndarray, frame: TiffFrame
+) -> list[bytes | memoryview]:
+    order, is_big = frame.order, frame.is_big
+    kind, dtype = (_LONG8, np.dtype(order + "u8")) if is_big else (_LONG, np.dtype(order + "u4"))
+    tiled = any(entry.tag == _TILE_OFFSETS for entry in frame.entries)
+    offsets_tag, counts_tag = (_TILE_OFFSETS, _TILE_COUNTS) if tiled else (_STRIP_OFFSETS, _STRIP_COUNTS)
+    many = len(offsets)
+    if is_big:
+        header = struct.pack(order + "2sHHHQ", b"II" if order == "<" else b"MM", 43, 8, 0, 16)
+    else:
+        header = struct.pack(order + "2sHI", b"II" if order == "<" else b"MM", 42, 8)
+    # a stand-in as long as the offsets tells how long the directory will be, and so where the strips begin
+    own = [_Field(tag, kind, many, counts.astype(dtype).tobytes()) for tag in (offsets_tag, counts_tag)]
+    ends = len(header) + _block_bytes(fields + own, is_big) + np.cumsum(counts)
+    if not is_big and ends[-1:].sum() >= 2**32:
+        raise ValueError("the TIFF frame is too large for a classic TIFF")
+    # a strip of no bytes stays at 0, which is how sparse files mark what was never written
+    placed = np.where(counts > 0, ends - counts, 0)
+    own[0] = own[0]._replace(value=placed.astype(dtype).tobytes())
+    directory = _block(sorted(fields + own, key=lambda field: field.tag), len(header), order, is_big)
+    pieces: list[bytes | memoryview] = [header + directory]
+    # neighbours in the file become one piece
+    breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + counts[:-1]) + 1
+    firsts, lasts = [0, *breaks.tolist()], [*(breaks - 1).tolist(), many - 1]
+    for first, last in zip(firsts, lasts, strict=True) if many else ():
+        pieces.append(view[int(offsets[first]) : int(offsets[last] + counts[last])])
+    return pieces
+
+
+def _block_bytes(fields: list[_Field], is_big: bool) -> int:
+    """How long :func:`_block` makes a directory with these fields."""
+    count_bytes, entry_bytes, link_bytes = (8, 20, 8) if is_big else (2, 12, 4)
+    length = count_bytes + entry_bytes * len(fields) + link_bytes
+    for field in fields:
+        if isinstance(field.value, list):
+            length += _block_bytes(field.value, is_big)
+        elif len(field.value) > link_bytes:
+            length += len(field.value) + len(field.value) % 2
+    return length
+
+
+def _block(fields: list[_Field], at: int, order: str, is_big: bool) -> bytes:
+    """A directory that begins at ``at``, with the values that do not fit into its entries behind it."""
+    count_bytes, entry_bytes, link_bytes = (8, 20, 8) if is_big else (2, 12, 4)
+    pack = struct.Struct(order + ("HHQ" if is_big else "HHI")).pack
+    link = order + ("Q" if is_big else "I")
+    end = at + count_bytes + entry_bytes * len(fields) + link_bytes
+    parts = [struct.pack(order + ("Q" if is_big else "H"), len(fields))]
+    behind = []
+    for field in fields:
+        value = _block(field.value, end, order, is_big) if isinstance(field.value, list) else field.value
+        if isinstance(field.value, list) or len(value) > link_bytes:
+            slot = struct.pack(link, end)
+            value += bytes(len(value) % 2)  # values begin on even offsets
+            behind.append(value)
+            end += len(value)
+        else:
+            slot = value.ljust(link_bytes, b"\0")
+        parts.append(pack(field.tag, field.type, field.values) + slot)
+    return b"".join([*parts, bytes(link_bytes), *behind])

@@ -1,0 +1,163 @@
+"""Counts of a stage's rows, the error policy applied to them, and what a record says of score columns."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.batches import sample_starts
+from interleaved_assets.io.policy import apply_error_policy
+from interleaved_assets.model.errors import error_code
+from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
+from interleaved_assets.pipeline.execute import Shard
+from interleaved_assets.pipeline.record import Counts, Extent, Facts
+
+REPEATED_KEYS: Final = "repeated_keys"
+REPEATED_SAMPLES: Final = "repeated_samples"
+_ROW_KEY: Final = ("sample_id", "position", "modality")
+
+
+class Tally:
+    """Counts over batches of whole samples; a sample is counted once, since no sample is split over batches."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+
+    def add(self, table: pa.Table) -> None:
+        """Count the rows of ``table``: ``sample_id`` and ``modality``, and bytes and errors where it has them."""
+        is_image = pc.equal(table["modality"], "image")
+        self._counts["rows"] += table.num_rows
+        self._counts["samples"] += pc.count_distinct(table["sample_id"]).as_py()
+        self._counts["images"] += pc.sum(is_image, min_count=0).as_py()
+        self._counts["texts"] += pc.sum(pc.equal(table["modality"], "text"), min_count=0).as_py()
+        if "binary_content" in table.column_names:
+            # lengths first: filtering the column itself would copy every image
+            sizes = pc.binary_length(table["binary_content"]).filter(is_image)
+            self._counts["image_bytes"] += pc.sum(sizes, min_count=0).as_py()
+        if "materialize_error" in table.column_names:
+            for error in table["materialize_error"].drop_null().to_pylist():
+                self.errors[error_code(error)] += 1
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(**self._counts)
+
+
+class UniqueKeys:
+    """Counts keys and ids that come more than once, over batches of whole samples.
+
+    Keys are compared within a batch and sample ids over all of them, which together is over all keys: a key can come
+    in two batches only where its sample does. The ids are what is held in memory.
+    """
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._repeated: Counter[str] = Counter({REPEATED_KEYS: 0, REPEATED_SAMPLES: 0})
+
+    def add(self, table: pa.Table) -> None:
+        """Look at the rows of ``table``: ``sample_id``, ``position``, ``modality``, none of them null."""
+        keys = table.select(list(_ROW_KEY))
+        distinct = keys.group_by(list(_ROW_KEY)).aggregate([]).num_rows
+        self._repeated[REPEATED_KEYS] += keys.num_rows - distinct
+        # rows of a sample stand together: an id that comes back after another one is that of a second sample
+        runs, before = len(sample_starts(table["sample_id"])), len(self._ids)
+        self._ids.update(pc.unique(table["sample_id"]).to_pylist())
+        self._repeated[REPEATED_SAMPLES] += runs - (len(self._ids) - before)
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """Rows whose key came before (``repeated_keys``), and samples whose id did (``repeated_samples``)."""
+        return dict(self._repeated)
+
+
+UNEXPLAINED: Final = "rows_without_score_or_reason"
+_SCORE_KEY: Final = ("sample_id", "position")
+
+
+def column_facts(schema: pa.Schema) -> dict[str, Any]:
+    """``columns`` and ``required`` of :class:`~interleaved_assets.pipeline.record.Facts`, for a file of ``schema``."""
+    return {
+        "columns": {field.name: str(field.type) for field in schema},
+        "required": tuple(field.name for field in schema if not field.nullable),
+    }
+
+
+def extents(scores: pa.Table) -> dict[str, Extent]:
+    """How far each column of numbers reaches, the keys aside; of a column of vectors, how far their lengths do.
+
+    Args:
+        scores: columns of numbers and of fixed-size lists of them; others are passed over.
+    """
+    found: dict[str, Extent] = {}
+    for field in scores.schema:
+        if field.name in _SCORE_KEY:
+            continue
+        column = scores[field.name]
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
+            found[field.name] = _extent(column.drop_null().cast(pa.float64(), safe=False).to_numpy())
+        elif pa.types.is_fixed_size_list(field.type) and pa.types.is_floating(field.type.value_type):
+            found[field.name] = _extent(_lengths(column, field.type.list_size))
+    return found
+
+
+def unexplained(scores: pa.Table, error_column: str, groups: Mapping[str, Sequence[str]]) -> int:
+    """Rows that have no error, and all the same lack every column of one of the ``groups``, one group a scorer."""
+    lacking = pa.chunked_array([pa.repeat(pa.scalar(False), scores.num_rows)])
+    for columns in groups.values():
+        empty = pa.chunked_array([pa.repeat(pa.scalar(True), scores.num_rows)])
+        for name in columns:
+            empty = pc.and_(empty, scores[name].is_null())
+        lacking = pc.or_(lacking, empty)
+    return int(pc.sum(pc.and_(lacking, scores[error_column].is_null()), min_count=0).as_py())
+
+
+def _lengths(vectors: pa.ChunkedArray, width: int) -> np.ndarray:
+    """Euclidean length of each vector that is not null, float32."""
+    parts = [chunk.drop_null().flatten().to_numpy(zero_copy_only=False) for chunk in vectors.chunks]
+    flat = np.concatenate(parts) if parts else np.zeros(0)
+    return np.linalg.norm(flat.astype(np.float32).reshape(-1, width), axis=1)
+
+
+def _extent(values: np.ndarray) -> Extent:
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return Extent(values=len(values), not_finite=len(values))
+    return Extent(
+        values=len(values), not_finite=len(values) - len(finite), low=float(finite.min()), high=float(finite.max())
+    )
+
+
+def settle_errors(
+    batches: Iterable[pa.Table], shard: Shard, stage: str, write: Callable[[pa.Table], None]
+) -> tuple[Facts, pa.Table]:
+    """Give ``write`` what the policy keeps of each batch; the facts of all of them, and the ledger of what was dropped.
+
+    Raises:
+        MaterializeError: a row has an error and the policy is ``error``.
+        LedgerError: a row was neither kept nor entered in the ledger.
+    """
+    seen, written, keys = Tally(), Tally(), UniqueKeys()
+    ledgers = [empty_ledger()]
+    for table in batches:
+        kept, ledger = apply_error_policy(
+            table, shard.settings.errors.on_materialize_error, shard=shard.key, stage=stage
+        )
+        check_balance(f"shard {shard.key}, {stage}", table.num_rows, kept.num_rows, ledger)
+        seen.add(table)
+        written.add(kept)
+        keys.add(kept)
+        ledgers.append(ledger)
+        write(kept)
+    dropped = pa.concat_tables(ledgers)
+    facts = Facts(
+        counts_in=seen.counts,
+        counts_out=written.counts,
+        errors=dict(seen.errors),
+        dropped=drop_reasons(dropped),
+        counted=keys.counted,
+    )
+    return facts, dropped

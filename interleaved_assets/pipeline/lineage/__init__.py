@@ -1,0 +1,1 @@
+"""From a sample, a tar or a column back to its source."""

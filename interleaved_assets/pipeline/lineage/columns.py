@@ -1,0 +1,97 @@
+"""Which columns of its inputs each column of a stage's output is made from."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from interleaved_assets.io.tar.layout import json_field
+from interleaved_assets.pipeline.record import RAW_SHARDS, Record
+from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores, normalized
+from interleaved_assets.scoring.registry import ERROR_COLUMN, scores_schema
+from interleaved_assets.selection.filters import ImageFilter, find_filter
+from interleaved_assets.settings import Settings
+
+RAW_KEY: Final = "__key__"
+"""What tools for tars of samples call the name that the members of a sample share."""
+_ROW_KEYS: Final = ("sample_id", "position")
+
+
+class SourceColumn(NamedTuple):
+    """A column of an input; of raw shards, a field of the documents' JSON."""
+
+    stage: str
+    column: str
+
+
+Lineage = Mapping[str, tuple[SourceColumn, ...]]
+
+
+def column_lineage(record: Record, settings: Settings) -> Lineage:
+    """For each column of the output that ``record`` is about, the columns its values are made from.
+
+    Empty for an output that is no table, and for a stage that is none of this package's.
+    """
+    match record.stage:
+        case normalized.NAME:
+            return {name: _of(RAW_SHARDS, *_json_fields(name, settings)) for name in record.columns}
+        case image_scores.NAME:
+            return {name: _of(normalized.NAME, *_scored(name)) for name in record.columns}
+        case clip_scores.NAME:
+            return {name: _of(normalized.NAME, *_scored_by_clip(name)) for name in record.columns}
+        case filtered.NAME:
+            return {name: _of(normalized.NAME, name) for name in record.columns}
+        case _:
+            return {}
+
+
+def deciding_columns(record: Record, settings: Settings) -> tuple[SourceColumn, ...]:
+    """What decides which rows of ``filtered`` stay, in the order of the filters; none of it is in its columns."""
+    found: list[SourceColumn] = []
+    measured = scores_schema(settings.scoring).names
+    for name in settings.selection.active_filters() if record.stage == filtered.NAME else ():
+        judge = find_filter(name)
+        if not isinstance(judge, ImageFilter):
+            found += _of(normalized.NAME, "modality", "text_content")
+        else:
+            for column in judge.columns:
+                stage = image_scores.NAME if column in measured else clip_scores.NAME
+                # a filter whose scores come from a stage that is off judges nothing
+                found += _of(stage, column) if stage in record.inputs else ()
+    return tuple(dict.fromkeys(found))
+
+
+def _of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
+    return tuple(SourceColumn(stage, column) for column in columns)
+
+
+def _json_fields(column: str, settings: Settings) -> tuple[str, ...]:
+    """The fields that a column of the row model is read from; none for what the reader notes of its own accord."""
+    reading = settings.reading
+    images = (reading.images_field, *([reading.image_member_field] if reading.image_member_field else []))
+    match column:
+        case "sample_id":
+            return (reading.sample_id_field or RAW_KEY,)
+        case "position" | "modality":
+            return (reading.texts_field, reading.images_field)
+        case "text_content":
+            return (reading.texts_field,)
+        case "content_type" | "binary_content" | "source_ref" | "materialize_error":
+            return images
+        case _:
+            field = json_field(column)
+            return () if field is None else (field,)
+
+
+def _scored(column: str) -> tuple[str, ...]:
+    if column in _ROW_KEYS:
+        return (column,)
+    return ("binary_content", "materialize_error") if column == ERROR_COLUMN else ("binary_content",)
+
+
+def _scored_by_clip(column: str) -> tuple[str, ...]:
+    match column:
+        case "clip_score" | "clip_text_position":
+            return ("binary_content", "text_content")
+        case "clip_error":
+            return ("binary_content", "text_content", "materialize_error")
+        case _:
+            return (column,) if column in _ROW_KEYS else ("binary_content",)

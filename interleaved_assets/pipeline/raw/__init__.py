@@ -1,0 +1,1 @@
+"""Raw shards: their keys, where they lie, what changed."""

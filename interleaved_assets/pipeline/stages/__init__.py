@@ -1,0 +1,1 @@
+"""The stages, what they store, and their order."""

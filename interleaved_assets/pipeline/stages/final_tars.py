@@ -1,0 +1,66 @@
+"""final_tars: the filtered rows as training tars, plain MINT-1T to any reader."""
+
+from typing import Final
+
+import pyarrow as pa
+
+from interleaved_assets.io.batches import prefetch
+from interleaved_assets.io.parquet.reader import read_parquet_shard
+from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.tar.writer import tar_shard
+from interleaved_assets.model.ledger import LEDGER_SCHEMA
+from interleaved_assets.pipeline.counts import settle_errors
+from interleaved_assets.pipeline.execute import Shard, Stage, Work
+from interleaved_assets.pipeline.record import OutputFile
+from interleaved_assets.pipeline.stages import filtered
+from interleaved_assets.pipeline.stages.read_back import WrittenSamples
+from interleaved_assets.settings import Settings
+
+NAME: Final = "final_tars"
+
+
+def write_tar(shard: Shard) -> Work:
+    """Write ``tars/<key>.tar`` from the filtered rows, and the ledger of what the error policy drops on the way.
+
+    The tar is then read back through ``webdataset`` and compared with the rows.
+
+    Raises:
+        ReadBackError: it does not give back the samples that went into it.
+        UnsupportedModality: a row is neither text nor image nor metadata; nothing is written then.
+        MaterializeError: a row has an error and the policy is ``error``.
+    """
+    settings = shard.settings
+    written = WrittenSamples()
+    batches = prefetch(
+        read_parquet_shard(
+            shard.paths.output(filtered.NAME),
+            max_batch_bytes=settings.run.max_batch_bytes,
+            storage_options=shard.options,
+        )
+    )
+    with (
+        parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
+        tar_shard(shard.paths.output(NAME), storage_options=shard.options) as tar_file,
+    ):
+
+        def write(table: pa.Table) -> None:
+            written.add(table)
+            tar_file.write(table)
+
+        facts, dropped = settle_errors(batches, shard, NAME, write)
+        ledger_file.write(dropped)
+    tar = OutputFile.of(tar_file)
+    read_back = written.compare(tar, shard.options)
+    return Work(
+        outputs={"rows": tar, "ledger": OutputFile.of(ledger_file)},
+        **facts.model_dump(exclude={"counted"}),
+        counted=facts.counted | read_back,
+    )
+
+
+def relevant(settings: Settings) -> dict[str, object]:
+    """The policy for rows that still carry an error."""
+    return {"on_materialize_error": settings.errors.on_materialize_error}
+
+
+STAGE: Final = Stage(NAME, inputs=(filtered.NAME,), version=2, settings=relevant, run=write_tar)

@@ -1,0 +1,62 @@
+"""image_scores: what each image of a shard is like, measured once and stored."""
+
+import json
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.batches import prefetch
+from interleaved_assets.io.parquet.reader import read_parquet_shard
+from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.model.errors import error_code
+from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.pipeline.counts import UNEXPLAINED, Tally, column_facts, extents, unexplained
+from interleaved_assets.pipeline.execute import Shard, Stage, Work
+from interleaved_assets.pipeline.record import OutputFile
+from interleaved_assets.pipeline.stages import normalized
+from interleaved_assets.scoring.registry import ERROR_COLUMN, score_groups, scores_schema, scoring_version
+from interleaved_assets.scoring.score import score_images
+from interleaved_assets.settings import Settings
+
+NAME: Final = "image_scores"
+_IMAGE_COLUMNS: Final = ("sample_id", "position", "modality", "binary_content", "materialize_error")
+
+
+def score(shard: Shard) -> Work:
+    """Decode each image once, measure it, write ``image_scores/<key>.parquet`` in the order of the images."""
+    settings = shard.settings
+    seen = Tally()
+    scored: list[pa.Table] = [scores_schema(settings.scoring).empty_table()]
+    for table in prefetch(
+        read_parquet_shard(
+            shard.paths.output(normalized.NAME),
+            columns=_IMAGE_COLUMNS,
+            max_batch_bytes=settings.run.max_batch_bytes,
+            storage_options=shard.options,
+        )
+    ):
+        images = filter_rows(table, pc.equal(table["modality"], "image"))
+        seen.add(images)
+        scored.append(score_images(images, settings.scoring))
+    scores = pa.concat_tables(scored)
+    with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
+        out.write(scores)
+    codes = pc.value_counts(pa.array([error_code(error) for error in scores["score_error"].drop_null().to_pylist()]))
+    return Work(
+        outputs={"rows": OutputFile.of(out)},
+        counts_in=seen.counts,
+        counts_out=seen.counts.model_copy(update={"rows": scores.num_rows}),
+        errors={row["values"]: row["counts"] for row in codes.to_pylist()},
+        **column_facts(out.schema),
+        extents=extents(scores),
+        counted={UNEXPLAINED: unexplained(scores, ERROR_COLUMN, score_groups(settings.scoring))},
+    )
+
+
+def relevant(settings: Settings) -> dict[str, object]:
+    """Scores depend on how they are measured, and on nothing else."""
+    return dict(json.loads(scoring_version(settings.scoring)))
+
+
+STAGE: Final = Stage(NAME, inputs=(normalized.NAME,), version=2, settings=relevant, run=score)

@@ -1,0 +1,204 @@
+"""Whether a tar that was just written gives back, through ``webdataset``, the samples that went into it.
+
+What is expected is remembered from the rows themselves, before the writer has turned them into documents and members:
+so the check knows nothing of how the writer names, orders and encodes, and would notice if ``webdataset`` saw that
+differently. The bytes of the whole tar are hashed as they come and compared with what was written, which covers what
+the rows alone do not show (other fields of the JSON, members that no document names).
+"""
+
+import contextlib
+import hashlib
+import json
+import tarfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import pyarrow as pa
+
+from interleaved_assets.io.storage import StorageOptions, filesystem, open_input, storage_errors
+from interleaved_assets.io.tar.layout import EXACT_FIELD, member_key
+from interleaved_assets.model.errors import ReadBackError, StorageError
+from interleaved_assets.pipeline.record import OutputFile
+
+SAMPLES_READ: Final = "samples_read_back"
+IMAGES_READ: Final = "images_read_back"
+BYTES_READ: Final = "bytes_read_back"
+
+_TEXT, _IMAGE = b"t", b"i"
+_KINDS: Final = {"text": _TEXT, "image": _IMAGE}
+_BLOCK: Final = 2**20
+_CANNOT_BE_READ: Final = (tarfile.TarError, ValueError, KeyError, TypeError, EOFError)
+"""What ``webdataset``, ``tarfile`` and a document of another form raise; a storage that fails raises other errors."""
+
+
+class _Item(NamedTuple):
+    """A text or image of a sample; they sort by position, a text before an image at the same one."""
+
+    position: int
+    order: int
+    kind: bytes
+    digest: bytes
+
+    @classmethod
+    def of(cls, position: int, kind: bytes, content: bytes | pa.Buffer) -> "_Item":
+        return cls(position, int(kind == _IMAGE), kind, hashlib.sha256(content).digest())
+
+
+class _Expected(NamedTuple):
+    """One sample: its key in the tar, and its contents as two hashes of 32 bytes, so that many of them take no room."""
+
+    key: str
+    images: int
+    contents: bytes
+    """Of the texts and images in order."""
+    places: bytes
+    """The same with their positions."""
+
+    @classmethod
+    def of(cls, key: str, items: Sequence[_Item]) -> "_Expected":
+        contents, places = hashlib.sha256(), hashlib.sha256()
+        for item in sorted(items):
+            contents.update(item.kind + item.digest)
+            places.update(item.kind + item.digest + item.position.to_bytes(8, "little", signed=True))
+        images = sum(item.kind == _IMAGE for item in items)
+        return cls(key, images, contents.digest(), places.digest())
+
+
+class WrittenSamples:
+    """What a tar has to give back: some 300 bytes a sample, noted while it is written."""
+
+    def __init__(self) -> None:
+        self._samples: list[_Expected] = []
+
+    def add(self, table: pa.Table) -> None:
+        """Note the samples of ``table``, each of them whole: ids, positions, modalities, texts, bytes of images."""
+        ids = table["sample_id"].to_pylist()
+        positions = table["position"].to_pylist()
+        kinds = [_KINDS.get(modality) for modality in table["modality"].to_pylist()]
+        texts, images = table["text_content"].to_pylist(), table["binary_content"]
+        found: dict[str, list[_Item]] = defaultdict(list)
+        for row, (sample_id, position, kind) in enumerate(zip(ids, positions, kinds, strict=True)):
+            items = found[sample_id]
+            if kind == _TEXT and texts[row] is not None:
+                items.append(_Item.of(position, _TEXT, texts[row].encode()))
+            elif kind == _IMAGE and (content := images[row].as_buffer()) is not None:
+                items.append(_Item.of(position, _IMAGE, content))
+        self._samples += [_Expected.of(member_key(sample_id), items) for sample_id, items in found.items()]
+
+    def compare(self, tar: OutputFile, storage_options: StorageOptions) -> dict[str, int]:
+        """Read ``tar`` through ``webdataset``, sample by sample; gives how much that was.
+
+        A tar that holds what was written and still gives other samples is taken away, so that nobody trains on it.
+
+        Raises:
+            ReadBackError: it is not what was written, or does not give back the samples.
+            StorageError: it cannot be read.
+        """
+        with open_input(tar.uri, storage_options) as file:
+            stream = _Hashed(file, tar.uri)
+            problem = self._problem(stream)
+            stream.drain()
+        if stream.hexdigest != tar.sha256:
+            raise ReadBackError(
+                f"{tar.uri} does not hold the {tar.size} bytes that were written to it: it was replaced meanwhile, or "
+                "the storage damaged it. Materialize the shard again, and see that no other run writes to it."
+            )
+        if problem is not None:
+            _remove(tar.uri, storage_options)
+            raise ReadBackError(
+                f"{tar.uri} does not read back through webdataset to what was written: {problem}. It was taken away; "
+                "the rows are unharmed in the filtered Parquet."
+            )
+        images = sum(sample.images for sample in self._samples)
+        return {SAMPLES_READ: len(self._samples), IMAGES_READ: images, BYTES_READ: stream.size}
+
+    def _problem(self, stream: "_Hashed") -> str | None:
+        number = 0
+        try:
+            for number, sample in enumerate(_webdataset_samples(stream), start=1):
+                if number > len(self._samples):
+                    return f"it has a sample {sample['__key__']!r} more than were written"
+                if problem := _difference(self._samples[number - 1], sample):
+                    return f"sample {number}, {self._samples[number - 1].key!r}: {problem}"
+        except StorageError as error:
+            # webdataset adds to the arguments of every exception that comes by
+            error.args = error.args[:1]
+            raise
+        except _CANNOT_BE_READ as error:
+            return f"behind sample {number}: {type(error).__name__}: {next(iter(error.args), '')}"
+        if number < len(self._samples):
+            return f"{len(self._samples)} samples were written, and {number} come back"
+        return None
+
+
+def _webdataset_samples(stream: "_Hashed") -> Iterator[dict[str, Any]]:
+    # not at the top: webdataset loads torch where there is one
+    from webdataset import tariterators
+
+    # what webdataset.WebDataset does with a stream once it has opened it
+    yield from tariterators.group_by_keys(tariterators.tar_file_expander([{"url": "tar", "stream": stream}]))
+
+
+def _difference(expected: _Expected, sample: Mapping[str, Any]) -> str | None:
+    """How a sample that came back differs from what was written, if it does."""
+    key = sample["__key__"]
+    if key != expected.key:
+        return f"in its place comes {key!r}"
+    if "json" not in sample:
+        return "it has no JSON"
+    document = json.loads(sample["json"])
+    items: list[_Item] = []
+    for place, (text, token) in enumerate(zip(document["texts"], document["images"], strict=True)):
+        if text is not None:
+            items.append(_Item.of(place, _TEXT, text.encode()))
+        if token is not None:
+            # webdataset lower-cases what follows the key
+            content = sample.get(token.removeprefix(f"{key}.").lower())
+            if content is None:
+                return f"its JSON names the image {token!r}, which is not there"
+            items.append(_Item.of(place, _IMAGE, content))
+    found = _Expected.of(key, items)
+    if found.images != expected.images:
+        return f"{expected.images} images were written, and {found.images} come back"
+    if found.contents != expected.contents:
+        return "texts or bytes of images differ, or their order"
+    # where gaps between positions are too wide for lists, these have no gaps, and the positions stand elsewhere
+    is_dense = len(items) == len(document["texts"]) and EXACT_FIELD in document
+    return None if found.places == expected.places or is_dense else "texts or images stand at other positions"
+
+
+class _Hashed:
+    """A stream that hashes what is read from it."""
+
+    def __init__(self, file: BinaryIO, uri: str) -> None:
+        self._file, self._uri, self._digest = file, uri, hashlib.sha256()
+        self.size = 0
+
+    def __str__(self) -> str:
+        return self._uri  # webdataset names the stream in what it raises
+
+    def read(self, size: int = -1) -> bytes:
+        """The next ``size`` bytes, or all that are left."""
+        with storage_errors(self._uri, "read"):
+            data = self._file.read(size)
+        self._digest.update(data)
+        self.size += len(data)
+        return data
+
+    def drain(self) -> None:
+        """Read to the end."""
+        while self.read(_BLOCK):
+            pass
+
+    @property
+    def hexdigest(self) -> str:
+        """SHA-256 of what was read so far."""
+        return self._digest.hexdigest()
+
+
+def _remove(uri: str, storage_options: StorageOptions) -> None:
+    with storage_errors(uri, "remove"):
+        fs, path = filesystem(uri, storage_options)
+        with contextlib.suppress(FileNotFoundError):
+            fs.rm_file(path)

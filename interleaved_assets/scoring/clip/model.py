@@ -1,0 +1,245 @@
+"""Loading a CLIP model, from a tag or a checkpoint, onto a device, once a process; errors that say what is wrong."""
+
+import difflib
+import hashlib
+import json
+import logging
+import pickle
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import open_clip
+import torch
+from safetensors import SafetensorError
+
+from interleaved_assets.io.storage import StorageOptions, local_copy
+from interleaved_assets.model.errors import MissingDependency, SettingsError, StorageError, StorageUnavailable
+from interleaved_assets.scoring.clip.identity import HUB_PREFIX, LOCAL_DIR_PREFIX, checkpoint_file, model_fingerprint
+from interleaved_assets.scoring.clip.image import Resizer
+from interleaved_assets.scoring.clip.settings import ClipSettings
+
+logger = logging.getLogger(__name__)
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+_CONFIG_KEYS: Final = ("embed_dim", "vision_cfg", "text_cfg")
+
+# What torch, safetensors and open_clip raise on a checkpoint that is damaged, or another model's, and on a
+# configuration that makes no model: both are parsed on trust, so the type says little.
+_LOAD_ERRORS: Final = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    AssertionError,
+    StopIteration,
+    EOFError,
+    OSError,
+    ZeroDivisionError,
+    pickle.UnpicklingError,
+    SafetensorError,
+)
+
+
+@dataclass(frozen=True)
+class ClipModel:
+    """A model on its device.
+
+    Attributes:
+        name: model and weights, as a person would say it.
+        module: open_clip's model, in evaluation mode, its weights in float32.
+        tokenizer: open_clip's tokenizer for it.
+        preprocess_config: open_clip's preprocessing configuration.
+        width: width of its embeddings.
+        device: where it is.
+        precision: what it computes in.
+        resizer: who scales images for it.
+        fingerprint: hash of all that its embeddings depend on.
+    """
+
+    name: str
+    module: Any
+    tokenizer: Any
+    preprocess_config: Mapping[str, Any]
+    width: int
+    device: torch.device
+    precision: Precision
+    resizer: Resizer
+    fingerprint: str
+
+    @property
+    def device_name(self) -> str:
+        """The device in words."""
+        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
+
+
+_lock = threading.Lock()
+# one model: two would share the device's memory
+_loaded: dict[tuple[str, str], ClipModel] = {}
+
+
+def load_clip(settings: ClipSettings, storage_options: StorageOptions = None) -> ClipModel:
+    """The model of ``settings``, loaded unless this process has it already.
+
+    Raises:
+        SettingsError: ``device = "cuda"`` without a GPU, a model or tag that open_clip does not know, a checkpoint or
+            configuration that is missing, damaged or another model's.
+        MissingDependency: the model needs a package that is not installed.
+        StorageUnavailable: the storage did not answer.
+    """
+    device = _device(settings.device)
+    precision = _precision(settings.precision, device)
+    resizer: Resizer = ("pillow" if precision == "fp32" else "torch") if settings.resize == "auto" else settings.resize
+    try:
+        fingerprint = model_fingerprint(settings, precision, resizer, storage_options)
+        with _lock:
+            key = (fingerprint, str(device))
+            if key not in _loaded:
+                _loaded.clear()
+                _loaded[key] = _load(settings, storage_options, device, precision, resizer, fingerprint)
+            return _loaded[key]
+    except StorageUnavailable:
+        raise
+    except StorageError as error:
+        raise SettingsError(f"clip: {error}") from error
+
+
+def _load(
+    settings: ClipSettings,
+    storage_options: StorageOptions,
+    device: torch.device,
+    precision: Precision,
+    resizer: Resizer,
+    fingerprint: str,
+) -> ClipModel:
+    uri = checkpoint_file(settings)
+    label = f"{settings.model} ({settings.model_config_path})" if settings.model_config_path else settings.model
+    with _registered(settings, storage_options) as (name, preprocess):
+        _check_weights(settings, name)
+        try:
+            with local_copy(uri, storage_options) if uri else _no_file(settings) as checkpoint:
+                module = open_clip.create_model(
+                    name,
+                    pretrained=None if checkpoint is None else str(checkpoint),
+                    device=device,
+                    force_preprocess_cfg=preprocess,
+                    require_pretrained=True,  # else open_clip makes do with random weights where a download fails
+                    weights_only=True,
+                )
+            tokenizer = open_clip.get_tokenizer(name)
+            width = int(open_clip.get_model_config(name)["embed_dim"])
+        except ImportError as error:
+            raise MissingDependency(f"clip.model: {label} needs a package that is not installed: {error}") from error
+        except StorageError:
+            raise
+        except _LOAD_ERRORS as error:
+            raise SettingsError(
+                f"clip: model {label} cannot be loaded from {uri or settings.pretrained}: {_reason(error)}. The "
+                "checkpoint has to be of this very model, whole, and a state dict (.pt, .pth, .bin, .safetensors)."
+            ) from error
+    embedded = getattr(getattr(module, "token_embedding", None), "num_embeddings", None)
+    if embedded is not None and embedded < getattr(tokenizer, "vocab_size", 0):
+        raise SettingsError(
+            f"clip: model {label} knows {embedded} tokens, and its tokenizer gives {tokenizer.vocab_size}: set "
+            "text_cfg.vocab_size in the configuration it is trained with"
+        )
+    module.eval().requires_grad_(False)
+    logger.info("loaded %s from %s on %s in %s", label, uri or settings.pretrained, device, precision)
+    return ClipModel(
+        name=f"{settings.model}/{uri.rpartition('/')[2] if uri else settings.pretrained}",
+        module=module,
+        tokenizer=tokenizer,
+        preprocess_config=module.visual.preprocess_cfg,
+        width=width,
+        device=device,
+        precision=precision,
+        resizer=resizer,
+        fingerprint=fingerprint,
+    )
+
+
+@contextmanager
+def _registered(
+    settings: ClipSettings, storage_options: StorageOptions
+) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
+    """The name under which open_clip knows the model, and the preprocessing of a configuration of one's own."""
+    if settings.model_config_path is None:
+        yield settings.model, None
+        return
+    path = settings.model_config_path
+    with local_copy(path, storage_options) as file:
+        content = file.read_bytes()
+    try:
+        config = json.loads(content)
+        # open_clip's own folders have it one level down, beside preprocess_cfg
+        model_config = config.get("model_cfg", config)
+        preprocess = config.get("preprocess_cfg")
+        missing = [key for key in _CONFIG_KEYS if key not in model_config]
+    except (ValueError, AttributeError, TypeError) as error:
+        raise SettingsError(f"clip.model_config_path: {path} is no JSON object: {error}") from error
+    if missing:
+        raise SettingsError(f"clip.model_config_path: {path} is no open_clip configuration: it lacks {missing}")
+    # open_clip takes configurations by file name and remembers them, so the name says what is in the file
+    name = f"own-{hashlib.sha256(content).hexdigest()[:16]}"
+    if name not in open_clip.list_models():
+        with tempfile.TemporaryDirectory(prefix="interleaved-clip-") as folder:
+            copy = Path(folder, f"{name}.json")
+            copy.write_text(json.dumps(model_config))
+            open_clip.add_model_config(copy)
+    yield name, preprocess
+
+
+@contextmanager
+def _no_file(settings: ClipSettings) -> Iterator[str | None]:
+    yield None if settings.model.startswith((HUB_PREFIX, LOCAL_DIR_PREFIX)) else settings.pretrained
+
+
+def _check_weights(settings: ClipSettings, name: str) -> None:
+    """Raise where model or tag are unknown, with what would be known."""
+    if name.startswith((HUB_PREFIX, LOCAL_DIR_PREFIX)):
+        return
+    models = open_clip.list_models()
+    if name not in models:
+        close = ", ".join(difflib.get_close_matches(name, models, n=3, cutoff=0.4))
+        raise SettingsError(
+            f"clip.model: open_clip {open_clip.__version__} has no model {name!r}; close to it: {close or 'none'}. "
+            "Set clip.model_config_path for a model of your own."
+        )
+    if checkpoint_file(settings) is None and open_clip.get_pretrained_cfg(name, settings.pretrained) == {}:
+        tags = ", ".join(open_clip.list_pretrained_tags_by_model(name)) or "none"
+        raise SettingsError(
+            f"clip.pretrained: {settings.pretrained!r} is no file, and no tag of {settings.model}; its tags: {tags}"
+        )
+
+
+def _device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise SettingsError(
+            f"clip.device = 'cuda', and torch {torch.__version__} finds no GPU here; choose 'auto' or 'cpu', or run "
+            "this step where there is one"
+        )
+    has_gpu = wanted != "cpu" and torch.cuda.is_available()
+    return torch.device("cuda", torch.cuda.current_device()) if has_gpu else torch.device("cpu")
+
+
+def _precision(wanted: Literal["auto", "fp32", "bf16", "fp16"], device: torch.device) -> Precision:
+    if wanted != "auto":
+        return wanted
+    if device.type == "cpu":
+        return "fp32"
+    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line; torch lists every key of a state dict that does not fit, of which three will do."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    text = " ".join(lines[:2])
+    return text if len(text) <= 300 else f"{text[:300]}…"

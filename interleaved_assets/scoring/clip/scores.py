@@ -1,0 +1,144 @@
+"""CLIP scores of shards: images batched across samples and shards, decoded on threads ahead of the device.
+
+The model and torch load with :func:`load_scorer`; importing this module loads neither.
+
+    scorer = load_scorer(settings)
+    for name, scores in score_shards([("a", read_parquet_shard("a.parquet"))], scorer):
+        ...
+"""
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from interleaved_assets.io.storage import StorageOptions
+from interleaved_assets.model.errors import MissingDependency, OptionError
+from interleaved_assets.scoring.clip.cache import EmbeddingCache
+from interleaved_assets.scoring.clip.samples import clip_schema
+from interleaved_assets.scoring.clip.settings import ClipSettings
+from interleaved_assets.scoring.clip.stream import ClipStats, ImageScores, ScoreStream, ShardReader
+
+if TYPE_CHECKING:
+    from interleaved_assets.scoring.clip.embed import Embedder
+    from interleaved_assets.scoring.clip.heads import Head
+    from interleaved_assets.scoring.clip.image import Preprocess
+    from interleaved_assets.scoring.clip.text import Tokenizer
+
+__all__ = ["ClipScorer", "ClipStats", "ImageScores", "load_scorer", "score_shards", "score_table"]
+
+_EXTRA_PACKAGES: Final = frozenset({"torch", "torchvision", "open_clip", "safetensors"})
+
+
+@dataclass(frozen=True)
+class ClipScorer:
+    """A loaded model with all that goes with it. Made by :func:`load_scorer`."""
+
+    settings: ClipSettings
+    embedder: "Embedder"
+    tokenizer: "Tokenizer"
+    preprocess: "Preprocess"
+    heads: tuple["Head", ...]
+    storage_options: StorageOptions = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the score tables; see :func:`~interleaved_assets.scoring.clip.samples.clip_schema`."""
+        return clip_schema(self.settings, self.embedder.model.width)
+
+    def facts(self) -> dict[str, str]:
+        """What a report of a run should say: device, model, precision, model fingerprint."""
+        model = self.embedder.model
+        return {
+            "device": model.device_name,
+            "model": model.name,
+            "precision": model.precision,
+            "fingerprint": model.fingerprint,
+        }
+
+
+def load_scorer(settings: ClipSettings, storage_options: StorageOptions = None) -> ClipScorer:
+    """The scorer of ``settings``. The model is loaded once a process, however often this is called.
+
+    Raises:
+        MissingDependency: torch or open_clip is not installed.
+        SettingsError: device, model, checkpoint or a head is not there, damaged, or does not fit the rest.
+        StorageUnavailable: the storage did not answer.
+    """
+    try:
+        from interleaved_assets.scoring.clip.embed import Embedder
+        from interleaved_assets.scoring.clip.heads import load_head
+        from interleaved_assets.scoring.clip.image import Preprocess
+        from interleaved_assets.scoring.clip.model import load_clip
+        from interleaved_assets.scoring.clip.text import Tokenizer
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA_PACKAGES:
+            raise
+        raise MissingDependency(
+            f"CLIP scoring needs {error.name}, which is not installed here: pip install 'interleaved-assets[clip]'"
+        ) from error
+    model = load_clip(settings, storage_options)
+    return ClipScorer(
+        settings=settings,
+        embedder=Embedder(model, settings.batch_size),
+        tokenizer=Tokenizer(model.tokenizer, settings.long_text),
+        preprocess=Preprocess.of(model.preprocess_config, model.resizer, settings.max_pixels),
+        heads=tuple(load_head(name, head, model.width, storage_options) for name, head in settings.heads.items()),
+        storage_options=storage_options,
+    )
+
+
+def score_shards(
+    shards: Iterable[tuple[str, Iterable[pa.Table]]],
+    scorer: ClipScorer,
+    *,
+    image_scores: ImageScores | None = None,
+    stats: ClipStats | None = None,
+) -> Generator[tuple[str, pa.Table], None, None]:
+    """Score the images of shards; each shard's table comes as soon as it and those before it are complete.
+
+    Scores do not depend on which shards go together beyond the rounding of the arithmetic.
+
+    Args:
+        shards: name of each shard and its tables, each of whole samples, with ``sample_id``, ``position``,
+            ``modality``, ``text_content``, ``binary_content`` and, where there is one, ``materialize_error``. Read in a
+            thread of its own.
+        scorer: from :func:`load_scorer`.
+        image_scores: gives a shard's stored image scores; needed with ``clip.prescreen``.
+        stats: counts that are kept up to date.
+
+    Yields:
+        Name and score table of each shard, in the order given; see
+        :func:`~interleaved_assets.scoring.clip.samples.clip_schema`.
+
+    Raises:
+        OptionError: at once, ``clip.prescreen`` is on and ``image_scores`` is not given.
+        SettingsError: a bound of ``clip.prescreen`` is on a score that was not computed; the model's values are not
+            finite.
+        StorageError: at once, the cache cannot be read.
+        Exception: whatever the device fails with. The shards that came before stand, and no image is marked for it.
+    """
+    if scorer.settings.prescreen.is_on and image_scores is None:
+        raise OptionError("clip.prescreen has bounds, so image_scores= has to give the scores they are on")
+    model = scorer.embedder.model
+    cache = None
+    if scorer.settings.cache_dir is not None:
+        cache = EmbeddingCache(scorer.settings.cache_dir, model.fingerprint, model.width, scorer.storage_options)
+    reader = ShardReader(scorer.settings, scorer.schema, scorer.heads, scorer.tokenizer, cache, image_scores)
+    stream = ScoreStream(
+        reader=reader,
+        preprocess=scorer.preprocess,
+        embedder=scorer.embedder,
+        cache=cache,
+        threads=scorer.settings.threads,
+        stats=ClipStats() if stats is None else stats,
+    )
+    return stream.run(shards)
+
+
+def score_table(table: pa.Table, scorer: ClipScorer, *, image_scores: pa.Table | None = None) -> pa.Table:
+    """:func:`score_shards` for a single table of whole samples, in a notebook or a script."""
+    given = None if image_scores is None else lambda _: image_scores
+    ((_, scores),) = score_shards([("", [table])], scorer, image_scores=given)
+    return scores

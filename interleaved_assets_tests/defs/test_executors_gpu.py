@@ -1,0 +1,128 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster_k8s import K8sRunLauncher
+from dagster_k8s.container_context import K8sContainerContext
+from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config
+
+from interleaved_assets.defs.executors import gpu_step
+from interleaved_assets_tests.defs.runs import NO_TELEMETRY
+from interleaved_assets_tests.deploy.kubernetes_api import KubernetesApi, kubernetes_api
+from interleaved_assets_tests.deploy.toy import said, toy_job
+
+
+def step_tags(device: str) -> dict[str, str]:
+    """The tags that an executor sees on the step of an asset with these needs."""
+    needs = gpu_step(device)
+
+    @dg.asset(pool=needs.pool, op_tags=needs.op_tags)
+    def scores() -> None: ...
+
+    return dict(dg.Definitions(assets=[scores]).resolve_implicit_global_asset_job_def().nodes[0].definition.tags)
+
+
+def pod_spec(tags: dict[str, str], base: dict[str, Any] | None = None) -> Any:
+    """What dagster-k8s makes of the tags, on top of the configuration that all pods of the deployment have."""
+    context = K8sContainerContext.create_from_config({"k8s": {"run_k8s_config": base or {}}})
+    context = context.merge(K8sContainerContext(run_k8s_config=get_user_defined_k8s_config(tags)))
+    job = construct_dagster_k8s_job(
+        DagsterK8sJobConfig(job_image="registry.example/interleaved-assets:cpu"),
+        args=["dagster"],
+        job_name="dagster-step-test",
+        user_defined_k8s_config=context.run_k8s_config,
+    )
+    return job.spec.template.spec
+
+
+def test_the_pool_is_held_on_any_device() -> None:
+    assert {gpu_step(device).pool for device in ("auto", "cpu", "cuda")} == {"gpu"}
+
+
+def test_a_cpu_setting_asks_a_cluster_for_no_device() -> None:
+    assert step_tags("cpu") == {}
+    assert not pod_spec(step_tags("cpu")).node_selector
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_ray_reads_one_gpu(device: str) -> None:
+    assert json.loads(step_tags(device)["dagster-ray/config"]) == {"num_gpus": 1}
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_kubernetes_reads_limit_node_and_toleration(device: str) -> None:
+    spec = pod_spec(step_tags(device))
+    (container,) = spec.containers
+    assert container.resources.limits == {"nvidia.com/gpu": "1"}
+    assert spec.node_selector == {"nvidia.com/gpu.present": "true"}
+    (toleration,) = spec.tolerations
+    assert (toleration.key, toleration.operator, toleration.effect) == ("nvidia.com/gpu", "Exists", "NoSchedule")
+
+
+def test_what_all_pods_of_the_deployment_have_stays() -> None:
+    base = {
+        "container_config": {"resources": {"requests": {"memory": "4Gi"}, "limits": {"memory": "8Gi"}}},
+        "pod_spec_config": {"node_selector": {"zone": "a"}, "security_context": {"run_as_non_root": True}},
+    }
+    spec = pod_spec(step_tags("auto"), base)
+    (container,) = spec.containers
+    assert container.resources.requests == {"memory": "4Gi"}
+    assert container.resources.limits == {"memory": "8Gi", "nvidia.com/gpu": "1"}
+    assert spec.node_selector == {"zone": "a", "nvidia.com/gpu.present": "true"}
+    assert spec.security_context.run_as_non_root
+
+
+def test_the_image_of_the_gpu_step_is_the_deployments_to_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pod_spec(step_tags("auto")).containers[0].image == "registry.example/interleaved-assets:cpu"
+    monkeypatch.setenv("GPU_STEP_IMAGE", "registry.example/interleaved-assets:gpu")
+    assert pod_spec(step_tags("auto")).containers[0].image == "registry.example/interleaved-assets:gpu"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[KubernetesApi]:
+    with kubernetes_api(tmp_path) as api:
+        yield api
+
+
+def test_the_executor_asks_for_a_gpu_for_that_step_alone(
+    cluster: KubernetesApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "interleaved.toml"
+    settings.write_text('[run]\nexecutor = "k8s"\n', encoding="utf-8")
+    monkeypatch.setenv("INTERLEAVED_SETTINGS", str(settings))
+    launcher = {
+        "module": "dagster_k8s",
+        "class": K8sRunLauncher.__name__,
+        "config": {
+            "service_account_name": "dagster",
+            "job_image": "registry.example/interleaved-assets:cpu",
+            "instance_config_map": "dagster-instance",
+            "dagster_home": str(tmp_path),
+            "load_incluster_config": False,
+            "kubeconfig_file": str(cluster.kubeconfig),
+        },
+    }
+    (tmp_path / "dagster.yaml").write_text(json.dumps({"run_launcher": launcher, **NO_TELEMETRY}), encoding="utf-8")
+    with (
+        dg.DagsterInstance.from_config(str(tmp_path)) as instance,
+        dg.execute_job(
+            dg.reconstructable(toy_job),
+            instance=instance,
+            asset_selection=[dg.AssetKey("before"), dg.AssetKey("on_gpu")],
+            run_config={
+                "execution": {"config": {"load_incluster_config": False, "kubeconfig_file": str(cluster.kubeconfig)}}
+            },
+        ) as result,
+    ):
+        assert result.success
+        assert set(said(instance)) == {"before", "on_gpu"}
+    pods = {step: job["spec"]["template"]["spec"] for step, job in cluster.jobs.items()}
+    assert pods["before"]["containers"][0]["resources"] == {}
+    assert "nodeSelector" not in pods["before"]
+    assert "tolerations" not in pods["before"]
+    assert pods["on_gpu"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
+    assert pods["on_gpu"]["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
+    assert pods["on_gpu"]["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]

@@ -1,0 +1,205 @@
+"""Output that appears whole or not at all, on a local disk, on S3 and elsewhere."""
+
+import gc
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from interleaved_assets.io.storage.atomic import atomic_output, clear_leftovers
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets_tests.s3 import S3Server
+
+# more than two parts of a multipart upload
+LARGE = np.random.default_rng(0).bytes(40 * 2**20)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+@pytest.fixture(params=["local", "s3", "memory"])
+def place(request: pytest.FixtureRequest) -> tuple[str, dict, Callable[[], list[str]]]:
+    """A folder, the options to reach it, and what lists all that is in it."""
+    if request.param == "local":
+        folder = request.getfixturevalue("tmp_path") / "out"
+        return str(folder), {}, lambda: names(folder)
+    if request.param == "memory":
+        fs = fsspec.filesystem("memory")
+        folder = f"/{request.node.name}"
+        return f"memory:/{folder}", {}, lambda: [path.rpartition("/")[2] for path in fs.find(folder)]
+    server: S3Server = request.getfixturevalue("s3_server")
+    url = request.getfixturevalue("bucket")
+
+    def everything() -> list[str]:
+        uploads = server.fs.call_s3("list_multipart_uploads", Bucket=url.removeprefix("s3://")).get("Uploads", [])
+        server.fs.invalidate_cache()
+        return [path.rpartition("/")[2] for path in server.fs.find(url)] + [item["Key"] for item in uploads]
+
+    return url, server.storage_options, everything
+
+
+def write_and_raise(uri: str, options: dict, data: bytes, error: BaseException) -> None:
+    with atomic_output(uri, options) as output:
+        output.write(data)
+        raise error
+
+
+def test_what_is_written_is_there_with_its_size_and_hash(place) -> None:
+    folder, options, _ = place
+    parts = [b"head", memoryview(LARGE), bytearray(b"tail"), np.frombuffer(b"1234", np.uint32).data]
+    whole = b"head" + LARGE + b"tail1234"
+    with atomic_output(f"{folder}/sub/a.bin", options) as output:
+        assert sum(output.write(part) for part in parts) == output.tell() == len(whole)
+        assert output.sha256 is None
+    assert (output.size, output.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
+    with fsspec.open(f"{folder}/sub/a.bin", **options) as file:
+        assert file.read() == whole
+
+
+def test_small_and_empty_files(place) -> None:
+    folder, options, everything = place
+    with atomic_output(f"{folder}/a.bin", options) as output:
+        pass
+    with atomic_output(f"{folder}/b.bin", options, hashed=False) as other:
+        other.write(b"b")
+    assert (output.size, output.sha256) == (0, hashlib.sha256().hexdigest())
+    assert (other.size, other.sha256) == (1, None)
+    assert everything() == ["a.bin", "b.bin"]
+
+
+@pytest.mark.parametrize("data", [b"a few bytes", LARGE], ids=["small", "large"])
+def test_nothing_appears_where_the_block_raises(place, data: bytes) -> None:
+    folder, options, everything = place
+    with pytest.raises(KeyError, match="in between"):
+        write_and_raise(f"{folder}/a.bin", options, data, KeyError("in between"))
+    gc.collect()  # nor once the file object is gone
+    assert everything() == []
+
+
+def test_an_exception_leaves_the_file_that_was_there(place) -> None:
+    folder, options, everything = place
+    with atomic_output(f"{folder}/a.bin", options) as output:
+        output.write(b"old")
+    with pytest.raises(KeyboardInterrupt):
+        write_and_raise(f"{folder}/a.bin", options, LARGE, KeyboardInterrupt())
+    assert everything() == ["a.bin"]
+    with fsspec.open(f"{folder}/a.bin", **options) as file:
+        assert file.read() == b"old"
+    with atomic_output(f"{folder}/a.bin", options) as output:
+        output.write(b"new")
+    with fsspec.open(f"{folder}/a.bin", **options) as file:
+        assert file.read() == b"new"
+
+
+def test_arrow_writes_to_it(tmp_path: Path) -> None:
+    table = pa.table({"a": range(1000)})
+    with atomic_output(str(tmp_path / "a.arrow")) as output, pa.ipc.new_file(output, table.schema) as writer:
+        writer.write_table(table)
+    assert pa.ipc.open_file(tmp_path / "a.arrow").read_all() == table
+
+
+def test_a_long_name_still_fits_its_temporary_one(tmp_path: Path) -> None:
+    name = "ü" * 120 + ".bin"
+    with atomic_output(str(tmp_path / name)) as output:
+        output.write(b"1")
+    assert names(tmp_path) == [name]
+
+
+def test_a_local_file_gets_the_usual_permissions(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    with atomic_output(str(tmp_path / "a.bin")):
+        pass
+    assert (tmp_path / "a.bin").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_a_place_where_nothing_can_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(StorageError, match=r"/file/a\.bin: File exists\. A file stands where a folder is needed"),
+        atomic_output(str(tmp_path / "file" / "a.bin")),
+    ):
+        pass
+    (tmp_path / "folder.bin").mkdir()
+    with (
+        pytest.raises(StorageError, match=r"cannot write .*/folder\.bin: Is a directory"),
+        atomic_output(str(tmp_path / "folder.bin")) as output,
+    ):
+        output.write(b"1")
+    assert names(tmp_path) == ["file", "folder.bin"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_full_disk(descriptor: int, mode: str, buffering: int = -1):
+        os.close(descriptor)
+        return open("/dev/full", mode, buffering)  # noqa: PTH123 - os.fdopen is what this stands in for
+
+    monkeypatch.setattr("interleaved_assets.io.storage.temporary.os.fdopen", on_full_disk)
+    with (
+        pytest.raises(StorageError, match=r"a\.bin: No space left on device\. Free some space"),
+        atomic_output(str(tmp_path / "a.bin")) as output,
+    ):
+        output.write(b"fits into the buffer")
+    assert names(tmp_path) == []
+
+
+def test_what_could_not_be_cleaned_up_is_logged_and_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(KeyError, match="the cause"):
+        write_and_raise(str(tmp_path / "a.bin"), {}, b"1", KeyError("the cause"))
+    assert f"cannot clean up after {tmp_path}/a.bin: Permission denied" in caplog.text
+
+
+def test_s3_without_permission_and_without_bucket(s3_server: S3Server, bucket: str) -> None:
+    with (
+        pytest.raises(StorageError, match=r"cannot write s3://shared/a\.bin: .* Grant access"),
+        atomic_output("s3://shared/a.bin", s3_server.reader_options) as output,
+    ):
+        output.write(b"1")
+    with (
+        pytest.raises(StorageError, match=r"cannot write s3://no-such-bucket/a\.bin: "),
+        atomic_output("s3://no-such-bucket/a.bin", s3_server.storage_options) as output,
+    ):
+        output.write(LARGE)
+    assert not s3_server.fs.exists("shared/a.bin")
+
+
+def write(path: Path, content: bytes) -> None:
+    with atomic_output(str(path)) as output:
+        output.write(content)
+
+
+def lose_to_clearing(uri: str) -> None:
+    with atomic_output(uri) as output:
+        output.write(b"1")
+        clear_leftovers(uri)
+
+
+def test_where_nothing_tells_live_writers_from_dead_ones_a_cleared_one_fails_loudly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interleaved_assets.io.storage.atomic.is_local", lambda uri: uri.startswith("/"))
+    fs = fsspec.filesystem("file")
+    write(tmp_path / "a.bin", b"old")
+    with pytest.raises(StorageError, match=r"cannot write file://.*a\.bin: No such file"):
+        lose_to_clearing(f"file://{tmp_path}/a.bin")
+    assert fs.cat_file(f"{tmp_path}/a.bin") == b"old"
+    assert names(tmp_path) == ["a.bin"]
+    clear_leftovers(f"file://{tmp_path}/no folder/a.bin")
+
+
+def test_nothing_is_listed_or_removed_in_an_object_store(s3_server: S3Server, bucket: str) -> None:
+    s3_server.fs.pipe(f"{bucket}/.a.bin.0.tmp", b"a name that happens to be like ours")
+    clear_leftovers(f"{bucket}/a.bin", s3_server.storage_options)
+    assert s3_server.fs.cat(f"{bucket}/.a.bin.0.tmp") == b"a name that happens to be like ours"

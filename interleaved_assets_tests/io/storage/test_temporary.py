@@ -1,0 +1,136 @@
+"""Temporary files of writers that are killed, that are alive, and of several at once."""
+
+import errno
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.io.storage.atomic import atomic_output
+from interleaved_assets.io.storage.temporary import clear_temporaries
+from interleaved_assets_tests.io.storage.test_atomic import names, write, write_and_raise
+
+WRITER = """
+import sys
+from interleaved_assets.io.storage.atomic import atomic_output
+with atomic_output(sys.argv[1]) as output:
+    output.write(b"of the first writer")
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def start_writer() -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
+    """Starts a process that is in the middle of writing the file, and goes on when its input is closed."""
+    processes = []
+
+    def start(path: Path) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        processes.append(process)
+        assert process.stdout.readline() == "writing\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_a_killed_writers_file_is_taken_over_by_the_next(tmp_path: Path, start_writer) -> None:
+    path = tmp_path / "a.bin"
+    write(tmp_path / "b.bin", b"a neighbour")
+    writer = start_writer(path)
+    writer.kill()
+    writer.wait()
+    assert names(tmp_path) == [".a.bin.0.tmp", "b.bin"]
+    with pytest.raises(KeyError):
+        write_and_raise(str(path), {}, b"", KeyError("nor does one that fails leave it"))
+    assert names(tmp_path) == ["b.bin"]
+    writer = start_writer(path)
+    writer.kill()
+    writer.wait()
+    write(path, b"short")
+    assert names(tmp_path) == ["a.bin", "b.bin"]
+    assert path.read_bytes() == b"short"  # nothing of the longer text that lay there
+
+
+def test_a_live_writer_is_left_alone_and_the_last_to_end_stands(tmp_path: Path, start_writer) -> None:
+    path = tmp_path / "a.bin"
+    first = start_writer(path)
+    write(path, b"second")
+    clear_temporaries(path)
+    assert names(tmp_path) == [".a.bin.0.tmp", "a.bin"]
+    assert path.read_bytes() == b"second"
+    first.communicate()
+    assert first.returncode == 0
+    assert names(tmp_path) == ["a.bin"]
+    assert path.read_bytes() == b"of the first writer"
+
+
+def test_what_was_left_behind_a_live_writers_file_goes_with_the_next(tmp_path: Path, start_writer) -> None:
+    path = tmp_path / "a.bin"
+    writers = [start_writer(path) for _ in range(3)]
+    assert names(tmp_path) == [".a.bin.0.tmp", ".a.bin.1.tmp", ".a.bin.2.tmp"]
+    for writer in writers[1:]:
+        writer.kill()
+        writer.wait()
+    write(path, b"fourth")
+    assert names(tmp_path) == [".a.bin.0.tmp", "a.bin"]
+    writers[0].communicate()
+    assert names(tmp_path) == ["a.bin"]
+
+
+def test_leftovers_of_exactly_this_file_are_cleared(tmp_path: Path, start_writer) -> None:
+    path = tmp_path / "a.bin"
+    writers = [start_writer(path), start_writer(path), start_writer(tmp_path / "a.bin.0")]
+    for writer in (writers[0], writers[2]):
+        writer.kill()
+        writer.wait()
+    (tmp_path / f".a.bin.{'0f' * 16}.tmp").touch()  # from where there were no locks
+    clear_temporaries(path)
+    assert names(tmp_path) == [".a.bin.0.0.tmp", ".a.bin.1.tmp"]
+    clear_temporaries(tmp_path / "no folder" / "a.bin")
+
+
+def test_two_long_names_with_one_beginning_do_not_meet(tmp_path: Path, start_writer) -> None:
+    long = "x" * 240
+    writer = start_writer(tmp_path / f"{long}.one")
+    write(tmp_path / f"{long}.two", b"2")
+    (left,) = (name for name in names(tmp_path) if name.endswith(".tmp"))
+    writer.kill()
+    writer.wait()
+    clear_temporaries(tmp_path / f"{long}.two")
+    assert left in names(tmp_path)
+    clear_temporaries(tmp_path / f"{long}.one")
+    assert names(tmp_path) == [f"{long}.two"]
+
+
+def test_a_filesystem_without_locks_gets_random_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr("interleaved_assets.io.storage.temporary.fcntl.flock", unsupported)
+    path = tmp_path / "a.bin"
+    with atomic_output(str(path)) as first:
+        first.write(b"1")
+        write(path, b"2")
+        (name,) = (name for name in names(tmp_path) if name != "a.bin")
+        assert re.fullmatch(r"\.a\.bin\.[0-9a-f]{32}\.tmp", name)
+    assert names(tmp_path) == ["a.bin"]
+    assert path.read_bytes() == b"1"
+
+
+def test_many_writers_at_once_leave_one_whole_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    contents = [bytes([number]) * 300_000 for number in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda content: write(path, content), contents))
+    assert names(tmp_path) == ["a.bin"]
+    assert path.read_bytes() in contents

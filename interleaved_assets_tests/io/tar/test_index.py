@@ -1,0 +1,206 @@
+"""The index of a tar agrees with the standard library's, damage is told, headers are the same each day."""
+
+import gzip
+import io
+import random
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.io.tar.index import BLOCK, RECORD, TarIndex, index_tar, member_header, padding
+from interleaved_assets.io.tar.source import open_tar
+from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets_tests.io.tars import pack, write_tar
+
+FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
+
+
+def index_of(data: bytes) -> TarIndex:
+    return index_tar(lambda offset, size: data[offset : offset + size], len(data), "a.tar")
+
+
+def contents(data: bytes) -> list[tuple[str, bytes]]:
+    members = index_of(data).members
+    return [(member.name, data[member.offset : member.offset + member.size]) for member in members]
+
+
+@pytest.mark.parametrize("tar_format", FORMATS.values(), ids=FORMATS)
+def test_members_are_where_the_standard_library_finds_them(tar_format: int) -> None:
+    members = [("a.json", b"{}"), ("b/c.png", bytes(700)), ("d" * 90 + "/" + "e" * 80, b"long"), ("empty", b"")]
+    data = pack(members, tar_format)
+    assert contents(data) == members
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        assert [info.offset_data for info in tar] == [member.offset for member in index_of(data).members]
+    assert index_of(data)[1:] == (None, True, [])
+
+
+@pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT], ids=["gnu", "pax"])
+def test_long_and_foreign_names(tar_format: int) -> None:
+    members = [("x" * 300 + ".json", b"{}"), ("grüße/日本.png", b"1"), ("ü" * 80, b"2")]
+    assert contents(pack(members, tar_format)) == members
+
+
+def test_names_that_are_not_utf8_stay_apart() -> None:
+    data = bytearray(pack([("aX.json", b"1"), ("aY.json", b"2")], tarfile.USTAR_FORMAT))
+    for at, byte in ((0, 0xE9), (1024, 0xE8)):
+        data[at + 1] = byte
+        header = bytes(data[at : at + 148]) + b" " * 8 + bytes(data[at + 156 : at + 512])
+        data[at + 148 : at + 156] = b"%06o\0 " % sum(header)
+    assert contents(bytes(data)) == [("a\\xe9.json", b"1"), ("a\\xe8.json", b"2")]
+
+
+def test_global_pax_headers_hold_for_the_members_behind() -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", pax_headers={"comment": "made by git archive"}) as tar:
+        info = tarfile.TarInfo("a.json")
+        info.size = 2
+        tar.addfile(info, io.BytesIO(b"{}"))
+    assert contents(buffer.getvalue()) == [("a.json", b"{}")]
+
+
+def test_folders_and_devices_are_no_members_and_links_stand_for_theirs() -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, kind, link in (
+            ("folder", tarfile.DIRTYPE, ""),
+            ("folder/a.png", tarfile.REGTYPE, ""),
+            ("hard.png", tarfile.LNKTYPE, "folder/a.png"),
+            ("folder/soft.png", tarfile.SYMTYPE, "a.png"),
+            ("up/soft.png", tarfile.SYMTYPE, "../folder/a.png"),
+            ("secret", tarfile.SYMTYPE, "/etc/passwd"),
+            ("pipe", tarfile.FIFOTYPE, ""),
+            ("z.png", tarfile.REGTYPE, ""),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname, info.size = kind, link, 3 * (kind == tarfile.REGTYPE)
+            tar.addfile(info, io.BytesIO(b"png"))
+    names = ["folder/a.png", "hard.png", "folder/soft.png", "up/soft.png", "z.png"]
+    assert contents(buffer.getvalue()) == [(name, b"png") for name in names]
+    assert index_of(buffer.getvalue()).notes == ["'secret' is a link to '/etc/passwd', which is not in front of it"]
+
+
+def test_sizes_beyond_octal_are_read() -> None:
+    info = tarfile.TarInfo("big")
+    info.size = 2**40
+    for tar_format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        index = index_of(info.tobuf(tar_format) + b"some of it")
+        assert [(member.name, member.size) for member in index.members] == [("big", 2**40)]
+        assert index.damage is not None
+        assert "in member 'big'" in index.damage
+
+
+def test_a_cut_tar_gives_the_members_in_front_of_the_cut() -> None:
+    data = pack([("a.json", b"1" * 600), ("b.png", b"2" * 600)])
+    second = 3 * BLOCK
+    assert index_of(data[: second + BLOCK + 100]).damage == f"the tar is cut at byte {second + 612}, in member 'b.png'"
+    assert [member.name for member in index_of(data[: second + 612]).members] == ["a.json", "b.png"]
+    in_header = index_of(data[: second + 100])
+    assert [member.name for member in in_header.members] == ["a.json"]
+    assert in_header.damage == f"the tar is cut at byte {second} of {second + 100}"
+    at_border = index_of(data[:second])
+    assert (at_border.damage, at_border.is_complete) == (None, False)
+    assert at_border.notes == ["it has no end mark, so members may be missing"]
+
+
+def test_a_damaged_header_ends_the_index() -> None:
+    data = bytearray(pack([("a.json", b"1"), ("b.png", b"2")]))
+    data[2 * BLOCK + 5] ^= 1
+    index = index_of(bytes(data))
+    assert [member.name for member in index.members] == ["a.json"]
+    assert index.damage == f"the tar has a damaged header at byte {2 * BLOCK} of {len(data)}"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_damage_gives_an_index_or_a_shard_error(seed: int) -> None:
+    rng = random.Random(seed)
+    data = bytearray(pack([("x" * 150, b"{}"), ("b.png", bytes(600)), ("ü.json", b"[]")]))
+    for _ in range(rng.randint(1, 20)):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    cut = bytes(data[: rng.randrange(1, len(data))])
+    try:
+        members = index_of(cut).members
+    except ShardError:
+        members = []
+    assert len(members) <= 3
+
+
+@pytest.mark.parametrize("content", [b"PK\3\4" + bytes(600), b"x", b"<html>" * 200, b"\0" * 100 + b"x" * 600])
+def test_what_is_no_tar_is_refused(content: bytes) -> None:
+    with pytest.raises(ShardError, match=r"a\.tar is not a tar"):
+        index_of(content)
+
+
+def test_an_empty_tar_has_no_members_and_an_empty_file_is_none() -> None:
+    assert index_of(pack([])) == ([], None, True, [])
+    with pytest.raises(ShardError, match="is empty"):
+        index_of(b"")
+
+
+def test_sparse_members_are_refused_by_name() -> None:
+    header = bytearray(member_header("holes.png", 512))
+    header[156:157] = b"S"
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 256 + sum(header[156:]))
+    with pytest.raises(ShardError, match=r"member 'holes\.png' is stored sparse; pack the tar anew"):
+        index_of(bytes(header) + bytes(512 + 1024))
+
+
+def test_data_behind_the_end_mark_is_noticed() -> None:
+    data = pack([("a.json", b"1")])
+    index = index_of(data + data)
+    assert len(index.members) == 1
+    assert index.notes == [f"what follows its end mark at byte {2 * BLOCK} is not read"]
+
+
+@pytest.mark.parametrize("name", ["a.json", "x" * 100, "x" * 101, "é.png", "%FC%252E.12.tiff"])
+@pytest.mark.parametrize("size", [0, 1, 8**11 - 1, 8**11])
+def test_headers_are_those_of_the_standard_library(name: str, size: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    assert member_header(name, size) == info.tobuf(tarfile.PAX_FORMAT)
+
+
+def test_padding() -> None:
+    assert [len(padding(size)) for size in (0, 1, 511, 512, 513)] == [0, 511, 1, 0, 511]
+    assert len(padding(1024, RECORD)) == RECORD - 1024
+
+
+def test_a_local_tar_is_mapped_and_a_compressed_one_decompressed(tmp_path: Path) -> None:
+    plain = write_tar(tmp_path / "a.tar", ("a.json", b"{}"))
+    with open_tar(plain) as tar:
+        assert (tar.is_mapped, tar.has_offsets) == (True, True)
+        assert bytes(tar.content(tar.index.members[0])) == b"{}"
+    (tmp_path / "b.tar").write_bytes(gzip.compress(Path(plain).read_bytes()))
+    with open_tar(str(tmp_path / "b.tar")) as tar:
+        assert (tar.is_mapped, tar.has_offsets, tar.broken_off) == (True, False, None)
+        assert bytes(tar.content(tar.index.members[0])) == b"{}"
+
+
+def test_truncated_gzip_gives_what_came_before(tmp_path: Path) -> None:
+    noise = random.Random(0).randbytes(200_000)
+    packed = gzip.compress(pack([("a.json", b"{}"), ("b.png", noise)]))
+    (tmp_path / "a.tar.gz").write_bytes(packed[: len(packed) // 2])
+    with open_tar(str(tmp_path / "a.tar.gz")) as tar:
+        assert [member.name for member in tar.index.members] == ["a.json", "b.png"]
+        assert tar.index.damage == f"the gzip data end in the middle, after {tar.size} bytes of tar"
+        assert 50_000 < tar.size < 150_000
+        assert tar.is_cut(tar.index.members[1])
+
+
+def test_gzip_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(pack([("a.json", b"{}")])))
+    packed[-8] ^= 1
+    (tmp_path / "a.tar.gz").write_bytes(packed)
+    with (
+        pytest.raises(ShardError, match=r"a\.tar\.gz: the gzip data are damaged"),
+        open_tar(str(tmp_path / "a.tar.gz")),
+    ):
+        pass
+
+
+def test_a_missing_tar_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"none\.tar"), open_tar(str(tmp_path / "none.tar")):
+        pass
+    (tmp_path / "a.tar").touch()
+    with pytest.raises(ShardError, match=r"a\.tar is empty"), open_tar(str(tmp_path / "a.tar")):
+        pass

@@ -1,0 +1,376 @@
+"""Cutting frames out of TIFFs: pixels and tags as Pillow and tifffile see them, and every kind of damage."""
+
+import io
+import struct
+
+import numpy as np
+import pytest
+import tifffile
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from interleaved_assets.io.tiff.frames import cut_frame, frame_pieces, tiff_frames
+
+# tags that say where strips and tiles lie and how long they are
+PLACES = (273, 279, 324, 325)
+SIZES = [(37, 29), (64, 48), (5, 3), (130, 17)]
+
+
+def pixels(mode: str, width: int, height: int, seed: int) -> Image.Image:
+    """Smooth with some noise, so that JPEG keeps it and LZW has something to do."""
+    rng = np.random.default_rng(seed)
+    ramp = np.add.outer(np.arange(height), np.arange(width)) * 3 % 200
+    if mode == "I;16":
+        return Image.fromarray((ramp * 300 + rng.integers(0, 300, ramp.shape)).astype(np.uint16))
+    if mode == "F":
+        return Image.fromarray((ramp / 7).astype(np.float32))
+    bands = len(Image.new("RGB" if mode in ("1", "P") else mode, (1, 1)).getbands())
+    image = np.stack([ramp + 20 * band + rng.integers(0, 8, ramp.shape) for band in range(bands)], axis=2)
+    array = image.astype(np.uint8)
+    if mode in ("1", "P"):
+        picture = Image.fromarray(array)
+        return picture.convert("1") if mode == "1" else picture.quantize(64)
+    return Image.fromarray(array[:, :, 0] if mode == "L" else array, mode)
+
+
+def saved(mode: str, compression: str | None, **options: object) -> bytes:
+    frames = [pixels(mode, *size, seed=number) for number, size in enumerate(SIZES)]
+    file = io.BytesIO()
+    frames[0].save(file, "TIFF", save_all=True, append_images=frames[1:], compression=compression, **options)
+    return file.getvalue()
+
+
+def tags(image: Image.Image) -> dict[int, object]:
+    """All tags but the places and lengths of strips and tiles."""
+    return {tag: value for tag, value in image.tag_v2.items() if tag not in PLACES}
+
+
+def assert_same_frames(data: bytes) -> int:
+    """Every frame of ``data``, cut out, is to Pillow what it was in its place; gives the number of frames."""
+    source = Image.open(io.BytesIO(data))
+    frames = tiff_frames(data)
+    assert len(frames) == source.n_frames
+    for number, frame in enumerate(frames):
+        source.seek(number)
+        cut = Image.open(io.BytesIO(cut_frame(data, number)))
+        assert cut.n_frames == 1
+        assert (frame.width, frame.height, frame.error) == (*source.size, None)
+        assert (cut.size, cut.mode) == (source.size, source.mode)
+        assert tags(cut) == tags(source)
+        assert cut.tobytes() == source.tobytes()
+        assert cut.getpalette() == source.getpalette()
+    return len(frames)
+
+
+@pytest.mark.parametrize(
+    ("mode", "compression"),
+    [
+        *[(mode, None) for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16", "F", "LA")],
+        *[(mode, "tiff_lzw") for mode in ("1", "L", "P", "RGB", "RGBA", "I;16")],
+        *[(mode, "tiff_adobe_deflate") for mode in ("L", "RGB", "I;16", "F")],
+        *[(mode, "jpeg") for mode in ("L", "RGB", "CMYK")],
+        ("1", "group4"),
+        ("RGB", "packbits"),
+        ("RGB", "zstd"),
+    ],
+)
+def test_pillow_sees_the_same(mode: str, compression: str | None) -> None:
+    data = saved(mode, compression, dpi=(72.5, 96), description="a frame with out-of-line text")
+    assert assert_same_frames(data) == len(SIZES)
+
+
+def test_jpeg_tables_and_icc_profile_are_kept() -> None:
+    # shared tables only where libtiff writes several strips
+    data = saved("RGB", "jpeg", tiffinfo={278: 16}, icc_profile=b"profile" * 99)
+    assert_same_frames(data)
+    cut = Image.open(io.BytesIO(cut_frame(data, 1)))
+    assert cut.tag_v2[347].startswith(b"\xff\xd8")
+    assert len(cut.tag_v2[273]) == 3
+    assert cut.info["icc_profile"] == b"profile" * 99
+
+
+def test_exif_and_gps_directories_are_kept() -> None:
+    exif = Image.Exif()
+    for directory, tag, value in ((0x8769, 0x9003, "2020:02:03 04:05:06"), (0x8825, 1, "N")):
+        exif.get_ifd(directory)[tag] = value
+        exif[directory] = exif.get_ifd(directory)  # Pillow writes it only where both are set
+    data = saved("RGB", None, exif=exif)
+    source = Image.open(io.BytesIO(data))
+    cut = Image.open(io.BytesIO(cut_frame(data, 0)))
+    assert dict(cut.getexif().get_ifd(0x8769)) == dict(source.getexif().get_ifd(0x8769)) != {}
+    assert dict(cut.getexif().get_ifd(0x8825)) == dict(source.getexif().get_ifd(0x8825)) != {}
+    assert cut.tobytes() == source.tobytes()
+
+
+@pytest.mark.parametrize("big", [False, True], ids=["classic", "big"])
+@pytest.mark.parametrize("order", ["<", ">"], ids=["little", "big-endian"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"tile": (16, 16)},
+        {"rowsperstrip": 5},
+        {"planarconfig": "separate", "photometric": "rgb"},
+        {"planarconfig": "separate", "photometric": "rgb", "tile": (16, 32)},
+        {"subifds": 1},
+        {"extratags": [(65000, "s", 0, "a private tag" * 9, True), (65001, "d", 3, (1.5, 2.5, 3.5), True)]},
+    ],
+    ids=["strip", "tiles", "strips", "planes", "planes in tiles", "subifds", "private tags"],
+)
+def test_tifffile_sees_the_same(order: str, big: bool, options: dict) -> None:
+    rng = np.random.default_rng(3)
+    separate = options.get("planarconfig") == "separate"
+    arrays = [
+        rng.integers(0, 2**16, (3, h, w) if separate else (h, w, 3)).astype(np.uint16) for w, h in ((40, 33), (17, 50))
+    ]
+    options = {"photometric": "rgb", **options}
+    file = io.BytesIO()
+    with tifffile.TiffWriter(file, bigtiff=big, byteorder=order) as writer:
+        for array in arrays:
+            writer.write(array, metadata=None, **options)
+            for _ in range(options.get("subifds", 0)):
+                writer.write(array[::2, ::2], photometric="rgb", metadata=None)
+    data = file.getvalue()
+    assert len(tiff_frames(data)) == len(arrays)
+    for number, array in enumerate(arrays):
+        with (
+            tifffile.TiffFile(io.BytesIO(data)) as before,
+            tifffile.TiffFile(io.BytesIO(cut_frame(data, number))) as cut,
+        ):
+            assert (cut.byteorder, cut.is_bigtiff, len(cut.pages)) == (order, big, 1)
+            assert np.array_equal(cut.pages[0].asarray(), array)
+            kept = {
+                tag.code: tag.value for tag in before.pages[number].tags if tag.code not in (273, 279, 324, 325, 330)
+            }
+            found = {tag.code: tag.value for tag in cut.pages[0].tags if tag.code not in (273, 279, 324, 325)}
+            assert found == kept
+
+
+def test_pixel_data_is_not_copied() -> None:
+    data = saved("RGB", None)
+    head, *strips = frame_pieces(data, tiff_frames(data)[1])
+    assert isinstance(head, bytes)
+    assert all(isinstance(strip, memoryview) and strip.obj is data for strip in strips)
+    # strips that lie side by side are one piece
+    assert len(strips) == 1
+    assert len(strips[0]) == 64 * 48 * 3
+
+
+def test_the_only_frame_is_the_file_itself() -> None:
+    file = io.BytesIO()
+    pixels("RGB", 30, 20, 0).save(file, "TIFF")
+    data = file.getvalue() + b"trailing"
+    (piece,) = frame_pieces(data, tiff_frames(data)[0])
+    assert piece.obj is data
+    assert bytes(piece) == data
+
+
+def test_a_cut_frame_cut_again_is_the_same() -> None:
+    cut = cut_frame(saved("RGB", "jpeg"), 2)
+    assert cut_frame(cut, 0) == cut
+
+
+# ---------------------------------------------------------------- TIFFs made by hand
+
+
+def tiff(*directories: list[tuple[int, int, int, int]], body: bytes = b"", links: list[int] | None = None) -> bytes:
+    """A little-endian TIFF: ``body`` at byte 8, then directories of (tag, type, count, value), in order."""
+    starts = []
+    at = 8 + len(body)
+    for entries in directories:
+        starts.append(at)
+        at += 2 + 12 * len(entries) + 4
+    links = links or [*starts[1:], 0]
+    parts = [struct.pack("<2sHI", b"II", 42, starts[0] if starts else 0), body]
+    for entries, link in zip(directories, links, strict=True):
+        parts.append(struct.pack("<H", len(entries)))
+        parts += [struct.pack("<HHII", *entry) for entry in entries]
+        parts.append(struct.pack("<I", link))
+    return b"".join(parts)
+
+
+SHORT, LONG = 3, 4
+
+
+def frame(at: int = 8, size: int | None = 12, compression: int = 1) -> list[tuple[int, int, int, int]]:
+    """A grey frame of 4 × 3 pixels in one strip."""
+    entries = [(256, SHORT, 1, 4), (257, SHORT, 1, 3), (258, SHORT, 1, 8), (259, SHORT, 1, compression)]
+    entries += [(262, SHORT, 1, 1), (273, LONG, 1, at), (278, LONG, 1, 3)]
+    return entries + ([] if size is None else [(279, SHORT, 1, size)])
+
+
+BODY = bytes(range(100, 124))
+
+
+def test_strip_lengths_that_are_not_stated_are_worked_out() -> None:
+    data = tiff(frame(size=None), frame(at=20, size=None), body=BODY)
+    assert Image.open(io.BytesIO(cut_frame(data, 1))).tobytes() == BODY[12:]
+
+
+def test_strip_lengths_of_a_compressed_frame_must_be_stated() -> None:
+    data = tiff(frame(size=None, compression=5), frame(), body=BODY)
+    with pytest.raises(ValueError, match="does not say how long its strips or tiles are"):
+        cut_frame(data, 0)
+    assert Image.open(io.BytesIO(cut_frame(data, 1))).tobytes() == BODY[:12]
+
+
+def test_strip_lengths_are_worked_out_for_each_plane() -> None:
+    # 3 planes of 4 × 3 pixels in strips of 2 rows: 8 and 4 bytes for each plane
+    body = bytes(range(36)) + struct.pack("<6I", 8, 16, 20, 28, 32, 40)
+    entries = [(256, SHORT, 1, 4), (257, SHORT, 1, 3), (258, SHORT, 1, 8), (259, SHORT, 1, 1), (262, SHORT, 1, 2)]
+    entries += [(273, LONG, 6, 44), (277, SHORT, 1, 3), (278, SHORT, 1, 2), (284, SHORT, 1, 2)]
+    cut = tifffile.TiffFile(io.BytesIO(cut_frame(tiff(entries, frame(), body=body), 0))).pages[0]
+    assert cut.databytecounts == (8, 4) * 3
+    assert cut.asarray().tobytes() == bytes(range(36))
+    wrong = [(273, LONG, 5, 44) if entry[0] == 273 else entry for entry in entries]
+    with pytest.raises(ValueError, match="has 5 strips, which does not fit its size"):
+        cut_frame(tiff(wrong, frame(), body=body), 0)
+
+
+def test_old_style_jpeg_is_refused() -> None:
+    with pytest.raises(ValueError, match="old-style JPEG \\(compression 6\\), which cannot be cut out"):
+        cut_frame(tiff(frame(compression=6), frame(), body=BODY), 0)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (frame(at=1000), "a strip or tile of the TIFF frame reaches beyond the end"),
+        (frame(size=5000), "a strip or tile of the TIFF frame reaches beyond the end"),
+        ([(273, LONG, 1, 8), (279, LONG, 1, 4)], "the TIFF frame lacks tag 256"),
+        ([(256, LONG, 1, 4), (257, 2, 1, 3)], "tag 257 of the TIFF has type 2, which is no unsigned integer"),
+        ([(256, LONG, 1, 4), (257, LONG, 1, 3)], "has neither strips nor tiles"),
+        ([*frame()[:5], (273, LONG, 3, 8), (279, LONG, 1, 12)], "has 3 strips or tiles, but 1 lengths"),
+        ([*frame(), (305, 2, 4000, 60)], "the value of tag 305 in the directory at byte .* reaches beyond the end"),
+    ],
+)
+def test_a_damaged_frame_leaves_the_others_their_numbers(broken: list, message: str) -> None:
+    data = tiff(frame(), broken, frame(at=20), body=BODY)
+    assert len(tiff_frames(data)) == 3
+    with pytest.raises(ValueError, match=message):
+        cut_frame(data, 1)
+    assert Image.open(io.BytesIO(cut_frame(data, 0))).tobytes() == BODY[:12]
+    assert Image.open(io.BytesIO(cut_frame(data, 2))).tobytes() == BODY[12:]
+
+
+def test_strips_that_overlap_are_refused_before_they_are_copied() -> None:
+    # 500 strips of 2 KB each over the same 4 KB: 1 MB out of 8 KB
+    offsets, counts = struct.pack("<500I", *[8] * 500), struct.pack("<500I", *[2000] * 500)
+    entries = [*frame()[:5], (273, LONG, 500, 8), (279, LONG, 500, 2008)]
+    data = tiff(entries, frame(), body=offsets + counts)
+    with pytest.raises(ValueError, match="strips or tiles of the TIFF frame overlap"):
+        cut_frame(data, 0)
+
+
+@pytest.mark.parametrize("back_to", [0, 1])
+def test_a_chain_in_a_circle_ends(back_to: int) -> None:
+    plain = tiff(frame(), frame(at=20), body=BODY)
+    starts = [32, 32 + 2 + 12 * 8 + 4]
+    data = tiff(frame(), frame(at=20), body=BODY, links=[starts[1], starts[back_to]])
+    assert len(data) == len(plain)
+    frames = tiff_frames(data)
+    assert [found.error for found in frames] == [None, None, "directory 2 of the TIFF leads back to an earlier one"]
+
+
+def test_a_truncated_file_keeps_its_whole_frames() -> None:
+    data = saved("RGB", None)
+    frames = tiff_frames(data[: len(data) // 2])
+    assert frames[0].error is None
+    assert "beyond the end" in str(frames[-1].error)
+    assert cut_frame(data[: len(data) // 2], 0) == cut_frame(data, 0)
+
+
+def test_directories_that_overlap_end_the_walk() -> None:
+    # 200 directories of 70 entries, 4 bytes apart: far more to walk through than there are bytes
+    count, entries = 200, 70
+    data = bytearray(102 + 12 * entries + 4 * count)
+    struct.pack_into("<2sHI", data, 0, b"II", 42, 100)
+    for number in range(count):
+        at = 100 + 4 * number
+        struct.pack_into("<H", data, at, entries)
+        struct.pack_into("<I", data, at + 2 + 12 * entries, at + 4)
+    frames = tiff_frames(data)
+    assert len(frames) < 5
+    assert frames[-1].error == f"directory {len(frames) - 1} of the TIFF overlaps with others"
+
+
+def test_values_that_overlap_are_refused_before_they_are_copied() -> None:
+    tags = [(number, 7, 60, 8) for number in range(60000, 60020)]
+    with pytest.raises(ValueError, match="values of the TIFF frame's tags overlap"):
+        cut_frame(tiff([*frame(), *tags], frame(), body=bytes(60)), 0)
+
+
+def test_offsets_beyond_63_bits_are_refused() -> None:
+    entries = [(273, 16, 1, 8) if entry[0] == 273 else entry for entry in frame()]
+    with pytest.raises(ValueError, match="tag 273 of the TIFF has a value beyond 63 bits"):
+        cut_frame(tiff(entries, frame(), body=b"\xff" * 24), 0)
+
+
+@pytest.mark.parametrize("pointer", [34665, 34853])
+@pytest.mark.parametrize("leads_to", ["beyond the end", "itself"])
+def test_a_damaged_exif_directory_costs_no_frame(pointer: int, leads_to: str) -> None:
+    # the second directory begins behind the header, the body and the first one
+    at = 32 + 2 + 12 * 9 + 4 if leads_to == "itself" else 10**6
+    data = tiff(frame(), [*frame(at=20), (pointer, LONG, 1, at)], body=BODY)
+    cut = cut_frame(data, 1)
+    assert Image.open(io.BytesIO(cut)).tobytes() == BODY[12:]
+    assert len(cut) < 1000
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"II", b"II*\0", b"II*\0\0\0\0", b"GIF89a..........", b"II+\0\x04\0\0\0" + b"\0" * 9]
+)
+def test_what_is_no_tiff_is_said_to_be_none(data: bytes) -> None:
+    with pytest.raises(ValueError, match="not a TIFF"):
+        tiff_frames(data)
+
+
+def test_a_tiff_without_a_directory_has_no_frame() -> None:
+    with pytest.raises(ValueError, match="the TIFF has no frame"):
+        tiff_frames(b"II*\0\0\0\0\0")
+
+
+@pytest.mark.parametrize("index", [-1, 4])
+def test_a_frame_that_is_not_there(index: int) -> None:
+    with pytest.raises(IndexError, match=f"frame {index} of a TIFF with 4"):
+        cut_frame(saved("L", None), index)
+
+
+SOURCES = [saved("RGB", "jpeg"), saved("RGB", None), saved("P", "tiff_lzw"), tiff(frame(), frame(at=20), body=BODY)]
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(SOURCES), st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=8)), max_size=6))
+@example(SOURCES[3], [])
+def test_random_damage_raises_value_error_and_nothing_else(source: bytes, damage: list[tuple[float, bytes]]) -> None:
+    data = bytearray(source)
+    # directories make up little of a file, so half of the damage goes to the last bytes and the first
+    for number, (place, new) in enumerate(damage):
+        where = int(place * min(len(data), 600))
+        where = len(data) - where if number % 2 else where
+        data[where : where + len(new)] = new
+    check_all(bytes(data))
+
+
+@settings(max_examples=300)
+@given(
+    st.binary(max_size=400),
+    st.sampled_from([b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08", b"II+\0\x08\0\0\0\x10\0\0\0\0\0\0\0"]),
+)
+def test_random_bytes_raise_value_error_and_nothing_else(body: bytes, head: bytes) -> None:
+    check_all(head + body)
+
+
+def check_all(data: bytes) -> None:
+    try:
+        frames = tiff_frames(data)
+    except ValueError:
+        return
+    for found in frames:
+        try:
+            pieces = frame_pieces(data, found)
+        except ValueError:
+            continue
+        # nothing comes out many times as large as what went in
+        assert sum(map(len, pieces)) <= 3 * len(data) + 1000

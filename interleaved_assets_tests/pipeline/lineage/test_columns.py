@@ -1,0 +1,92 @@
+"""Which columns each column of a stage is made from."""
+
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.lineage.columns import SourceColumn, column_lineage, deciding_columns
+from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.scoring.clip.samples import clip_schema
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
+
+
+def records(settings: Settings) -> dict[str, Record]:
+    return {name: take_through(stage, "a", settings).record for name, stage in chain(settings).items()}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    return settings
+
+
+def of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
+    return tuple(SourceColumn(stage, column) for column in columns)
+
+
+def test_columns_of_the_row_model_come_from_the_documents_json(settings: Settings) -> None:
+    lineage = column_lineage(records(settings)["normalized"], settings)
+    assert lineage["sample_id"] == of("raw_shards", "__key__")
+    assert lineage["position"] == lineage["modality"] == of("raw_shards", "texts", "images")
+    assert lineage["text_content"] == of("raw_shards", "texts")
+    assert lineage["binary_content"] == lineage["source_ref"] == of("raw_shards", "images")
+    assert lineage["url"] == of("raw_shards", "url")
+
+
+def test_the_layout_of_the_documents_counts(tmp_path: Path) -> None:
+    settings = project(
+        tmp_path,
+        '[reading]\nsample_id_field = "name"\ntexts_field = "words"\nimages_field = "tokens"\n'
+        'image_member_field = "file"\n',
+    )
+    fields, _ = document("one", sharp_image(1), name="x", position=7)
+    fields = {"words": fields.pop("texts"), "tokens": [None, None], **fields}
+    del fields["images"]
+    write_shard(tmp_path / "raw" / "a.tar", {"k": ({"images": [], **fields}, [])})
+    lineage = column_lineage(take_through(chain(settings)["normalized"], "a", settings).record, settings)
+    assert lineage["sample_id"] == of("raw_shards", "name")
+    assert lineage["text_content"] == of("raw_shards", "words")
+    assert lineage["binary_content"] == of("raw_shards", "tokens", "file")
+    assert lineage["position_"] == of("raw_shards", "position")  # renamed, since the row model has a position
+
+
+def test_scores_come_from_the_bytes_of_the_images(settings: Settings) -> None:
+    record = records(settings)["image_scores"]
+    lineage = column_lineage(record, settings)
+    assert set(lineage) == set(record.columns)
+    assert lineage["sample_id"] == of("normalized", "sample_id")
+    assert lineage["sharpness"] == lineage["width"] == of("normalized", "binary_content")
+    assert lineage["score_error"] == of("normalized", "binary_content", "materialize_error")
+
+
+def test_clip_scores_come_from_images_and_texts(settings: Settings) -> None:
+    columns = {field.name: str(field.type) for field in clip_schema(settings.clip, 8)}
+    record = records(settings)["image_scores"].model_copy(update={"stage": "clip_scores", "columns": columns})
+    lineage = column_lineage(record, settings)
+    assert lineage["position"] == of("normalized", "position")
+    assert lineage["clip_score"] == of("normalized", "binary_content", "text_content")
+    assert lineage["clip_error"] == of("normalized", "binary_content", "text_content", "materialize_error")
+
+
+def test_the_selection_keeps_columns_and_decides_by_scores(settings: Settings) -> None:
+    found = records(settings)
+    lineage = column_lineage(found["filtered"], settings)
+    assert set(lineage) == set(found["normalized"].columns)
+    assert all(sources == of("normalized", name) for name, sources in lineage.items())
+    # clip has a threshold by default, and judges nothing while its stage is off
+    assert deciding_columns(found["filtered"], settings) == (
+        *of("image_scores", "sharpness", "qr_area_ratio"),
+        *of("normalized", "modality", "text_content"),
+    )
+    with_clip = found["filtered"].model_copy(update={"inputs": {**found["filtered"].inputs, "clip_scores": "v"}})
+    assert deciding_columns(with_clip, settings)[-1] == SourceColumn("clip_scores", "clip_score")
+
+
+def test_a_tar_has_no_columns(settings: Settings) -> None:
+    record = records(settings)["final_tars"]
+    assert column_lineage(record, settings) == {}
+    assert deciding_columns(record, settings) == ()

@@ -1,0 +1,119 @@
+"""Where a sample went, and how little is read to find it."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.lineage import sample as module
+from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample, trace_sample
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
+
+KEYS = ["a", "b", "c"]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    for key in KEYS:
+        take_all(settings, good_shard(tmp_path / "raw" / f"{key}.tar", seed=ord(key)).stem)
+    return settings
+
+
+def take_all(settings: Settings, key: str) -> None:
+    for stage in chain(settings).values():
+        take_through(stage, key, settings)
+
+
+def found(sample_id: str, settings: Settings, keys: list[str] = KEYS) -> dict[str, list[StageTrace] | InterleavedError]:
+    return dict(find_sample(sample_id, keys, settings))
+
+
+def test_the_path_of_a_sample(settings: Settings) -> None:
+    traces = trace_sample("doc-97-b", "a", settings)
+    assert [trace.record.stage for trace in traces] == list(chain(settings))
+    rows = [None if trace.kept is None else trace.kept.num_rows for trace in traces]
+    assert rows == [4, 2, 3, None]
+    dropped = [trace.dropped.select(["position", "reason", "threshold"]).to_pylist() for trace in traces]
+    assert dropped == [[], [], [{"position": 2, "reason": "sharpness_below", "threshold": 100.0}], []]
+    assert all("binary_content" not in trace.kept.column_names for trace in traces if trace.kept is not None)
+
+
+def test_only_the_shard_that_has_it(settings: Settings) -> None:
+    assert list(found("doc-98-a", settings)) == ["b"]
+    assert found("nobody", settings) == {}
+    assert trace_sample("nobody", "a", settings) == []
+
+
+def test_ids_are_unique_within_a_shard_only(settings: Settings, tmp_path: Path) -> None:
+    good_shard(tmp_path / "raw" / "d.tar", seed=ord("a"))
+    take_all(settings, "d")
+    assert list(found("doc-97-a", settings, [*KEYS, "d"])) == ["a", "d"]
+
+
+def test_of_a_shard_without_it_only_the_ids_of_normalized_are_read(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("image_scores", "filtered", "dropped"):
+        for file in (tmp_path / "out" / folder).rglob("[bc].parquet"):
+            file.unlink()
+    looked: list[str] = []
+    real = module.trace_sample
+
+    def looking(sample_id: str, key: str, settings: Settings) -> list[StageTrace]:
+        looked.append(key)
+        return real(sample_id, key, settings)
+
+    monkeypatch.setattr(module, "trace_sample", looking)
+    assert list(found("doc-97-a", settings)) == ["a"]
+    assert looked == ["a"]
+
+
+def test_a_sample_that_normalization_dropped_is_found(tmp_path: Path) -> None:
+    settings = project(tmp_path, '[errors]\non_materialize_error = "drop_sample"\n')
+    raw = write_shard(tmp_path / "raw" / "a.tar", {"good": document("x"), "bad": document("one", blurred_image())})
+    raw.write_bytes(raw.read_bytes().replace(b'"bad.1.png"', b'"bad.2.png"'))  # the document names another member
+    take_through(chain(settings)["normalized"], "a", settings)
+    (traces,) = found("bad", settings, ["a"]).values()
+    assert not isinstance(traces, InterleavedError)
+    assert traces[0].kept is not None
+    assert traces[0].kept.num_rows == 0
+    assert traces[0].dropped["reason"].to_pylist() == ["sample_dropped", "sample_dropped", "missing_member"]
+
+
+def test_a_shard_whose_normalized_is_being_redone_is_looked_at_all_the_same(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "out/records/normalized/a.json").unlink()
+    (traces,) = found("doc-97-a", settings).values()
+    assert isinstance(traces, list)
+    assert [trace.record.stage for trace in traces] == ["image_scores", "filtered", "final_tars"]
+
+
+def test_a_shard_that_cannot_be_read_does_not_end_the_search(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "out/normalized/a.parquet").write_bytes(b"PAR1 is not all it takes")
+    (tmp_path / "out/normalized/b.parquet").unlink()
+    results = found("doc-99-a", settings)
+    assert list(results) == KEYS
+    assert isinstance(results["a"], ShardError)
+    assert "normalized/a.parquet is not the Parquet that its record speaks of" in str(results["a"])
+    assert isinstance(results["b"], StorageError)
+    assert isinstance(results["c"], list)
+
+
+@pytest.mark.parametrize("sample_id", ["a", "b", "c", "d", "aa", "é", "~"])
+def test_row_groups_are_skipped_by_their_smallest_and_largest_id(tmp_path: Path, sample_id: str) -> None:
+    uri = str(tmp_path / "x.parquet")
+    schema = pa.schema([pa.field("sample_id", pa.string()), pa.field("list", pa.list_(pa.int32()))])
+    groups = [["a", "b"], ["c", "c"], ["d", "é"]]
+    with parquet_shard(uri, schema) as out:
+        for ids in groups:
+            out.write(pa.table([ids, [[1]] * len(ids)], schema=schema))
+    there = {name for ids in groups for name in ids}
+    assert module._has(sample_id, uri, {}) == (sample_id in there)
+    chosen = module._groups_with(sample_id, pq.ParquetFile(uri).metadata)
+    assert len(chosen) <= 1

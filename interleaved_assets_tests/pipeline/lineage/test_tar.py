@@ -1,0 +1,83 @@
+"""From a final tar back to its raw shard."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.lineage.tar import trace_tar
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import good_shard, project
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    for key in ("a", "web/b"):
+        good_shard(tmp_path / "raw" / f"{key}.tar", seed=ord(key[-1]))
+        for stage in chain(settings).values():
+            take_through(stage, key, settings)
+    return settings
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_tar_where_it_was_written(settings: Settings, tmp_path: Path) -> None:
+    trace = trace_tar(str(tmp_path / "out/tars/web/b.tar"), settings)
+    raw = tmp_path / "raw/web/b.tar"
+    assert trace.key == "web/b"
+    assert trace.source is not None
+    assert (trace.source.uri, trace.source.size) == (str(raw), raw.stat().st_size)
+    assert trace.source.version == f"sha256:{sha256(raw)}"
+    assert trace.sha256 == trace.recorded.sha256 == sha256(tmp_path / "out/tars/web/b.tar")
+    assert trace.as_recorded
+    assert list(trace.records) == list(chain(settings))
+    assert trace.records["filtered"].settings["settings"]["min_sharpness"] == 100  # type: ignore[index]
+    assert (trace.remade, trace.status) == ([], "complete")
+
+
+def test_a_copy_is_known_by_its_content(settings: Settings, tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere.tar"
+    shutil.copy(tmp_path / "out/tars/web/b.tar", copy)
+    trace = trace_tar(str(copy), settings)
+    assert (trace.key, trace.uri, trace.as_recorded) == ("web/b", str(copy), True)
+
+
+def test_other_bytes_are_told(settings: Settings, tmp_path: Path) -> None:
+    tar = tmp_path / "out/tars/a.tar"
+    content = bytearray(tar.read_bytes())
+    content[1000] ^= 1
+    tar.write_bytes(content)
+    trace = trace_tar(str(tar), settings)
+    assert not trace.as_recorded
+    assert trace.sha256 == sha256(tar)
+
+
+def test_the_source_is_that_of_the_tar_and_not_what_lies_there_now(settings: Settings, tmp_path: Path) -> None:
+    tar = tmp_path / "out/tars/a.tar"
+    before = trace_tar(str(tar), settings).source
+    good_shard(tmp_path / "raw/a.tar", seed=5)
+    assert trace_tar(str(tar), settings).status == "normalized stale: raw_shards changed"
+    take_through(chain(settings)["normalized"], "a", settings)
+    trace = trace_tar(str(tar), settings)
+    assert trace.source == before
+    assert trace.remade == ["normalized"]
+    assert trace.status == "image_scores stale: normalized changed"
+    (tmp_path / "raw/a.tar").unlink()
+    assert "it was moved or deleted" in trace_tar(str(tar), settings).status
+
+
+def test_what_no_record_speaks_of(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(ShardError, match=r"raw/a\.tar \(sha256 [0-9a-f]{64}\): no record speaks of it"):
+        trace_tar(str(tmp_path / "raw/a.tar"), settings)
+    (tmp_path / "out/records/final_tars/a.json").unlink()
+    with pytest.raises(ShardError, match="no record speaks of it"):
+        trace_tar(str(tmp_path / "out/tars/a.tar"), settings)
+    with pytest.raises(StorageError, match=r"cannot read .*none\.tar"):
+        trace_tar(str(tmp_path / "none.tar"), settings)

@@ -1,0 +1,84 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interleaved_assets.pipeline.raw.keys import MAX_KEY_BYTES, SHARD_EXTENSIONS, is_cut, shard_key, shard_path
+
+# pieces that have a meaning of their own somewhere: in keys, in selections, in URLs, in file systems
+pieces = st.sampled_from(
+    [
+        "a",
+        "b",
+        "/",
+        "//",
+        ".",
+        "..",
+        "...",
+        ",",
+        "~",
+        "%",
+        "%2F",
+        " ",
+        "?",
+        "*",
+        "[",
+        "ü",
+        "😀",
+        ".tar",
+        ".tar.gz",
+        "\n",
+    ]
+)
+stems = st.lists(pieces, max_size=12).map("".join) | st.text(max_size=300)
+paths = st.builds(lambda stem, extension: stem + extension, stems, st.sampled_from(SHARD_EXTENSIONS))
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("pdf-000.tar", "pdf-000"),
+        ("crawl-2/part 7.tar", "crawl-2/part%207"),
+        ("a,b.tar", "a%2Cb"),
+        ("from...to.tar", "from%2E%2E%2Eto"),
+        ("100%.tar", "100%25"),
+        ("Größe.tar", "Gr%C3%B6%C3%9Fe"),
+        ("a.tar.gz", "a.tar.gz"),
+        ("a.tar.gz.tar", "a.tar.gz.tar"),
+        ("../a.tar", "%2E%2E/a"),
+        ("a//b.tar", "a/%2Fb"),
+        ("/a.tar", "%2Fa"),
+        ("a/.tar", "a%2F"),
+        (".tar", ".tar"),
+        ("v1.2/x.tar", "v1.2/x"),
+    ],
+)
+def test_known_keys(path: str, key: str) -> None:
+    assert shard_key(path) == key
+    assert shard_path(key) == path
+
+
+def test_a_long_path_is_cut_and_completed_by_a_hash() -> None:
+    one, other = "x" * 300 + "1.tar", "x" * 300 + "2.tar"
+    assert len(shard_key(one)) == len(shard_key(other)) == MAX_KEY_BYTES
+    assert shard_key(one) != shard_key(other)
+    assert is_cut(shard_key(one))
+    with pytest.raises(ValueError, match="was cut"):
+        shard_path(shard_key(one))
+
+
+@given(paths)
+def test_a_key_is_safe_and_gives_its_path_back(path: str) -> None:
+    key = shard_key(path)
+    assert 0 < len(key.encode()) <= MAX_KEY_BYTES
+    assert re.fullmatch(r"[A-Za-z0-9_.%/~-]+", key)
+    assert "..." not in key
+    assert not {"", ".", ".."} & set(key.split("/"))
+    if not is_cut(key):
+        assert shard_path(key) == path
+
+
+@given(paths, paths)
+def test_different_paths_have_different_keys(one: str, other: str) -> None:
+    assert (shard_key(one) == shard_key(other)) == (one == other)

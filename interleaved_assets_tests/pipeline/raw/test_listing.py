@@ -1,0 +1,130 @@
+"""Where a raw shard lies whose key was too long to say it; the listing itself is in ``test_watch.py``."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.io.storage import atomic_output, open_input
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets.pipeline.execute import Shard, Stage, Work, take_through
+from interleaved_assets.pipeline.raw import listing as raw_module
+from interleaved_assets.pipeline.raw.keys import is_cut, shard_key
+from interleaved_assets.pipeline.raw.listing import RawShard, Source, find_raw_shard, list_raw_shards, raw_shard_at
+from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
+from interleaved_assets.settings import Settings, StorageSettings
+from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.s3 import S3Server
+
+FOLDERS = "/".join(["d" * 90] * 3)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return project(tmp_path)
+
+
+@pytest.fixture
+def storage(settings: Settings) -> StorageSettings:
+    return settings.storage
+
+
+@pytest.fixture
+def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each raw root that was listed."""
+    listed: list[str] = []
+
+    def counted(storage: StorageSettings) -> Iterator[RawShard]:
+        listed.append(storage.raw_root)
+        return list_raw_shards(storage)
+
+    monkeypatch.setattr(raw_module, "list_raw_shards", counted)
+    return listed
+
+
+def put(storage: StorageSettings, name: str, content: bytes = b"x") -> str:
+    """Write a shard with a long name; its key."""
+    path = Path(storage.raw_root, FOLDERS, f"{name}.tar")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    key = shard_key(f"{FOLDERS}/{name}.tar")
+    assert is_cut(key)
+    return key
+
+
+def test_one_listing_is_enough_for_all_cut_keys(storage: StorageSettings, listings: list[str]) -> None:
+    keys = [put(storage, str(number), b"x" * number) for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda key: find_raw_shard(key, storage), keys))
+    assert [(raw.key, raw.size) for raw in found] == list(zip(keys, range(40), strict=True))
+    assert sorted(found) == sorted(list_raw_shards(storage))
+    assert listings == [storage.raw_root]
+
+
+def test_a_shard_that_is_found_is_as_it_is_now(storage: StorageSettings, listings: list[str]) -> None:
+    key = put(storage, "one", b"first")
+    before = find_raw_shard(key, storage)
+    put(storage, "one", b"another")
+    assert (before.size, find_raw_shard(key, storage).size) == (5, 7)
+    Path(before.uri).unlink()
+    for look in (lambda: find_raw_shard(key, storage), lambda: raw_shard_at(before.uri, key, storage)):
+        with pytest.raises(StorageError, match=r"shard 'd.*' is not below .*: it was moved or deleted"):
+            look()
+    assert listings == [storage.raw_root]
+
+
+def test_a_shard_that_came_after_the_listing_takes_another_one(storage: StorageSettings, listings: list[str]) -> None:
+    find_raw_shard(put(storage, "one"), storage)
+    late = put(storage, "late", b"late")
+    assert find_raw_shard(late, storage).size == 4
+    assert len(listings) == 2
+    with pytest.raises(StorageError, match="is not below"):
+        find_raw_shard(shard_key(f"{FOLDERS}/gone.tar"), storage)
+    assert len(listings) == 3
+
+
+def test_where_a_record_says_where_the_shard_lay_nothing_is_listed(
+    storage: StorageSettings, listings: list[str]
+) -> None:
+    key, other = put(storage, "one"), put(storage, "other", b"other")
+    known = Source(uri=f"{storage.raw_root}/{FOLDERS}/one.tar", size=1, stamp="", version="")
+    assert find_raw_shard(key, storage, known).uri == known.uri
+    assert listings == []
+    # nor is a record believed that is of another shard, or of another raw root
+    for wrong in (known, known.model_copy(update={"uri": f"/elsewhere/{FOLDERS}/other.tar"})):
+        assert find_raw_shard(other, storage, wrong).size == 5
+    assert listings == [storage.raw_root]
+
+
+def test_shards_with_cut_keys_go_through_a_stage_with_one_listing(settings: Settings, listings: list[str]) -> None:
+    def copy(shard: Shard) -> Work:
+        assert shard.raw is not None
+        with open_input(shard.raw.uri) as file, atomic_output(shard.paths.output("one")) as out:
+            out.write(file.read())
+        return Work(outputs={"rows": OutputFile.of(out)})
+
+    stage = Stage("one", (RAW_SHARDS,), 1, lambda settings: {}, copy)
+    keys = [put(settings.storage, str(number)) for number in range(3)]
+    for unchanged in (False, True):
+        assert [take_through(stage, key, settings).unchanged for key in keys] == [unchanged] * 3
+    assert len(listings) == 1
+
+
+def test_a_shard_in_a_bucket_is_as_it_is_now_whatever_was_listed(
+    settings: Settings, s3_server: S3Server, bucket: str
+) -> None:
+    storage = settings.storage.model_copy(update={"raw_root": f"{bucket}/raw", "options": s3_server.storage_options})
+    key, uri = shard_key(f"{FOLDERS}/one.tar"), f"{bucket}/raw/{FOLDERS}/one.tar"
+    stamps = []
+    for content in (b"first", b"another"):
+        s3_server.fs.pipe_file(uri, content)
+        found = find_raw_shard(key, storage)
+        assert (found.key, found.uri, found.size) == (key, uri, len(content))
+        assert found == raw_shard_at(uri, key, storage)
+        stamps.append(found.stamp)
+        s3_server.fs.find(f"{bucket}/raw", detail=True)  # fills the cache of listings
+    assert len(set(stamps)) == 2
+    s3_server.fs.rm_file(uri)
+    with pytest.raises(StorageError, match="is not below"):
+        find_raw_shard(key, storage)

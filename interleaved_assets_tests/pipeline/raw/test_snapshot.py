@@ -1,0 +1,154 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets.pipeline.raw.listing import content_version, find_raw_shard, list_raw_shards
+from interleaved_assets.pipeline.raw.snapshot import Look, Seen, look, read_snapshot, write_snapshot
+from interleaved_assets.settings import StorageSettings
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> StorageSettings:
+    (tmp_path / "raw").mkdir()
+    return StorageSettings(raw_root=str(tmp_path / "raw"), output_root=str(tmp_path / "out"))
+
+
+def put(storage: StorageSettings, name: str, content: bytes, mtime: int) -> None:
+
+    path = Path(storage.raw_root, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (mtime, mtime))
+
+
+def see(storage: StorageSettings, before: dict[str, Seen], now: float, quiet: float = 0, at_most: int = 100) -> Look:
+    return look(list_raw_shards(storage), before, storage, now=now, quiet_seconds=quiet, at_most=at_most)
+
+
+def test_listing_takes_shards_only_and_gives_keys_and_uris(storage: StorageSettings) -> None:
+    for name in ("b/two.tar", "one.tar", "three.tar.gz", "notes.txt", ".hidden.tar"):
+        put(storage, name, b"x", 1)
+    found = list(list_raw_shards(storage))
+    assert [shard.key for shard in found] == ["b/two", "one", "three.tar.gz"]
+    assert found[0].uri == f"{storage.raw_root}/b/two.tar"
+    assert find_raw_shard("b/two", storage) == found[0]
+
+
+def test_a_missing_raw_root_and_a_missing_shard_are_named(storage: StorageSettings) -> None:
+    with pytest.raises(StorageError, match=r"nowhere does not exist: set storage\.raw_root"):
+        list(list_raw_shards(storage.model_copy(update={"raw_root": "/nowhere"})))
+    with pytest.raises(StorageError, match=r"shard 'gone' is not below .*raw"):
+        find_raw_shard("gone", storage)
+
+
+def test_a_cut_key_is_found_by_listing(storage: StorageSettings) -> None:
+    name = "/".join(["d" * 90] * 3) + "/shard.tar"
+    put(storage, name, b"x", 1)
+    (shard,) = list_raw_shards(storage)
+    assert "~" in shard.key
+    assert find_raw_shard(shard.key, storage) == shard
+
+
+def test_new_then_unchanged_then_changed(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"one", 1)
+    first = see(storage, {}, now=100)
+    assert (first.keys, first.growing, first.vanished) == (["a"], [], [])
+    second = see(storage, first.snapshot, now=200)
+    assert (second.keys, second.growing, second.vanished) == ([], [], [])
+    put(storage, "a.tar", b"two", 2)
+    third = see(storage, second.snapshot, now=300)
+    assert third.keys == ["a"]
+    assert third.changed[0].version != first.changed[0].version
+
+
+def test_the_same_content_under_a_new_time_is_not_reported_again(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"one", 1)
+    first = see(storage, {}, now=100)
+    put(storage, "a.tar", b"one", 2)
+    assert see(storage, first.snapshot, now=200).keys == []
+
+
+def test_a_growing_shard_waits_until_it_is_quiet_by_our_own_clock(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"o", mtime=0)  # a storage clock that is far behind changes nothing
+    first = see(storage, {}, now=1000, quiet=60)
+    assert (first.keys, first.growing) == ([], ["a"])
+    put(storage, "a.tar", b"on", mtime=0)
+    second = see(storage, first.snapshot, now=1070, quiet=60)
+    assert (second.keys, second.growing) == ([], ["a"])
+    third = see(storage, second.snapshot, now=1129, quiet=60)
+    assert third.growing == ["a"]
+    assert see(storage, third.snapshot, now=1130, quiet=60).keys == ["a"]
+
+
+def test_a_shard_that_vanished_is_told_once_and_comes_back_quietly(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"one", 1)
+    first = see(storage, {}, now=100)
+    Path(storage.raw_root, "a.tar").unlink()
+    second = see(storage, first.snapshot, now=200)
+    assert second.vanished == ["a"]
+    third = see(storage, second.snapshot, now=300)
+    assert third.vanished == []
+    put(storage, "a.tar", b"one", 3)
+    back = see(storage, third.snapshot, now=400)
+    assert (back.keys, back.snapshot["a"].gone) == ([], False)
+
+
+def test_at_most_so_many_are_reported_and_the_rest_follows(storage: StorageSettings) -> None:
+    for number in range(5):
+        put(storage, f"{number}.tar", bytes([number]), 1)
+    reported, snapshot = [], {}
+    for tick in range(3):
+        found = see(storage, snapshot, now=100 + tick, at_most=2)
+        reported.append(found.keys)
+        snapshot = found.snapshot
+    assert reported == [["0", "1"], ["2", "3"], ["4"]]
+
+
+def test_a_look_that_is_out_of_time_reads_one_shard_and_leaves_the_rest(storage: StorageSettings) -> None:
+    for number in range(3):
+        put(storage, f"{number}.tar", bytes([number]), 1)
+    snapshot: dict[str, Seen] = {}
+    reported = []
+    for tick in range(4):
+        found = look(
+            list_raw_shards(storage), snapshot, storage, now=100 + tick, quiet_seconds=0, at_most=100, until=0.0
+        )
+        reported.append((found.keys, found.growing))
+        snapshot = found.snapshot
+    assert reported == [(["0"], ["1", "2"]), (["1"], ["2"]), (["2"], []), ([], [])]
+
+
+def test_a_clock_that_was_set_back_keeps_no_shard_waiting(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"one", 1)
+    first = see(storage, {}, now=10_000, quiet=60)
+    second = see(storage, first.snapshot, now=500, quiet=60)
+    assert second.growing == ["a"]
+    assert see(storage, second.snapshot, now=560, quiet=60).keys == ["a"]
+
+
+def test_the_snapshot_survives_its_file(storage: StorageSettings, tmp_path: Path) -> None:
+    put(storage, "a.tar", b"one", 1)
+    put(storage, "ü,b.tar", b"two", 1)
+    snapshot = see(storage, {}, now=100).snapshot
+    uri = str(tmp_path / "state" / "snapshot.parquet")
+    write_snapshot(snapshot, uri, {})
+    assert read_snapshot(uri, {}) == snapshot
+
+
+def test_a_known_stamp_is_not_hashed_again(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"one", 1)
+    found = see(storage, {}, now=100)
+    put(storage, "a.tar", b"two", 1)  # same size, same time: the stamp cannot tell, and the content is not read
+    assert content_version(find_raw_shard("a", storage), storage, found.changed[0]) == found.changed[0].version
+
+
+def test_a_file_that_cannot_be_read_keeps_no_other_waiting(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"one", 1)
+    Path(storage.raw_root, "b.tar").symlink_to(Path(storage.raw_root, "nowhere"))
+    put(storage, "c.tar", b"two", 1)
+    found = see(storage, {}, now=100)
+    assert found.keys == ["a", "c"]
+    assert list(found.unreadable) == ["b"]
+    assert see(storage, found.snapshot, now=200).keys == []

@@ -1,0 +1,318 @@
+"""CLIP scores as a stage, with a tiny model: values, what is wrong with one shard of many, and trying again."""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("open_clip")
+import open_clip
+
+from interleaved_assets.model.errors import (
+    InterleavedError,
+    SettingsError,
+    ShardError,
+    StorageError,
+    StorageUnavailable,
+)
+from interleaved_assets.pipeline.execute import Outcome, Shard, Work, take_through, take_together
+from interleaved_assets.pipeline.record import Claim, Record, ShardPaths, read_state, write_record
+from interleaved_assets.pipeline.stages import clip_scores, image_scores, normalized
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
+from interleaved_assets_tests.scoring.clip_tiny import picture, plain_scores, tiny_module, write_tiny
+
+pytestmark = pytest.mark.torch
+
+MODEL = """
+[clip]
+enabled = true
+model = "tiny"
+pretrained = "model/tiny.pt"
+model_config_path = "model/tiny.json"
+device = "cpu"
+threads = 1
+"""
+PRESCREEN = "[clip.prescreen]\nmin_sharpness = 1\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model").mkdir()
+    write_tiny(tmp_path / "model")
+    return tmp_path
+
+
+def prepared(folder: Path, shards: dict[str, dict], text: str = "") -> Settings:
+    """A project with these shards as far as their image scores."""
+    settings = project(folder, MODEL + text)
+    for key, documents in shards.items():
+        write_shard(folder / "raw" / f"{key}.tar", documents)
+        for stage in (normalized.STAGE, image_scores.STAGE):
+            take_through(stage, key, settings)
+    return settings
+
+
+def three(folder: Path, text: str = "") -> Settings:
+    return prepared(folder, {key: {key: document(f"text of {key}", picture(at))} for at, key in enumerate("abc")}, text)
+
+
+def go(settings: Settings, keys: Iterable[str] = "abc") -> dict[str, Outcome | InterleavedError]:
+    return dict(take_together(clip_scores.stage(settings), keys, settings))
+
+
+def paths(settings: Settings, key: str) -> ShardPaths:
+    return ShardPaths(output_root=settings.storage.output_root, key=key)
+
+
+def state(settings: Settings, key: str) -> Record | Claim | None:
+    return read_state(paths(settings, key).record("clip_scores"), {})
+
+
+def test_scores_and_what_is_said_of_them(folder: Path) -> None:
+    settings = prepared(
+        folder, {"a": {"one": document("a red square", picture(1), "two circles"), "two": document(picture(2))}}
+    )
+    record = take_through(clip_scores.stage(settings), "a", settings).record
+    scores = pq.read_table(record.outputs["rows"].uri)
+    wanted = plain_scores(tiny_module(), picture(1), ["a red square", "two circles"])
+    best = max(range(2), key=wanted.__getitem__)
+    assert scores.select(["sample_id", "position"]).to_pylist() == [
+        {"sample_id": "one", "position": 1},
+        {"sample_id": "two", "position": 0},
+    ]
+    assert scores["clip_score"].to_pylist() == [pytest.approx(wanted[best], abs=1e-5), None]
+    assert scores["clip_text_position"].to_pylist() == [[0, 2][best], None]
+    assert scores["clip_error"][0].as_py() is None
+    assert scores["clip_error"][1].as_py().startswith("no_text: ")
+    assert record.errors == {"no_text": 1}
+    assert (record.counts_in.images, record.counts_out.rows) == (2, 2)
+    assert {name: record.notes[name] for name in ("device", "model", "precision")} == {
+        "device": "cpu",
+        "model": "tiny/tiny.pt",
+        "precision": "fp32",
+    }
+    assert record.notes["images_per_second"] > 0  # type: ignore[operator]
+    assert take_through(clip_scores.stage(settings), "a", settings).unchanged
+
+
+@pytest.mark.parametrize("documents", [{}, {"one": document("only", "texts")}], ids=["no rows", "no images"])
+def test_a_shard_without_images_has_an_empty_table(folder: Path, documents: dict) -> None:
+    settings = prepared(folder, {"a": documents, "b": {"one": document("text", picture(1))}})
+    outcomes = go(settings, "ab")
+    tables = {}
+    for key, outcome in outcomes.items():
+        assert isinstance(outcome, Outcome)
+        tables[key] = pq.read_table(outcome.record.outputs["rows"].uri)
+    assert [tables[key].num_rows for key in "ab"] == [0, 1]
+    assert tables["a"].schema == tables["b"].schema
+
+
+def test_the_data_version_is_of_what_was_computed_from_and_not_of_the_bytes(folder: Path) -> None:
+    settings = three(folder)
+    first = go(settings)["a"]
+    assert isinstance(first, Outcome)
+    Path(paths(settings, "a").record("clip_scores")).unlink()
+    (again,) = go(project(folder, MODEL + "batch_size = 1\n"), "a").values()
+    assert isinstance(again, Outcome)
+    assert not again.unchanged
+    assert again.record.data_version == first.record.data_version
+    (other,) = go(project(folder, MODEL + 'long_text = "window"\n'), "a").values()
+    assert isinstance(other, Outcome)
+    assert other.record.data_version != first.record.data_version
+
+
+def test_the_data_version_is_of_the_cheap_scores_too_where_they_decide_what_is_scored(folder: Path) -> None:
+    settings = three(folder, PRESCREEN)
+    first = take_through(clip_scores.stage(settings), "a", settings).record
+    other = project(folder, MODEL + PRESCREEN + "[scoring]\nmax_pixels = 10\n")
+    take_through(image_scores.STAGE, "a", other)
+    second = take_through(clip_scores.stage(other), "a", other).record
+    assert second.inputs["normalized"] == first.inputs["normalized"]
+    assert second.inputs["image_scores"] != first.inputs["image_scores"]
+    assert second.data_version != first.data_version
+
+
+def test_what_was_recorded_of_the_rows_is_read_when_a_run_begins_and_looked_at_when_it_ends(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = three(folder)
+    uri = paths(settings, "b").record("normalized")
+    rows = read_state(uri, {})
+    assert isinstance(rows, Record)
+    score_shards, works = clip_scores.score_shards, []
+    written = clip_scores._written
+
+    def claim_rows(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
+        claim = Claim(
+            stage="normalized",
+            shard="b",
+            claimed_by="another run",
+            began=datetime(2024, 5, 17, tzinfo=UTC),
+            code_version=rows.code_version,
+            inputs=rows.inputs,
+        )
+        write_record(claim, uri, {})
+        return score_shards(*arguments, **named)  # type: ignore[arg-type]
+
+    def keep(shard: Shard, *arguments: object) -> Work | InterleavedError:
+        works.append(written(shard, *arguments))  # type: ignore[arg-type]
+        return works[-1]
+
+    monkeypatch.setattr(clip_scores, "score_shards", claim_rows)
+    monkeypatch.setattr(clip_scores, "_written", keep)
+    (outcome,) = go(settings, "b").values()
+    (work,) = works
+    assert isinstance(work, Work)
+    assert (work.counts_in, rows.counts_out.images) == (rows.counts_out, 1)
+    assert isinstance(outcome, ShardError)
+    assert str(outcome) == "shard b: normalized changed while it was read; materialize it again"
+
+
+def test_an_image_outside_of_a_bound_is_left_out_by_the_stored_scores(folder: Path) -> None:
+    settings = prepared(folder, {"a": {"one": document("text", blurred_image(), sharp_image(1))}}, PRESCREEN)
+    record = take_through(clip_scores.stage(settings), "a", settings).record
+    assert set(record.inputs) == {"normalized", "image_scores"}
+    scores = pq.read_table(record.outputs["rows"].uri)
+    assert scores["clip_score"].is_null().to_pylist() == [True, False]
+    assert scores["clip_error"][0].as_py() == ("prescreened: sharpness 0 is below clip.prescreen.min_sharpness 1")
+
+
+@pytest.mark.parametrize("damage", ["damaged", "missing", "another column"])
+def test_the_score_table_of_one_shard_stops_that_shard_and_no_other(folder: Path, damage: str) -> None:
+    settings = three(folder, PRESCREEN)
+    table = Path(paths(settings, "b").output("image_scores"))
+    if damage == "damaged":
+        table.write_bytes(b"PAR1")
+    elif damage == "missing":
+        table.unlink()
+    else:
+        pq.write_table(pq.read_table(table).drop_columns(["sharpness"]), table)
+    outcomes = go(settings)
+    assert isinstance(outcomes["a"], Outcome)
+    assert isinstance(outcomes["c"], Outcome)
+    kind, message = {
+        "damaged": (ShardError, "b.parquet is not a sound Parquet file"),
+        "missing": (ShardError, "b.parquet is not there: materialize image_scores again"),
+        "another column": (SettingsError, "the image scores have no column 'sharpness'"),
+    }[damage]
+    assert isinstance(outcomes["b"], kind)
+    assert message in str(outcomes["b"])
+    assert state(settings, "b") is None
+
+
+def test_the_rows_of_one_shard_stop_that_shard_and_no_other(folder: Path) -> None:
+    settings = three(folder)
+    Path(paths(settings, "a").output("normalized")).write_bytes(b"PAR1")
+    Path(paths(settings, "c").output("normalized")).unlink()
+    outcomes = go(settings)
+    assert isinstance(outcomes["a"], ShardError)
+    assert "a.parquet is not a sound Parquet file" in str(outcomes["a"])
+    assert isinstance(outcomes["b"], Outcome)
+    assert isinstance(outcomes["c"], StorageError)
+    Path(paths(settings, "b").record("normalized")).unlink()
+    (missing,) = go(settings, "b").values()
+    assert isinstance(missing, ShardError)
+    assert "clip_scores needs normalized, which has not been materialized for it" in str(missing)
+
+
+WHERE = ["rows", "cheap scores", "output"]
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_storage_that_does_not_answer_is_that_shards_outcome_and_it_can_be_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    write_tiny(folder / "model", seed=10 + WHERE.index(where))  # a model that this process has not loaded yet
+    settings = three(folder, PRESCREEN)
+    loaded: list[str] = []
+    create_model = open_clip.create_model
+
+    def create(name: str, **named: object) -> object:
+        loaded.append(name)
+        return create_model(name, **named)
+
+    monkeypatch.setattr(open_clip, "create_model", create)
+    name = {
+        "rows": "read_parquet_shard",
+        "cheap scores": "read_table",
+        "output": "parquet_shard",
+    }[where]
+    original = getattr(clip_scores, name)
+
+    def fail_for_b(uri: str, *arguments: object, **named: object) -> object:
+        if "/b." in uri:
+            raise StorageUnavailable(f"cannot reach {uri}: timed out")
+        return original(uri, *arguments, **named)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(clip_scores, name, fail_for_b)
+        outcomes = go(settings)
+    assert isinstance(outcomes["a"], Outcome)
+    assert isinstance(outcomes["c"], Outcome)
+    assert isinstance(outcomes["b"], StorageUnavailable)
+    assert state(settings, "b") is None
+    again = go(settings)
+    assert {key: outcome.unchanged for key, outcome in again.items() if isinstance(outcome, Outcome)} == {
+        "a": True,
+        "b": False,
+        "c": True,
+    }
+    assert len(loaded) == 1  # and not once more for the second try
+
+
+def test_a_cache_that_does_not_answer_can_be_tried_again_by_all_that_are_not_done(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = three(folder, 'cache_dir = "cache"\n')
+
+    def fail(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
+        scored = score_shards(*arguments, **named)  # type: ignore[arg-type]
+        yield next(scored)
+        scored.close()
+        raise StorageUnavailable("cannot write the cache: timed out")
+
+    score_shards = clip_scores.score_shards
+    with monkeypatch.context() as patches:
+        patches.setattr(clip_scores, "score_shards", fail)
+        outcomes = go(settings)
+    assert isinstance(outcomes["a"], Outcome)
+    assert isinstance(outcomes["b"], StorageUnavailable)
+    assert isinstance(outcomes["c"], StorageUnavailable)
+    assert all(isinstance(outcome, Outcome) for outcome in go(settings).values())
+
+
+def test_what_a_device_fails_with_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = three(folder)
+
+    def fail(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
+        raise RuntimeError("CUDA error: the device is gone")
+
+    monkeypatch.setattr(clip_scores, "score_shards", fail)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        go(settings)
+    assert not list((folder / "out").rglob("clip_scores/*.parquet"))
+
+
+def test_a_model_that_cannot_be_loaded_raises_before_any_shard_is_claimed(folder: Path) -> None:
+    settings = three(folder)
+    (folder / "model" / "tiny.pt").write_bytes(b"no checkpoint")
+    with pytest.raises(SettingsError, match=r"clip: model tiny .* cannot be loaded"):
+        go(settings)
+    assert state(settings, "a") is None
+
+
+def test_only_what_changes_a_score_makes_them_stale(folder: Path) -> None:
+    settings = three(folder)
+    go(settings, "a")
+    same = project(folder, MODEL + 'batch_size = 2\ncache_dir = "cache"\n[selection]\nmin_clip = 0.9\n')
+    assert clip_scores.stage(same).code_version(same) == clip_scores.stage(settings).code_version(settings)
+    assert json.dumps(clip_scores.relevant(settings)) == json.dumps(clip_scores.relevant(same))
+    write_tiny(folder / "model", seed=1)
+    (outcome,) = go(settings, "a").values()
+    assert isinstance(outcome, Outcome)
+    assert not outcome.unchanged

@@ -1,0 +1,62 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.io.tar.writer import TarShard
+from interleaved_assets.model.errors import ReadBackError
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import good_shard, project
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    return settings
+
+
+def through_all(settings: Settings) -> Record:
+    """The record of the last stage."""
+    for stage in chain(settings).values():
+        outcome = take_through(stage, "a", settings)
+    return outcome.record
+
+
+def test_what_was_read_back_stands_in_the_record(settings: Settings, tmp_path: Path) -> None:
+    record = through_all(settings)
+    assert record.counted == {
+        "repeated_keys": 0,
+        "repeated_samples": 0,
+        "samples_read_back": 3,
+        "images_read_back": 4,
+        "bytes_read_back": (tmp_path / "out/tars/a.tar").stat().st_size,
+    }
+
+
+def test_a_tar_that_does_not_read_back_is_neither_recorded_nor_left(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = TarShard._put
+    monkeypatch.setattr(TarShard, "_put", lambda self, name, content: put(self, name.replace("png", "jpg"), content))
+    with pytest.raises(ReadBackError, match=r"names the image 'doc-0-a\.1\.png', which is not there"):
+        through_all(settings)
+    assert not (tmp_path / "out/records/final_tars/a.json").exists()
+    assert list((tmp_path / "out/tars").iterdir()) == []
+    monkeypatch.undo()
+    assert through_all(settings).counted["samples_read_back"] == 3
+
+
+@pytest.mark.parametrize("name", ["normalized", "image_scores", "filtered", "final_tars"])
+def test_a_record_from_before_the_figures_is_made_again(settings: Settings, tmp_path: Path, name: str) -> None:
+    through_all(settings)
+    file = tmp_path / f"out/records/{name}/a.json"
+    now = json.loads(file.read_text())
+    before = {key: value for key, value in now.items() if key not in ("counted", "extents", "required")}
+    version = now["code_version"].partition("-")
+    file.write_text(json.dumps({**before, "code_version": f"1-{version[2]}"}))
+    through_all(settings)
+    assert json.loads(file.read_text()) == now

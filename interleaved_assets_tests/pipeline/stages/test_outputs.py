@@ -1,0 +1,106 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets.pipeline.execute import Shard, Stage, Work, take_through
+from interleaved_assets.pipeline.record import ShardPaths
+from interleaved_assets.pipeline.stages import filtered, final_tars, image_scores, normalized
+from interleaved_assets.pipeline.stages.outputs import read_ledgers, read_scores, scored_keys
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import good_shard, project
+
+SCORES = ["width", "height", "aspect_ratio", "sharpness", "qr_area_ratio"]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "cc" / "a.tar")
+    return settings
+
+
+def paths(settings: Settings, key: str = "cc/a") -> ShardPaths:
+    return ShardPaths(output_root=settings.storage.output_root, key=key)
+
+
+def test_scores_without_pictures_unless_asked_for(settings: Settings) -> None:
+    for stage in (normalized.STAGE, image_scores.STAGE):
+        take_through(stage, "cc/a", settings)
+    scores = read_scores(paths(settings), settings)
+    assert set(SCORES) < set(scores.column_names)
+    assert "thumbnail" not in scores.column_names
+    assert scores["position"].to_pylist() == [1, 1, 2, 0, 2]
+    with_pictures = read_scores(paths(settings), settings, thumbnails=True)
+    assert with_pictures.drop_columns(["thumbnail"]) == scores
+    assert all(with_pictures["thumbnail"].to_pylist())
+
+
+def test_clip_scores_stand_beside_them_where_clip_is_on_and_has_run(settings: Settings, tmp_path: Path) -> None:
+    for stage in (normalized.STAGE, image_scores.STAGE):
+        take_through(stage, "cc/a", settings)
+    cheap = read_scores(paths(settings), settings)
+    clip = cheap.select(["sample_id", "position"]).slice(0, 4)
+    clip = clip.append_column("clip_score", pa.array([0.1, 0.2, 0.3, 0.4])).append_column(
+        "embedding", pa.array([[1.0, 0.0]] * 4)
+    )
+    on = project(tmp_path, "[clip]\nenabled = true\n")
+    assert read_scores(paths(on), on) == cheap  # on, but has not run
+    (tmp_path / "out" / "clip_scores" / "cc").mkdir(parents=True)
+    pq.write_table(clip, paths(on).output("clip_scores"))
+    assert read_scores(paths(settings), settings) == cheap  # has run, but is off
+    both = read_scores(paths(on), on)
+    assert both.column_names == [*cheap.column_names, "clip_score"]
+    assert both["clip_score"].to_pylist() == [0.1, 0.2, 0.3, 0.4, None]
+    Path(paths(on).output("clip_scores")).write_bytes(b"PAR1")
+    with pytest.raises(ShardError, match=r"shard cc/a: .*clip_scores/cc/a\.parquet .*materialize clip_scores again"):
+        read_scores(paths(on), on)
+
+
+def test_a_missing_score_table_is_named(settings: Settings) -> None:
+    with pytest.raises(ShardError, match=r"shard cc/a: .*image_scores/cc/a\.parquet is not there: materialize image_s"):
+        read_scores(paths(settings), settings)
+
+
+def test_ledgers_one_after_the_other(settings: Settings) -> None:
+    assert read_ledgers(paths(settings), {}).num_rows == 0
+    for stage in (normalized.STAGE, image_scores.STAGE, filtered.stage(["image_scores"]), final_tars.STAGE):
+        take_through(stage, "cc/a", settings)
+    ledger = read_ledgers(paths(settings), {})
+    assert ledger.select(["sample_id", "position", "stage", "reason"]).to_pylist() == [
+        {"sample_id": "doc-0-b", "position": 2, "stage": "filtered", "reason": "sharpness_below"}
+    ]
+    assert read_ledgers(paths(settings), {}, ["normalized", "final_tars"]).num_rows == 0
+    Path(paths(settings).ledger("final_tars")).write_bytes(b"")
+    with pytest.raises(ShardError, match=r"shard cc/a: .*dropped/final_tars/cc/a\.parquet .*materialize final_tars"):
+        read_ledgers(paths(settings), {})
+
+
+def test_scored_is_what_has_a_record_and_not_what_is_claimed(settings: Settings, tmp_path: Path) -> None:
+    assert scored_keys(settings.storage) == []
+    for name in ("b", "a", "under%20way"):
+        good_shard(tmp_path / "raw" / f"{name.replace('%20', ' ')}.tar")
+        take_through(normalized.STAGE, name, settings)
+    for key in ("b", "a"):
+        take_through(image_scores.STAGE, key, settings)
+
+    def end(shard: Shard) -> Work:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        take_through(Stage("image_scores", ("normalized",), 1, lambda settings: {}, end), "under%20way", settings)
+    assert Path(paths(settings, "under%20way").record("image_scores")).exists()
+    (tmp_path / "out" / "records" / "image_scores" / ".c.json.0.tmp").touch()
+    assert scored_keys(settings.storage) == ["a", "b"]
+    Path(paths(settings, "b").record("image_scores")).write_text("no record")
+    with pytest.raises(ShardError, match=r"image_scores/b\.json is not a stage record"):
+        scored_keys(settings.storage)
+
+
+def test_a_storage_that_refuses_is_not_taken_for_an_empty_one(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "records").write_text("a file where a folder is meant")
+    with pytest.raises(StorageError, match=r"records/image_scores: Not a directory"):
+        scored_keys(settings.storage)

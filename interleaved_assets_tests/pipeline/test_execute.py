@@ -1,0 +1,423 @@
+"""When a stage does its work and when it does not, with a stage that only counts its calls."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.io.storage import atomic_output, open_input
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
+from interleaved_assets.pipeline import execute as job_module
+from interleaved_assets.pipeline.execute import Outcome, Shard, Stage, Work, take_through, take_together
+from interleaved_assets.pipeline.record import (
+    RAW_SHARDS,
+    Claim,
+    OutputFile,
+    Record,
+    ShardPaths,
+    read_record,
+    read_state,
+)
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import project
+
+
+@dataclass
+class Copy:
+    """Copies the raw shard, or the output of the stage before it."""
+
+    name: str
+    source: str = RAW_SHARDS
+    version: int = 1
+    calls: list[str] = field(default_factory=list)
+    disturb: Path | None = None
+    meanwhile: Callable[[], object] = lambda: None
+
+    def __call__(self, shard: Shard) -> Work:
+        self.calls.append(shard.key)
+        uri = shard.raw.uri if shard.raw else shard.paths.output(self.source)
+        with open_input(uri, shard.options) as file:
+            content = file.read()
+        if self.disturb is not None:
+            self.disturb.write_bytes(b"something else")
+        self.meanwhile()
+        if content == b"bad":
+            raise ShardError(f"{uri} is bad")
+        with atomic_output(shard.paths.output(self.name), shard.options) as out:
+            out.write(content)
+        return Work(outputs={"rows": OutputFile.of(out)})
+
+    @property
+    def stage(self) -> Stage:
+        return Stage(
+            self.name,
+            (self.source,),
+            self.version,
+            lambda settings: {"sharpness": settings.selection.min_sharpness},
+            self,
+        )
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    (tmp_path / "raw" / "a.tar").write_bytes(b"first")
+    return settings
+
+
+def record_uri(settings: Settings, stage: str) -> str:
+    return ShardPaths(output_root=settings.storage.output_root, key="a").record(stage)
+
+
+def record_of(settings: Settings, stage: str) -> Record | None:
+    return read_record(record_uri(settings, stage), {})
+
+
+def test_work_is_done_once(settings: Settings) -> None:
+    copy = Copy("one")
+    first = take_through(copy.stage, "a", settings)
+    second = take_through(copy.stage, "a", settings)
+    assert copy.calls == ["a"]
+    assert (first.unchanged, second.unchanged) == (False, True)
+    assert second.record == first.record == record_of(settings, "one")
+
+
+def test_changed_content_is_redone_and_the_same_content_under_a_new_time_is_not(
+    settings: Settings, tmp_path: Path
+) -> None:
+    copy = Copy("one")
+    first = take_through(copy.stage, "a", settings)
+    (tmp_path / "raw" / "a.tar").write_bytes(b"first")
+    assert take_through(copy.stage, "a", settings).unchanged
+    (tmp_path / "raw" / "a.tar").write_bytes(b"other")
+    changed = take_through(copy.stage, "a", settings)
+    assert copy.calls == ["a", "a"]
+    assert changed.record.data_version != first.record.data_version
+
+
+def test_a_changed_setting_or_version_is_redone(settings: Settings, tmp_path: Path) -> None:
+    copy = Copy("one")
+    first = take_through(copy.stage, "a", settings)
+    take_through(copy.stage, "a", project(tmp_path, "[selection]\nmin_sharpness = 1\n"))
+    take_through(copy.stage, "a", project(tmp_path, "[selection]\nmin_sharpness = 1\nmax_ratio = 2\n"))
+    assert len(copy.calls) == 2  # max_ratio is no setting of this stage
+    copy.version = 2
+    newest = take_through(copy.stage, "a", settings)
+    assert len(copy.calls) == 3
+    assert newest.record.data_version == first.record.data_version  # the same bytes came out
+
+
+def test_what_follows_goes_by_the_content_of_its_input(settings: Settings, tmp_path: Path) -> None:
+    one, two = Copy("one"), Copy("two", source="one")
+    with pytest.raises(ShardError, match="shard a: two needs one, which has not been materialized for it"):
+        take_through(two.stage, "a", settings)
+    take_through(one.stage, "a", settings)
+    take_through(two.stage, "a", settings)
+    one.version = 2  # redone, with the same bytes
+    take_through(one.stage, "a", settings)
+    assert take_through(two.stage, "a", settings).unchanged
+    (tmp_path / "raw" / "a.tar").write_bytes(b"other")
+    take_through(one.stage, "a", settings)
+    assert not take_through(two.stage, "a", settings).unchanged
+
+
+def test_a_missing_or_damaged_output_is_made_again(settings: Settings, tmp_path: Path) -> None:
+    copy = Copy("one")
+    take_through(copy.stage, "a", settings)
+    output = tmp_path / "out" / "one" / "a.parquet"
+    output.write_bytes(b"half")
+    assert not take_through(copy.stage, "a", settings).unchanged
+    assert output.read_bytes() == b"first"
+    output.unlink()
+    assert not take_through(copy.stage, "a", settings).unchanged
+
+
+def test_a_stage_that_fails_leaves_no_record_to_vouch_for_its_output(settings: Settings, tmp_path: Path) -> None:
+    copy = Copy("one")
+    take_through(copy.stage, "a", settings)
+    (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
+    with pytest.raises(ShardError, match="is bad"):
+        take_through(copy.stage, "a", settings)
+    assert read_state(record_uri(settings, "one"), {}) is None
+
+
+def test_a_shard_that_changes_while_it_is_read_is_not_recorded(settings: Settings, tmp_path: Path) -> None:
+    copy = Copy("one", disturb=tmp_path / "raw" / "a.tar")
+    with pytest.raises(ShardError, match=r"shard a: .*a\.tar changed while it was read"):
+        take_through(copy.stage, "a", settings)
+    assert record_of(settings, "one") is None
+
+
+def test_a_vanished_shard_leaves_its_output_alone(settings: Settings, tmp_path: Path) -> None:
+    copy = Copy("one")
+    before = take_through(copy.stage, "a", settings)
+    (tmp_path / "raw" / "a.tar").unlink()
+    with pytest.raises(StorageError, match="shard 'a' is not below"):
+        take_through(copy.stage, "a", settings)
+    assert record_of(settings, "one") == before.record
+
+
+def test_a_broken_record_is_named(settings: Settings, tmp_path: Path) -> None:
+    copy = Copy("one")
+    take_through(copy.stage, "a", settings)
+    (tmp_path / "out" / "records" / "one" / "a.json").write_text("{}")
+    with pytest.raises(ShardError, match=r"records/one/a\.json is not a stage record"):
+        take_through(copy.stage, "a", settings)
+
+
+def test_a_run_that_is_ended_leaves_its_claim(settings: Settings, tmp_path: Path) -> None:
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        take_through(Copy("one", meanwhile=end).stage, "a", settings)
+    claim = read_state(record_uri(settings, "one"), {})
+    assert isinstance(claim, Claim)
+    assert (claim.stage, claim.shard, claim.code_version) == ("one", "a", Copy("one").stage.code_version(settings))
+    assert claim.inputs[RAW_SHARDS].startswith("sha256:")
+    with pytest.raises(
+        ShardError, match=rf"two needs one, .*: a run that began {claim.began:%Y-%m-%d %H:%M:%S} UTC has not ended"
+    ):
+        take_through(Copy("two", source="one").stage, "a", settings)
+    made = take_through(Copy("one").stage, "a", settings)
+    assert read_state(record_uri(settings, "one"), {}) == made.record
+
+
+@pytest.mark.parametrize("change", ["made anew", "failed", "being made", "being made again", "made anew and again"])
+def test_an_input_that_changes_while_it_is_read_is_not_recorded(
+    settings: Settings, tmp_path: Path, change: str
+) -> None:
+    one = Copy("one")
+    take_through(one.stage, "a", settings)
+
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    def be_killed(version: int) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            take_through(Copy("one", version=version, meanwhile=end).stage, "a", settings)
+        assert isinstance(read_state(record_uri(settings, "one"), {}), Claim)
+
+    def replace() -> None:
+        one.version = 2
+        if change == "failed":
+            (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
+            with pytest.raises(ShardError, match="is bad"):
+                take_through(one.stage, "a", settings)
+        elif change == "being made":
+            be_killed(version=2)
+        elif change == "being made again":
+            # its output is gone, so that what was read may have been of any run
+            (tmp_path / "out" / "one" / "a.parquet").unlink()
+            be_killed(version=1)
+        else:
+            (tmp_path / "raw" / "a.tar").write_bytes(b"other")
+            take_through(one.stage, "a", settings)
+            if change == "made anew and again":
+                (tmp_path / "raw" / "a.tar").write_bytes(b"first")
+                be_killed(version=1)
+
+    two = Copy("two", source="one", meanwhile=replace)
+    with pytest.raises(ShardError, match="shard a: one changed while it was read; materialize it again"):
+        take_through(two.stage, "a", settings)
+    assert read_state(record_uri(settings, "two"), {}) is None
+
+
+def test_a_stage_is_given_the_records_of_what_it_reads(settings: Settings) -> None:
+    given: list[object] = []
+
+    def look(shard: Shard) -> Work:
+        given.append(shard.read)
+        return Work(outputs={})
+
+    one = take_through(Copy("one").stage, "a", settings)
+    take_through(Stage("two", ("one",), 1, lambda settings: {}, look), "a", settings)
+    assert given == [{"one": one.record}]
+
+
+def test_a_run_that_ends_while_a_large_shard_is_hashed_is_not_repeated(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Copy("one")
+    hash_content = job_module.content_version
+
+    def slowly(*arguments: object) -> str:
+        monkeypatch.setattr(job_module, "content_version", hash_content)
+        take_through(copy.stage, "a", settings)
+        return hash_content(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(job_module, "content_version", slowly)
+    assert take_through(copy.stage, "a", settings).unchanged
+    assert copy.calls == ["a"]
+
+
+def test_a_new_stamp_is_not_written_over_the_claim_of_another_run(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Copy("one")
+    take_through(copy.stage, "a", settings)
+    (tmp_path / "raw" / "a.tar").write_bytes(b"first")
+    hash_content = job_module.content_version
+
+    def slowly(*arguments: object) -> str:
+        monkeypatch.setattr(job_module, "content_version", hash_content)
+        (tmp_path / "out" / "one" / "a.parquet").unlink()
+        with pytest.raises(KeyboardInterrupt):
+            take_through(Copy("one", meanwhile=end).stage, "a", settings)
+        (tmp_path / "out" / "one" / "a.parquet").write_bytes(b"first")
+        return hash_content(*arguments)  # type: ignore[arg-type]
+
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job_module, "content_version", slowly)
+    assert take_through(copy.stage, "a", settings).unchanged
+    assert isinstance(read_state(record_uri(settings, "one"), {}), Claim)
+
+
+def test_after_a_run_that_was_ended_what_it_left_is_cleared(settings: Settings, tmp_path: Path) -> None:
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        take_through(Copy("one", meanwhile=end).stage, "a", settings)
+    left = [tmp_path / "out" / folder / f".a.parquet.{'0f' * 16}.tmp" for folder in ("one", "dropped/one")]
+    others = [left[0].with_name(".b.parquet.0.tmp"), tmp_path / "out" / "two" / left[0].name]
+    for path in (*left, *others):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    take_through(Copy("one").stage, "a", settings)
+    assert [path.exists() for path in (*left, *others)] == [False, False, True, True]
+
+
+@dataclass
+class Together:
+    """Copies raw shards in one go."""
+
+    fail_before: str = ""
+    error: Exception = field(default_factory=lambda: StorageUnavailable("the storage is away"))
+
+    def __call__(self, shards: Iterator[Shard], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+        for shard in shards:
+            if shard.key == self.fail_before:
+                raise self.error
+            try:
+                yield shard.key, Copy("one")(shard)
+            except InterleavedError as error:
+                yield shard.key, error
+
+    @property
+    def stage(self) -> Stage:
+        return Stage("one", (RAW_SHARDS,), 1, lambda settings: {}, together=self)
+
+
+@pytest.fixture
+def several(settings: Settings, tmp_path: Path) -> Settings:
+    for name in "bcd":
+        (tmp_path / "raw" / f"{name}.tar").write_bytes(b"bad" if name == "b" else name.encode())
+    return settings
+
+
+def told(outcomes: Iterator[tuple[str, Outcome | InterleavedError]]) -> dict[str, str]:
+    return {
+        key: ("unchanged" if found.unchanged else "made") if isinstance(found, Outcome) else str(found).split(": ")[-1]
+        for key, found in outcomes
+    }
+
+
+def test_many_in_one_go_each_with_its_own_outcome(several: Settings, tmp_path: Path) -> None:
+    stage = Together().stage
+    first = told(take_together(stage, ["gone", "a", "b", "c"], several))
+    assert list(first) == ["gone", "a", "b", "c"]
+    assert first["gone"].startswith("it was moved or deleted")
+    assert (first["a"], first["c"]) == ("made", "made")
+    assert first["b"].endswith("b.tar is bad")
+    paths = ShardPaths(output_root=several.storage.output_root, key="b")
+    assert read_state(paths.record("one"), {}) is None
+    assert told(take_together(stage, ["a", "c", "d"], several)) == {"a": "unchanged", "c": "unchanged", "d": "made"}
+    assert take_through(stage, "a", several).unchanged
+    with pytest.raises(ShardError, match=r"b\.tar is bad"):
+        take_through(stage, "b", several)
+
+
+def test_a_storage_that_does_not_answer_is_the_outcome_of_all_that_are_not_done(several: Settings) -> None:
+    stage = Together(fail_before="c").stage
+    outcomes = dict(take_together(stage, ["a", "c", "d"], several))
+    assert isinstance(outcomes["a"], Outcome)
+    assert isinstance(outcomes["c"], StorageUnavailable)
+    assert isinstance(outcomes["d"], StorageUnavailable)
+    assert told(take_together(Together().stage, ["a", "c", "d"], several)) == {
+        "a": "unchanged",
+        "c": "made",
+        "d": "made",
+    }
+
+
+def test_anything_else_ends_them_all_and_what_was_done_stands(several: Settings) -> None:
+    outcomes = take_together(Together("c", RuntimeError("the device is gone")).stage, ["a", "c", "d"], several)
+    assert isinstance(dict([next(outcomes)])["a"], Outcome)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        next(outcomes)
+    assert record_of(several, "one") is not None
+    # it failed, nobody was killed: a claim would say that a run was interrupted
+    paths = ShardPaths(output_root=several.storage.output_root, key="c")
+    assert read_state(paths.record("one"), {}) is None
+
+
+def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(
+    several: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_hold = job_module.take_hold
+
+    def refuse(stage: str, shard: str, *arguments: object, **named: object) -> object:
+        if shard == "c":
+            raise StorageUnavailable("cannot write the claim on c")
+        return take_hold(stage, shard, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(job_module, "take_hold", refuse)
+    outcomes = told(take_together(Together().stage, ["a", "c", "d"], several))
+    assert outcomes == {"a": "made", "d": "made", "c": "cannot write the claim on c"}
+
+
+def test_many_are_looked_at_at_a_time(several: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    find, all_there = job_module.find_raw_shard, threading.Barrier(3)
+
+    def find_with_the_others(*arguments: object) -> object:
+        all_there.wait(timeout=20)  # raises where the others do not come
+        return find(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(job_module, "find_raw_shard", find_with_the_others)
+    assert told(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
+
+
+def test_the_code_version_is_worked_out_once_for_many(several: Settings) -> None:
+    calls: list[Settings] = []
+
+    def settings_of(settings: Settings) -> dict[str, object]:
+        calls.append(settings)
+        return {}
+
+    stage = replace(Together().stage, settings=settings_of)
+    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "made")
+    calls.clear()
+    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "unchanged")
+    assert len(calls) == 1
+
+
+def test_a_model_that_cannot_be_looked_at_is_the_outcome_of_all(several: Settings) -> None:
+    def settings_of(settings: Settings) -> dict[str, object]:
+        raise StorageUnavailable("the model is away")
+
+    stage = replace(Together().stage, settings=settings_of)
+    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "the model is away")
+
+
+def test_a_shard_that_another_run_made_before_its_turn_came_is_not_made_again(several: Settings) -> None:
+    copy, others = Copy("one"), iter("dc")
+    copy.meanwhile = lambda: take_through(Together().stage, next(others), several) if copy.calls == ["a"] else None
+    stage = replace(Together().stage, together=lambda shards, settings: ((shard.key, copy(shard)) for shard in shards))
+    outcomes = dict(take_together(stage, "acd", several))
+    assert told(iter(outcomes.items())) == {"a": "made", "c": "made", "d": "unchanged"}
+    assert copy.calls == ["a", "c"]

@@ -1,0 +1,137 @@
+"""Why a shard is not current, from its records alone."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards
+from interleaved_assets.pipeline.record import Claim, ShardPaths, write_record
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.status import (
+    COMPLETE,
+    CURRENT,
+    Present,
+    State,
+    read_stages,
+    shard_statuses,
+    stage_records,
+)
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import good_shard, project
+
+
+def take_all(settings: Settings, key: str = "a") -> None:
+    for stage in chain(settings).values():
+        take_through(stage, key, settings)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    take_all(settings)
+    return settings
+
+
+def status(settings: Settings) -> str:
+    return Present.of(settings).status(stage_records("a", settings), find_raw_shard("a", settings.storage)).text
+
+
+def record_file(tmp_path: Path, stage: str) -> Path:
+    return tmp_path / "out" / "records" / stage / "a.json"
+
+
+def test_a_shard_that_went_through_is_complete(settings: Settings) -> None:
+    assert status(settings) == CURRENT
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[selection]\nmin_sharpness = 80\n", "filtered stale: settings changed: min_sharpness 100.0 → 80.0"),
+        ('[selection]\norder = ["sharpness"]\n', 'filtered stale: settings changed: order ["short_side", "long_side"'),
+        (
+            "[selection.own.width]\nmin = 5\n",
+            "filtered stale: settings changed: filters.width none → 1, own.width.min none → 5.0",
+        ),
+        ("[scoring]\nmax_pixels = 1000\n", "image_scores stale: settings changed: max_pixels 89478485 → 1000"),
+        (
+            '[errors]\non_materialize_error = "drop_row"\n',
+            'normalized stale: settings changed: on_materialize_error "error" → "drop_row"',
+        ),
+        ("[run]\nparallel_shards = 1\n", CURRENT),
+    ],
+)
+def test_changed_settings_are_named(settings: Settings, tmp_path: Path, text: str, reason: str) -> None:
+    assert status(project(tmp_path, text)).startswith(reason)
+
+
+def test_many_changes_are_counted(settings: Settings, tmp_path: Path) -> None:
+    text = "[selection]\nmin_sharpness = 1\nmax_ratio = 2\nmin_clip = 0.3\nmax_qr_area_ratio = 0.5\n"
+    assert status(project(tmp_path, text)).endswith(" and 1 more")
+
+
+def test_changed_code_is_told_from_changed_settings(settings: Settings, tmp_path: Path) -> None:
+    file = record_file(tmp_path, "image_scores")
+    record = json.loads(file.read_text())
+    now = record["code_version"]
+    file.write_text(json.dumps({**record, "code_version": "0-0123"}))
+    assert status(settings) == f"image_scores stale: code changed, version 0-0123 → {now}"
+
+
+def test_a_changed_raw_shard(settings: Settings, tmp_path: Path) -> None:
+    good_shard(tmp_path / "raw" / "a.tar", seed=2)
+    assert status(settings) == "normalized stale: raw_shards changed"
+    assert Present.of(settings).status(stage_records("a", settings)) == COMPLETE  # nobody looked at the raw shard
+
+
+def test_a_changed_input(settings: Settings, tmp_path: Path) -> None:
+    good_shard(tmp_path / "raw" / "a.tar", seed=2)
+    take_through(chain(settings)["normalized"], "a", settings)
+    assert status(settings) == "image_scores stale: normalized changed"
+
+
+def test_a_missing_record(settings: Settings, tmp_path: Path) -> None:
+    record_file(tmp_path, "filtered").unlink()
+    assert status(settings) == "no filtered"
+    for stage in chain(settings):
+        record_file(tmp_path, stage).unlink(missing_ok=True)
+    assert status(settings) == "never materialized"
+
+
+def test_a_run_that_was_killed(settings: Settings, tmp_path: Path) -> None:
+    uri = ShardPaths(output_root=settings.storage.output_root, key="a").record("filtered")
+    claim = Claim(
+        stage="filtered",
+        shard="a",
+        claimed_by="somebody",
+        began=datetime(2026, 1, 1, tzinfo=UTC),
+        code_version="1-0",
+        inputs={},
+    )
+    write_record(claim, uri, {})
+    records, claims = read_stages("a", settings, chain(settings))
+    assert list(claims) == ["filtered"]
+    found = Present.of(settings).status(records, claims=claims)
+    assert found == (State.INTERRUPTED, "no filtered: a run on it was interrupted, or is under way", "filtered")
+
+
+def test_a_damaged_record_is_named(settings: Settings, tmp_path: Path) -> None:
+    record_file(tmp_path, "filtered").write_text("{}")
+    with pytest.raises(ShardError, match=r"records/filtered/a\.json is not a stage record"):
+        stage_records("a", settings)
+
+
+def test_all_raw_shards_in_their_order(settings: Settings, tmp_path: Path) -> None:
+    for name in ("b", "c"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=3)
+    take_through(chain(settings)["normalized"], "b", settings)
+    assert list(shard_statuses(list_raw_shards(settings.storage), settings, {})) == [
+        ("a", CURRENT),
+        ("b", "no image_scores"),
+        ("c", "never materialized"),
+    ]

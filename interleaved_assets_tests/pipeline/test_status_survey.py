@@ -1,0 +1,132 @@
+"""Every shard there is, wherever it shows, and how it stands."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.lineage.sample import find_sample
+from interleaved_assets.pipeline.lineage.tar import trace_tar
+from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.pipeline.raw.snapshot import look, snapshot_uri, write_snapshot
+from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.status import (
+    COMPLETE,
+    VANISHED,
+    VANISHED_UNUSED,
+    State,
+    Survey,
+    recorded_stages,
+    survey,
+)
+from interleaved_assets.settings import Settings, load_settings
+from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.s3 import S3Server
+
+STAGES = ["normalized", "image_scores", "filtered", "final_tars"]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Two shards that went through, one of them in a folder, and one that was not tried."""
+    settings = project(tmp_path)
+    for name in ("a", "web/b", "c"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name[-1]))
+    for key in ("a", "web/b"):
+        for stage in chain(settings).values():
+            take_through(stage, key, settings)
+    return settings
+
+
+def statuses(found: Survey) -> dict[str, str]:
+    return {key: found.status(key, found.recorded_of(key)).text for key in found.keys}
+
+
+def test_records_are_listed_with_their_stages(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "out/records/final_tars/web/b.json").unlink()
+    (tmp_path / "out/records/normalized/.a.json.0123.tmp").write_text("left by a run that was killed")
+    assert recorded_stages(settings) == {"a": STAGES, "web/b": STAGES[:3]}
+
+
+def test_nothing_was_ever_recorded(tmp_path: Path) -> None:
+    assert recorded_stages(project(tmp_path)) == {}
+
+
+def test_every_kind_of_shard(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "raw/web/b.tar").unlink()
+    found = survey(settings, registered=["a", "gone"])
+    assert statuses(found) == {
+        "a": "complete",
+        "c": "never materialized",
+        "gone": VANISHED_UNUSED.text,
+        "web/b": VANISHED.text,
+    }
+    assert found.problem == ""
+    assert found.status("a", found.recorded_of("a")) == COMPLETE
+
+
+def test_what_dagster_calls_failed_is_told_from_what_was_never_tried(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "out/records/filtered/a.json").unlink()
+    failed = {"normalized": {"c"}, "filtered": {"a", "web/b"}, "final_tars": {"a"}}
+    found = survey(settings, failed=failed)
+    assert statuses(found) == {
+        "a": "filtered failed: its error stands on the shard",
+        "c": "normalized failed: its error stands on the shard",
+        "web/b": "complete",  # the record vouches for it, whatever a later run made of its events
+    }
+    assert found.status("a", found.recorded_of("a")).state is State.FAILED
+
+
+def test_a_file_that_was_written_anew_with_the_same_bytes_is_current_once_somebody_looked(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "raw/c.tar").unlink()
+    good_shard(tmp_path / "raw/web/b.tar", seed=9)
+    for name in ("a", "web/b"):
+        os.utime(tmp_path / f"raw/{name}.tar", (5, 5))
+    changed = "normalized stale: raw_shards changed"
+    assert statuses(survey(settings)) == {"a": changed, "web/b": changed}
+    storage = settings.storage
+    seen = look(list_raw_shards(storage), {}, storage, now=100, quiet_seconds=0, at_most=9)
+    write_snapshot(seen.snapshot, snapshot_uri(storage, 3), storage.options)
+    assert statuses(survey(settings)) == {"a": "complete", "web/b": changed}
+    os.utime(tmp_path / "raw/a.tar", (6, 6))  # after that look
+    assert statuses(survey(settings)) == {"a": changed, "web/b": changed}
+
+
+def test_a_damaged_snapshot_tells_nothing(settings: Settings, tmp_path: Path) -> None:
+    snapshot = Path(snapshot_uri(settings.storage, 3))
+    snapshot.parent.mkdir(parents=True)
+    snapshot.write_bytes(b"PAR1")
+    assert survey(settings).versions == {}
+
+
+def test_a_raw_root_that_cannot_be_listed_costs_only_what_it_would_have_told(
+    settings: Settings, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "raw")
+    found = survey(settings, registered=["c"])
+    assert "does not exist" in found.problem
+    assert str(tmp_path / "raw") in found.problem
+    assert statuses(found) == {"a": "complete", "c": "never materialized", "web/b": "complete"}
+
+
+def test_in_a_bucket(tmp_path: Path, bucket: str, s3_environment: S3Server) -> None:
+    (tmp_path / "interleaved.toml").write_text(f'[storage]\nraw_root = "{bucket}/raw"\noutput_root = "{bucket}/out"\n')
+    settings = load_settings(tmp_path / "interleaved.toml")
+    for name in ("a", "b c"):
+        s3_environment.fs.put_file(str(good_shard(tmp_path / f"{name}.tar", seed=1)), f"{bucket}/raw/{name}.tar")
+    assert statuses(survey(settings)) == {"a": "never materialized", "b%20c": "never materialized"}
+    for stage in chain(settings).values():
+        take_through(stage, "b%20c", settings)
+    s3_environment.fs.rm_file(f"{bucket}/raw/b c.tar")
+    found = survey(settings)
+    assert found.recorded == {"b%20c": STAGES}
+    assert statuses(found) == {"a": "never materialized", "b%20c": VANISHED.text}
+    trace = trace_tar(f"{bucket}/out/tars/b%20c.tar", settings)
+    assert trace.source is not None
+    assert trace.source.uri == f"{bucket}/raw/b c.tar"
+    assert trace.as_recorded
+    assert [key for key, _ in find_sample("doc-1-b", sorted(found.recorded), settings)] == ["b%20c"]
