@@ -197,7 +197,8 @@ def materialize(
 
     A byte range is read as such, unless it is empty and a member is named; else a member is looked up in its tar; else
     the whole file is the image. With a ``frame_index`` what was read is a TIFF, and that frame is cut out of it, pixels
-    unchanged. Whatever several rows share is fetched once; ranges and whole files take one ``cat_ranges`` call per filesystem.
+    unchanged. Whatever several rows share is fetched once; ranges and whole files take one ``cat_ranges`` call per
+    filesystem.
 
     A row that cannot be filled gets a ``materialize_error`` and null bytes; one that can loses the error of an earlier
     fetch. Rows with any other error are left as they are.
