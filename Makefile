@@ -69,7 +69,7 @@ format: $(BIN)/.installed
 # The same bytes for the same commit. build/ goes first: files that were removed since would be packed from it.
 wheel: $(BIN)/.installed
 	rm -rf build dist
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 315532800) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	rm -rf build
 	@ls dist/*.whl
 
