@@ -39,6 +39,7 @@ class ShardLayout:
         images_field: list of image tokens, parallel to the texts.
         image_member_field: JSON field that names the member whose frames the tokens stand for. None: ``<key>.tiff``.
         fields: passthrough columns to keep; one that no document has is null, and a warning. None keeps all.
+            ``per_image_fields`` and ``per_text_fields`` are kept too, but ``image_metadata`` has to be named.
         per_image_fields: lists with one entry per image, spread over the image rows.
         per_text_fields: lists with one entry per text, spread over the text rows.
         image_extensions: a token with one of these endings names a member, and never a frame; with or without a dot.
@@ -81,14 +82,20 @@ class ShardLayout:
                 f"fields names passthrough columns; {', '.join(reserved)} are reserved, and always there. "
                 f"A JSON field of such a name has an underscore behind it as a column: {column_name(reserved[0])!r}."
             )
+        if self.fields is not None:
+            object.__setattr__(self, "fields", tuple(dict.fromkeys((*self.fields, *self._spread_columns()))))
+
+    def _spread_columns(self) -> tuple[str, ...]:
+        """Columns of the lists to spread, ``image_metadata`` aside, which is an option's default."""
+        names = (*self.per_image_fields, *self.per_text_fields)
+        return tuple(column_name(name) for name in names if name != "image_metadata")
 
     def named_columns(self) -> set[str]:
         """Passthrough columns that the options name, each of which some document should have.
 
-        Neither ``image_metadata``, which is an option's default, nor the columns that are this package's own count.
+        The columns that are this package's own do not count.
         """
-        spread = {column_name(name) for name in (*self.per_image_fields, *self.per_text_fields)}
-        return ({*(self.fields or ()), *spread} - {"image_metadata"}) - _TAKEN
+        return {*(self.fields or ()), *self._spread_columns()} - _TAKEN
 
 
 def column_name(field: str) -> str:

@@ -680,6 +680,16 @@ def test_names_in_options_that_no_document_has_are_a_warning(tmp_path: Path, cap
     assert caplog.text == ""
 
 
+def test_lists_to_spread_are_kept_beside_the_fields(tmp_path: Path) -> None:
+    document = {"texts": ["t", None], "images": [None, "x.png"], "url": "u", "lang": "en", "alt": ["a"], "score": [2]}
+    uri = write_tar(tmp_path / "a.tar", ("x.json", {**document, "image_metadata": [{"a": 1}]}), ("x.png", b"png"))
+    layout = ShardLayout(fields=["url"], per_image_fields=["alt", "image_metadata"], per_text_fields=["score"])
+    found = read(uri, layout=layout)
+    assert found.column_names == [*INTERLEAVED_SCHEMA.names, "url", "alt", "score"]
+    assert found["alt"].to_pylist() == [None, None, "a"]
+    assert found["score"].to_pylist() == [None, 2, None]
+
+
 def test_extensions_may_lack_their_dot(tmp_path: Path) -> None:
     document = {"texts": [None, None], "images": ["other.PNG", "page_0_image_1"]}
     write_tar(tmp_path / "a.tar", ("x.json5", document), ("x.tiff", tiff(picture(1))))
