@@ -13,7 +13,7 @@ export DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS ?= 600
 export DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo ui test test-all check format clean help
+.PHONY: demo ui test test-all check format wheel clean help
 
 help:
 	@echo "make demo    install, make demo shards, take them through every asset, print what happened"
@@ -21,6 +21,7 @@ help:
 	@echo "make test    the tests (no system packages, no GPU, no network)"
 	@echo "make test-all  those that need PostgreSQL, Chromium, Caddy, libzbar or Ray too; installs them (apt-get, pip)"
 	@echo "make check   lint, format and types"
+	@echo "make wheel   the package alone as a wheel, in dist/"
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/python3.11 ...")'
@@ -65,5 +66,12 @@ format: $(BIN)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The same bytes for the same commit. build/ goes first: files that were removed since would be packed from it.
+wheel: $(BIN)/.installed
+	rm -rf build dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 315532800) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	rm -rf build
+	@ls dist/*.whl
+
 clean:
-	rm -rf $(CURDIR)/.venv $(CURDIR)/.dagster_home $(CURDIR)/artefacts
+	rm -rf $(CURDIR)/.venv $(CURDIR)/.dagster_home $(CURDIR)/artefacts $(CURDIR)/build $(CURDIR)/dist

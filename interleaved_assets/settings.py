@@ -6,6 +6,7 @@ The file is found through ``INTERLEAVED_SETTINGS``, else as ``interleaved.toml``
 that fsspec and boto read (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
 """
 
+import importlib
 import os
 import re
 import tomllib
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import fsspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as SourceError
@@ -36,6 +37,32 @@ _NO_SECRETS = (None, "anon", "cloud", "google_default")  # what gcsfs also takes
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PluginSettings(_Section):
+    """Modules with scorers and filters of your own: see docs/extending.md."""
+
+    modules: tuple[str, ...] = Field(
+        default=(),
+        description="Modules that register scorers and filters, such as my_team.scorers, imported before the other "
+        "sections are checked. Default none.",
+    )
+
+    @field_validator("modules")
+    @classmethod
+    def _imported(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Import the modules, so that what they register is known to the sections that follow."""
+        for name in names:
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                raise ValueError(
+                    f"{name} cannot be imported: {error}. Install its package into this environment, or add the folder "
+                    "it lies in to PYTHONPATH"
+                ) from error
+            except (ImportError, SyntaxError, ValueError, AssertionError) as error:
+                raise ValueError(f"{name} fails while it is imported: {type(error).__name__}: {error}") from error
+        return names
 
 
 class StorageSettings(_Section):
@@ -230,6 +257,8 @@ class Settings(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
+    # the first, because fields are checked in this order
+    plugins: PluginSettings = Field(default_factory=PluginSettings, description="Modules with own scorers and filters.")
     storage: StorageSettings = Field(default_factory=StorageSettings, description="Roots of input and output.")
     reading: ReadingSettings = Field(default_factory=ReadingSettings, description="Layout of the documents' JSON.")
     errors: ErrorSettings = Field(default_factory=ErrorSettings, description="Policy for rows that cannot be read.")

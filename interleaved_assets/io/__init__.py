@@ -1,15 +1,30 @@
 """Reading and writing shards: tar and Parquet, local and remote, atomic and deterministic."""
 
-from interleaved_assets.io.parquet.reader import InterleavedParquetReader
-from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
+from interleaved_assets.io.materialize import materialize
+from interleaved_assets.io.parquet.reader import InterleavedParquetReader, parquet_shard_schema, read_parquet_shard
+from interleaved_assets.io.parquet.writer import InterleavedParquetWriter, ParquetShard, parquet_shard
+from interleaved_assets.io.policy import apply_error_policy
+from interleaved_assets.io.reader import ShardReader
 from interleaved_assets.io.tar.layout import ShardLayout
-from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
-from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
+from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
+from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter, TarShard, tar_shard
+from interleaved_assets.io.writer import ShardWriter
 
 __all__ = [
     "InterleavedParquetReader",
     "InterleavedParquetWriter",
     "InterleavedWebdatasetReader",
     "InterleavedWebdatasetWriter",
+    "ParquetShard",
     "ShardLayout",
+    "ShardReader",
+    "ShardWriter",
+    "TarShard",
+    "apply_error_policy",
+    "materialize",
+    "parquet_shard",
+    "parquet_shard_schema",
+    "read_parquet_shard",
+    "read_tar_shard",
+    "tar_shard",
 ]

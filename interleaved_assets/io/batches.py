@@ -138,14 +138,21 @@ def join_files(
         max_batch_bytes: consecutive tables are joined as long as they stay within it; None: all of them.
 
     Two samples of different files may have the same id. They are never put into one batch, where they would be taken
-    for one sample: the second starts a new batch.
+    for one sample: the second starts a new batch. Files without any row make one batch without rows, if one of them
+    gives a table without rows.
     """
+    empty: pa.Table | None = None
+    without_rows: list[str] = []
     pending: list[pa.Table] = []
     sources: list[str] = []
     ids: set[str] = set()
     filled = 0
     for uri, tables in files:
         for table in tables:
+            if table.num_rows == 0:
+                empty = table
+                without_rows.append(uri)
+                continue
             size = int(row_bytes(table).sum())
             own = set(pc.unique(table["sample_id"]).to_pylist())
             is_full = max_batch_bytes is not None and filled + size > max_batch_bytes
@@ -159,6 +166,8 @@ def join_files(
                 sources.append(uri)
     if pending:
         yield _joined(pending), tuple(sources)
+    elif empty is not None:
+        yield empty, tuple(dict.fromkeys(without_rows))
 
 
 def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:

@@ -195,9 +195,10 @@ def materialize(
 ) -> pa.Table:
     """``table`` with ``binary_content`` filled in for image rows.
 
-    A byte range is read as such; else a member is looked up in its tar; else the whole file is the image. With a
-    ``frame_index`` what was read is a TIFF, and that frame is cut out of it, pixels unchanged. Whatever several rows
-    share is fetched once; ranges and whole files take one ``cat_ranges`` call per filesystem.
+    A byte range is read as such, unless it is empty and a member is named; else a member is looked up in its tar; else
+    the whole file is the image. With a ``frame_index`` what was read is a TIFF, and that frame is cut out of it, pixels
+    unchanged. Whatever several rows share is fetched once; ranges and whole files take one ``cat_ranges`` call per
+    filesystem.
 
     A row that cannot be filled gets a ``materialize_error`` and null bytes; one that can loses the error of an earlier
     fetch. Rows with any other error are left as they are.
@@ -268,7 +269,7 @@ def bytes_to_fetch(table: pa.Table) -> np.ndarray:
         source = (ref.path, ref.member, ref.byte_offset)
         if source not in seen:
             seen.add(source)
-            sizes[row] = _GUESSED_BYTES if ref.byte_size is None else ref.byte_size
+            sizes[row] = ref.byte_size or _GUESSED_BYTES
     return sizes
 
 
@@ -306,7 +307,9 @@ def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, 
         allowed[path] = check_allowed(path, allowed_roots)
     if not allowed[path]:
         return row_error("forbidden_path", f"{path} is not below {', '.join(allowed_roots) or 'any allowed root'}")
-    if ref.byte_offset is not None and ref.byte_size is not None and not (ref.member and is_compressed_tar(path)):
+    # an empty range beside a member's name stands for a range that is not known
+    by_name = ref.member and (ref.byte_size == 0 or is_compressed_tar(path))
+    if ref.byte_offset is not None and ref.byte_size is not None and not by_name:
         return _Plan(Source(path, None, ref.byte_offset, ref.byte_offset + ref.byte_size), ref.frame_index)
     if ref.member is None and (ref.byte_offset is not None or ref.byte_size is not None):
         return row_error("invalid_source_ref", "byte_offset and byte_size go together")

@@ -1,5 +1,6 @@
 """What both shard readers share: finding files, partitions, batches of whole samples, columns and types."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -9,10 +10,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from interleaved_assets.io.batches import join_files, prefetch
-from interleaved_assets.io.storage import FilePaths, InputFile, find_files, group_files, parse_size
+from interleaved_assets.io.storage import FilePaths, InputFile, dotted, find_files, group_files, parse_size
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import OptionError, ShardError
-from interleaved_assets.model.schema import RESERVED_COLUMNS, align_or_reconcile, resolve_schema
+from interleaved_assets.model.schema import align_or_reconcile, resolve_schema
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -28,13 +31,14 @@ class ShardReader(ABC):
         blocksize: instead, files of so many bytes together: a number or text such as ``"512MiB"``.
         max_batch_bytes: a batch is cut before the sample that would exceed it; a larger sample is a batch of its own.
             None: one batch per partition.
-        fields: passthrough columns to keep; a missing one is null. None keeps all.
+        fields: passthrough columns to keep; one that no file has is null, and is logged as a warning. None keeps all.
         read_kwargs: ``storage_options`` for fsspec, and options of the form that is read.
         schema: columns and types to align every batch to.
         schema_overrides: types laid over ``INTERLEAVED_SCHEMA``, as an alternative to ``schema``.
-        file_extensions: what a file in a folder or a glob must end in.
+        file_extensions: what a file in a folder or a glob must end in, with or without the dot.
 
-    Two samples with one id in different files of a partition never share a batch: the second begins a new one.
+    A partition whose files have no samples gives one batch without rows. Two samples with one id in different files of
+    a partition never share a batch: the second begins a new one.
     """
 
     file_paths: FilePaths
@@ -64,8 +68,7 @@ class ShardReader(ABC):
         self._options = options
         if isinstance(self.fields, str) or isinstance(self.file_extensions, str):
             raise OptionError("fields and file_extensions are lists of names, not one string")
-        if reserved := sorted(RESERVED_COLUMNS.intersection(self.fields or ())):
-            raise OptionError(f"fields names passthrough columns; {', '.join(reserved)} are always there")
+        self.file_extensions = dotted(self.file_extensions, "file_extensions")
         self._limit = None if self.max_batch_bytes is None else parse_size(self.max_batch_bytes, "max_batch_bytes")
         # checked now, though no file has been looked for yet
         group_files([], self.files_per_partition, self.blocksize)
@@ -98,6 +101,16 @@ class ShardReader(ABC):
         for files in self.partitions():
             for table, sources in join_files(self.read_files(files), self._limit):
                 yield InterleavedBatch(align_shard(table, self._target, ", ".join(sources)), sources)
+
+
+def warn_absent(absent: Iterable[str], uris: Sequence[str], known: Iterable[str]) -> None:
+    """Log a warning about columns that options name and no file of a partition has, with those that they have."""
+    logger.warning(
+        "%s: no document or column is named %s; check fields, per_image_fields and per_text_fields. There are %s",
+        ", ".join(uris),
+        ", ".join(sorted(absent)),
+        ", ".join(sorted(known)) or "none",
+    )
 
 
 def align_shard(table: pa.Table, target: pa.Schema | None, shard: str) -> pa.Table:

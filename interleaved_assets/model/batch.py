@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,9 @@ from interleaved_assets.model.schema import (
 from interleaved_assets.model.source_ref import SourceRef, build_source_ref, parse_source_ref
 
 logger = logging.getLogger(__name__)
+
+Mask: TypeAlias = pd.Series | pa.Array | pa.ChunkedArray | np.ndarray | Sequence[bool]
+"""One bool for each row, without nulls."""
 
 KEY_COLUMNS = ("sample_id", "position", "modality")
 
@@ -177,9 +181,7 @@ class InterleavedBatch:
             raise OptionError(f"add_rows: {'; '.join(found)}")
         return result
 
-    def delete_rows(
-        self, mask: pd.Series | pa.Array | pa.ChunkedArray | np.ndarray | Sequence[bool]
-    ) -> "InterleavedBatch":
+    def delete_rows(self, mask: Mask) -> "InterleavedBatch":
         """A batch without the rows whose ``mask`` is True; positions and order stay, image bytes are not copied.
 
         Raises:

@@ -6,7 +6,7 @@ range (the fastest); ``frame_index`` picks one frame of a multi-frame TIFF.
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,13 +15,36 @@ _INTEGER_FIELDS = ("byte_offset", "byte_size", "frame_index")
 
 
 class SourceRef(NamedTuple):
-    """Where the bytes of one row lie; offsets and sizes in bytes, frames counted from 0."""
+    """Where the bytes of one row lie; offsets and sizes in bytes, frames counted from 0.
+
+    Fields are attributes, and also read by name as in a mapping: ``ref["path"]``, ``ref.get("member")``, ``dict(ref)``.
+    """
 
     path: str | None = None
     member: str | None = None
     byte_offset: int | None = None
     byte_size: int | None = None
     frame_index: int | None = None
+
+    def __getitem__(self, key: Any) -> Any:
+        """The field of that name, or at that index.
+
+        Raises:
+            KeyError: there is no field of that name.
+        """
+        if not isinstance(key, str):
+            return tuple.__getitem__(self, key)
+        if key not in self._fields:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def keys(self) -> tuple[str, ...]:
+        """The names of the fields."""
+        return self._fields
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The field ``name``, which may be None; ``default`` where there is no such field."""
+        return getattr(self, name) if name in self._fields else default
 
 
 def build_source_ref(

@@ -1,4 +1,4 @@
-"""The scorers there are. One of your own takes one file and one line here: see docs/extending.md."""
+"""The scorers there are. Those of your own register from a plugin: see docs/extending.md."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,17 +1,21 @@
-"""Scoring and selecting a batch in one call: what a script without Dagster puts between a reader and a writer."""
+"""Selection of whole batches: what a script without Dagster puts between a reader and a writer."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.io.materialize import materialize
 from interleaved_assets.io.storage.roots import folders_of
-from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.batch import InterleavedBatch, Mask
+from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.text_ratio import count_words
+from interleaved_assets.selection.drops import RowState
 from interleaved_assets.selection.positions import join_scores, reindex_positions
 from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import SelectionSettings
@@ -22,6 +26,50 @@ def selection_rows(table: pa.Table) -> pa.Table:
     return table.select(["sample_id", "position", "modality"]).append_column(
         "words", count_words(table["text_content"])
     )
+
+
+def drop_rows(
+    batch: InterleavedBatch,
+    mask: Mask,
+    reason: str,
+    *,
+    stage: str = "filtered",
+    measured: Sequence[float | None] | pa.Array | None = None,
+    threshold: float | None = None,
+) -> tuple[InterleavedBatch, pa.Table]:
+    """Take rows out of a batch, whatever their modality, and account for them: for filters over texts, tables, audio.
+
+    A sample that loses its last content by it (rows that are not metadata) goes with its metadata row, whose reason is
+    ``sample_dropped``; one that had none before stays. Order and positions stay, and image bytes are not copied.
+
+    Args:
+        batch: rows of whole samples.
+        mask: one bool for each row, True drops it.
+        reason: what the ledger says of the rows, such as ``too_short_below``; letters, digits and ``_``.
+        stage: name of the stage in the ledger.
+        measured: what was measured of each row, float64; None or NaN where nothing was.
+        threshold: what that was compared with.
+
+    Returns:
+        The batch with the rows that stay, and the ledger of the others, with ``model.LEDGER_SCHEMA``, in row order.
+
+    Raises:
+        OptionError: ``mask`` or ``measured`` has not one value for each row, or ``reason`` is not a name.
+    """
+    if not re.fullmatch(r"\w+", reason):
+        raise OptionError(f"drop_rows: reason is a name of letters, digits and _, got {reason!r}")
+    kept = batch.delete_rows(mask)
+    table = batch.to_pyarrow()
+    if measured is not None and len(measured) != table.num_rows:
+        raise OptionError(f"drop_rows: measured has {len(measured)} values for {table.num_rows} rows")
+    state = RowState(table)
+    dropped = np.flatnonzero(np.asarray(mask, dtype=bool))
+    values = None if measured is None else np.asarray(pa.array(measured, pa.float64()).to_numpy(zero_copy_only=False))
+    state.drop(dropped, reason, None if values is None else values[dropped], threshold)
+    state.drop_emptied(dropped, kind="row")
+    if state.alive.sum() < kept.count():
+        kept = batch.with_table(filter_rows(table, pa.array(state.alive)))
+    return kept, state.ledger(stage)
 
 
 def filter_batch(

@@ -99,10 +99,13 @@ class RowState:
         """Drop what is left of the samples that the dropped rows ``causes`` belong to."""
         self._drop_with(causes, "dropped with its sample, for the image at position ")
 
-    def drop_emptied(self, dropped: Rows) -> None:
-        """Drop what is left of the samples that lost their last content when the rows ``dropped`` went."""
+    def drop_emptied(self, dropped: Rows, *, kind: str = "image") -> None:
+        """Drop what is left of the samples that lost their last content when the rows ``dropped`` went.
+
+        ``kind`` says in the ledger what these rows are.
+        """
         emptied = ~self.with_content()
-        self._drop_with(dropped[emptied[self.sample[dropped]]], "no content is left after the image at position ")
+        self._drop_with(dropped[emptied[self.sample[dropped]]], f"no content is left after the {kind} at position ")
 
     def ledger(self, stage: str) -> pa.Table:
         """Every row that is gone, in row order."""

@@ -1,4 +1,4 @@
-"""The filters there are: what each looks at. A filter of your own takes one line here: see docs/extending.md.
+"""The filters there are: what each looks at. Those of your own register from a plugin: see docs/extending.md.
 
 A filter says which measured value it judges. Its bounds are settings (see ``selection.settings``), and ``select``
 compares the two: kept is what lies from the minimum to the maximum, both included unless ``open_maximum`` says

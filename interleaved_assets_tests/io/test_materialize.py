@@ -234,6 +234,15 @@ def test_a_locator_that_leads_nowhere(raw: Path, locator: tuple, error: str) -> 
     assert found.startswith(error.format(raw=raw))
 
 
+def test_an_empty_range_beside_a_member_stands_for_the_member(raw: Path) -> None:
+    locators = [("s.tar", "a.png", 0, 0), ("s.tar", "folder/b.png", 700, 0), ("s.tar", "empty.png", 0, 0)]
+    refs = [build_source_ref(f"{raw}/{name}", *rest) for name, *rest in locators]
+    assert fill(refs, raw) == ([MEMBERS["a.png"], MEMBERS["folder/b.png"], b""], [None] * 3)
+    assert fill([build_source_ref(f"{raw}/plain.jpg", None, 2, 0)], raw) == ([b""], [None])
+    error = the_error(build_source_ref(f"{raw}/s.tar", "none.png", 0, 0), raw)
+    assert error.startswith("missing_member: none.png is not in")
+
+
 def test_a_member_that_ends_early_is_a_short_read_and_those_before_it_are_whole(raw: Path) -> None:
     whole = tar_bytes()
     (raw / "cut.tar").write_bytes(whole[: whole.index(TIFF) + 20])

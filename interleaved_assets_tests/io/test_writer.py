@@ -9,10 +9,14 @@ import pytest
 
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
+from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
+from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import MaterializeError, OptionError, ShardError, StorageError
 from interleaved_assets.model.source_ref import build_source_ref
+from interleaved_assets.selection.batch import filter_batch
 from interleaved_assets_tests.io.rows import image_bytes, rows_table, sample
+from interleaved_assets_tests.io.tars import write_tar
 from interleaved_assets_tests.s3 import S3Server
 
 
@@ -237,7 +241,17 @@ def test_a_batch_that_the_policy_empties_is_a_file_without_rows(tmp_path: Path) 
     (path,) = writer.write(InterleavedBatch(rows_table(sample("a", None))))
     assert pq.read_table(path).num_rows == 0
     assert writer.ledger.num_rows == 3
-    assert list(InterleavedParquetReader(tmp_path)) == []
+    (empty,) = InterleavedParquetReader(tmp_path)
+    assert (empty.count(), empty.source_files) == (0, (path,))
+
+
+@pytest.mark.parametrize("kind", [InterleavedParquetWriter, InterleavedWebdatasetWriter])
+def test_an_empty_tar_becomes_a_file_without_rows(tmp_path: Path, kind: type) -> None:
+    write_tar(tmp_path / "in" / "a.tar")
+    (batch,) = InterleavedWebdatasetReader(tmp_path / "in", materialize_on_read=True)
+    (path,) = kind(tmp_path / "out").write(filter_batch(batch)[0])
+    reader = InterleavedParquetReader if kind is InterleavedParquetWriter else InterleavedWebdatasetReader
+    assert [again.count() for again in reader(path)] == [0]
 
 
 @pytest.mark.parametrize("policy", ["drop_row", "drop_sample"])

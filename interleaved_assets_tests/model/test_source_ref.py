@@ -30,6 +30,16 @@ def test_the_text_has_all_parts_but_a_frame_that_is_none() -> None:
     )
 
 
+def test_fields_are_read_by_name_as_in_a_mapping() -> None:
+    ref = parse_source_ref(build_source_ref("/a.tar", "b.tiff", 1, 2, 3))
+    assert (ref["path"], ref["frame_index"], ref.get("member"), ref.get("other", 5)) == ("/a.tar", 3, "b.tiff", 5)
+    assert dict(ref) == {"path": "/a.tar", "member": "b.tiff", "byte_offset": 1, "byte_size": 2, "frame_index": 3}
+    assert dict(parse_source_ref(None)) == dict.fromkeys(SourceRef._fields)
+    assert (ref[0], ref[-1], ref.path) == ("/a.tar", 3, "/a.tar")
+    with pytest.raises(KeyError, match="other"):
+        ref["other"]
+
+
 @pytest.mark.parametrize("value", [None, "", "{}", '{"unknown": 1}'])
 def test_nothing_is_nowhere(value: str | None) -> None:
     assert parse_source_ref(value) == SourceRef()

@@ -1,15 +1,17 @@
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
 from interleaved_assets.model.batch import InterleavedBatch
-from interleaved_assets.model.errors import ScoreError
-from interleaved_assets.model.ledger import check_balance
+from interleaved_assets.model.errors import OptionError, ScoreError
+from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets.scoring.settings import ScoringSettings
-from interleaved_assets.selection.batch import filter_batch, selection_rows
+from interleaved_assets.selection.batch import drop_rows, filter_batch, selection_rows
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.scoring.images import encode, even, noise, page_with, qr_code
 from interleaved_assets_tests.selection.tables import reasons
@@ -56,6 +58,61 @@ def test_scores_selects_and_says_why(batch):
     assert kept.source_files == ("shard.tar",)
     assert reasons(ledger) == {("a", 1): "sharpness_below", ("b", -1): "sample_dropped", ("b", 0): "qr_above"}
     check_balance("batch", batch.count(), kept.count(), ledger)
+
+
+TEXTS = [
+    row("a", -1, "metadata"),
+    row("a", 0, "text", "kept for its length"),
+    row("a", 1, "text", "short"),
+    row("b", -1, "metadata"),
+    row("b", 4, "text", "tiny"),
+    row("b", 5, "table", "t"),
+    row("c", -1, "metadata"),
+]
+
+
+@pytest.mark.parametrize("as_mask", [list, np.array, pa.array, pd.Series, lambda mask: pa.chunked_array([mask])])
+def test_rows_of_any_modality_are_dropped_through_the_ledger(as_mask):
+    batch = batch_of(TEXTS)
+    lengths = [None if text is None else float(len(text)) for text in batch.to_pyarrow()["text_content"].to_pylist()]
+    mask = as_mask([length is not None and length < 10 for length in lengths])
+    kept, ledger = drop_rows(batch, mask, "length_below", stage="texts", measured=lengths, threshold=10)
+    assert kept.to_pyarrow().equals(batch.to_pyarrow().take([0, 1, 6]))
+    assert kept.source_files == batch.source_files
+    assert ledger.schema == LEDGER_SCHEMA
+    keys = ("sample_id", "position", "modality", "stage", "reason", "measured", "threshold", "detail")
+    emptied = "no content is left after the row at position 4: length_below"
+    assert ledger.to_pylist() == [
+        dict(zip(keys, values, strict=True))
+        for values in (
+            ("a", 1, "text", "texts", "length_below", 5, 10, None),
+            ("b", -1, "metadata", "texts", "sample_dropped", None, None, emptied),
+            ("b", 4, "text", "texts", "length_below", 4, 10, None),
+            ("b", 5, "table", "texts", "length_below", 1, 10, None),
+        )
+    ]
+    check_balance("texts", batch.count(), kept.count(), ledger)
+
+
+def test_nothing_dropped_leaves_the_batch_and_an_empty_ledger():
+    for rows in (TEXTS, []):
+        batch = batch_of(rows)
+        kept, ledger = drop_rows(batch, [False] * len(rows), "none")
+        assert kept.to_pyarrow().equals(batch.to_pyarrow())
+        assert ledger.equals(LEDGER_SCHEMA.empty_table())
+
+
+@pytest.mark.parametrize(
+    ("mask", "reason", "options", "message"),
+    [
+        ([True], "short", {}, "mask must be one True or False for each of 7 rows"),
+        ([True] * 7, "too short", {}, "reason is a name of letters, digits and _, got 'too short'"),
+        ([True] * 7, "short", {"measured": [1.0]}, "measured has 1 values for 7 rows"),
+    ],
+)
+def test_arguments_of_drop_rows_that_make_no_sense(mask, reason, options, message):
+    with pytest.raises(OptionError, match=message):
+        drop_rows(batch_of(TEXTS), mask, reason, **options)
 
 
 def test_positions_close_on_request(batch):

@@ -1,6 +1,7 @@
 """Reading interleaved Parquet: only the columns asked for, a few row groups at a time, whole samples."""
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 
 from interleaved_assets.io.batches import are_adjacent, filter_rows, gathered, whole_samples
 from interleaved_assets.io.parquet.types import original_schema
-from interleaved_assets.io.reader import ShardReader, align_shard
+from interleaved_assets.io.reader import ShardReader, align_shard, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions, is_local, local_path, open_input, storage_errors
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.schema import (
@@ -48,8 +49,12 @@ class InterleavedParquetReader(ShardReader):
     def read_files(self, files: Sequence[InputFile]) -> Iterable[tuple[str, Iterable[pa.Table]]]:
         """See :class:`ShardReader`."""
         columns = self._columns()
-        schemas = [self._schema_of(file.uri, columns) for file in files]
-        schema = _unified(schemas, [file.uri for file in files])
+        uris = [file.uri for file in files]
+        seen: set[str] = set()
+        schemas = [self._schema_of(uri, columns, seen) for uri in uris]
+        if absent := {*(self.fields or ())} - seen - RESERVED_COLUMNS:
+            warn_absent(absent, uris, seen - RESERVED_COLUMNS)
+        schema = _unified(schemas, uris)
         return ((file.uri, self._tables(file.uri, schema)) for file in files)
 
     def _columns(self) -> set[str] | None:
@@ -62,15 +67,19 @@ class InterleavedParquetReader(ShardReader):
             limits.append(set(self.fields) | RESERVED_COLUMNS)
         return set.intersection(*limits) | set(REQUIRED_COLUMNS) if limits else None
 
-    def _schema_of(self, uri: str, columns: set[str] | None) -> pa.Schema:
-        """What one file contributes: its columns, the reserved ones that it lacks, the fields that it lacks."""
+    def _schema_of(self, uri: str, columns: set[str] | None, seen: set[str]) -> pa.Schema:
+        """What one file contributes: its columns, the reserved ones that it lacks, the fields that it lacks.
+
+        Adds the names of all of the file's columns to ``seen``.
+        """
         with _open(uri, self._storage_options) as file:
             schema = _readable(file, uri, columns)
+            seen.update(file.schema_arrow.names)
         for name in INTERLEAVED_SCHEMA.names:
             if name not in schema.names and (columns is None or name in columns):
                 schema = schema.append(INTERLEAVED_SCHEMA.field(name))
         for name in self.fields or ():
-            if name not in schema.names:
+            if name not in schema.names and name not in RESERVED_COLUMNS:
                 schema = schema.append(pa.field(name, pa.null()))
         # what the caller decides need not be reconciled among the files
         decided = {} if self._target is None else {field.name: field for field in self._target}
@@ -84,7 +93,8 @@ class InterleavedParquetReader(ShardReader):
             storage_options=self._storage_options,
             filters=self._options.get("filters"),
         )
-        return (align_shard(table, schema, uri) for table in tables)
+        # at least one table, so that a file without rows has its batch
+        return (align_shard(table, schema, uri) for table in itertools.chain(tables, [schema.empty_table()]))
 
 
 def read_parquet_shard(

@@ -23,7 +23,7 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.inputs import local_copy, open_input, read_small
-from interleaved_assets.io.storage.listing import FilePaths, InputFile, find_files, group_files, parse_size
+from interleaved_assets.io.storage.listing import FilePaths, InputFile, dotted, find_files, group_files, parse_size
 from interleaved_assets.io.storage.roots import check_allowed, folders_of
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "check_allowed",
     "checked_commits",
     "clear_leftovers",
+    "dotted",
     "exists",
     "filesystem",
     "find_files",

@@ -37,6 +37,17 @@ class InputFile(NamedTuple):
     size: int
 
 
+def dotted(extensions: Sequence[str], option: str) -> tuple[str, ...]:
+    """File endings in lower case with their dot, which may be left out: ``png`` and ``.PNG`` give ``.png``.
+
+    Raises:
+        OptionError: one is no text, or nothing but a dot; the message names ``option``.
+    """
+    if odd := [item for item in extensions if not isinstance(item, str) or not item.strip(".")]:
+        raise OptionError(f"{option} are file endings such as '.png' or 'png', got {odd[0]!r}")
+    return tuple(f".{extension.lower().removeprefix('.')}" for extension in extensions)
+
+
 def find_files(
     file_paths: FilePaths, extensions: Sequence[str], storage_options: StorageOptions = None
 ) -> list[InputFile]:

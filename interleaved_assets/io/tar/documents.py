@@ -36,6 +36,7 @@ class Document:
         exact: what plain JSON could not say.
         error: what is wrong with the document as a whole, as a row error.
         uneven: fields that should be spread, but whose length is not the number of entries.
+        columns: names of the passthrough columns that its fields would make, those left out by the layout included.
     """
 
     texts: list[Any] = field(default_factory=list)
@@ -49,6 +50,7 @@ class Document:
     exact: Exact | None = None
     error: str | None = None
     uneven: list[str] = field(default_factory=list)
+    columns: set[str] = field(default_factory=set)
 
     @property
     def is_blank(self) -> bool:
@@ -162,6 +164,7 @@ def _take_fields(body: dict[str, Any], layout: ShardLayout, document: Document) 
     null_fields, empty_lists = [], []
     for name, value in body.items():
         column = column_name(name)
+        document.columns.add(column)
         if layout.fields is not None and column not in layout.fields:
             continue
         if value is None:

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
+from interleaved_assets.io.storage import dotted
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 
@@ -37,11 +38,12 @@ class ShardLayout:
         texts_field: list of texts; the index is the position.
         images_field: list of image tokens, parallel to the texts.
         image_member_field: JSON field that names the member whose frames the tokens stand for. None: ``<key>.tiff``.
-        fields: passthrough columns to keep; one that no document has is null. None keeps all.
+        fields: passthrough columns to keep; one that no document has is null, and a warning. None keeps all.
+            ``per_image_fields`` and ``per_text_fields`` are kept too, but ``image_metadata`` has to be named.
         per_image_fields: lists with one entry per image, spread over the image rows.
         per_text_fields: lists with one entry per text, spread over the text rows.
-        image_extensions: a token with one of these endings names a member, and never a frame.
-        json_extensions: endings of members that are documents.
+        image_extensions: a token with one of these endings names a member, and never a frame; with or without a dot.
+        json_extensions: endings of members that are documents; with or without a dot.
     """
 
     sample_id_field: str | None = None
@@ -72,12 +74,28 @@ class ShardLayout:
         if twice := set(self.per_image_fields) & set(self.per_text_fields):
             raise OptionError(f"{', '.join(sorted(twice))} cannot be both per image and per text")
         for name in ("image_extensions", "json_extensions"):
-            extensions = tuple(extension.lower() for extension in getattr(self, name))
-            if any(not extension.startswith(".") for extension in extensions):
-                raise OptionError(f"{name} are endings with their dot, such as '.json', got {extensions!r}")
-            object.__setattr__(self, name, extensions)
+            object.__setattr__(self, name, dotted(getattr(self, name), name))
         if not self.json_extensions:
             raise OptionError("json_extensions is empty: no member would be a document")
+        if reserved := sorted(RESERVED_COLUMNS.intersection(self.fields or ())):
+            raise OptionError(
+                f"fields names passthrough columns; {', '.join(reserved)} are reserved, and always there. "
+                f"A JSON field of such a name has an underscore behind it as a column: {column_name(reserved[0])!r}."
+            )
+        if self.fields is not None:
+            object.__setattr__(self, "fields", tuple(dict.fromkeys((*self.fields, *self._spread_columns()))))
+
+    def _spread_columns(self) -> tuple[str, ...]:
+        """Columns of the lists to spread, ``image_metadata`` aside, which is an option's default."""
+        names = (*self.per_image_fields, *self.per_text_fields)
+        return tuple(column_name(name) for name in names if name != "image_metadata")
+
+    def named_columns(self) -> set[str]:
+        """Passthrough columns that the options name, each of which some document should have.
+
+        The columns that are this package's own do not count.
+        """
+        return {*(self.fields or ()), *self._spread_columns()} - _TAKEN
 
 
 def column_name(field: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -98,7 +98,7 @@ class TarDocuments:
         key = member_key(sample.sample_id)
         images = {row: f"{key}.{self._positions[row]}{self._extension(row)}" for row in sample.images}
         members = [Member(name, self._contents[row] or b"") for row, name in images.items()]
-        extra, renamed = self._unreferenced(sample, key, set(images.values()))
+        extra, renamed = self._unreferenced(sample, key, images.values())
         for column in self._columns.values():
             column.place(sample)
         place_nulls(sample, self._columns)
@@ -185,8 +185,14 @@ class TarDocuments:
                 expected.append(known or content_types.sniff(self._head(row)))
         return expected
 
-    def _unreferenced(self, sample: PlainSample, key: str, taken: set[str]) -> tuple[list[Member], dict[str, str]]:
-        """Members that no document names, from their column, and the names that some of them had before."""
+    def _unreferenced(
+        self, sample: PlainSample, key: str, images: Iterable[str]
+    ) -> tuple[list[Member], dict[str, str]]:
+        """Members that no document names, from their column, and the names that some of them had before.
+
+        No two names are equal in lower case, since webdataset lower-cases what follows the key and refuses repeats.
+        """
+        taken = {name.lower() for name in images}
         members: list[Member] = []
         renamed: dict[str, str] = {}
         at = sample.metadata
@@ -200,12 +206,12 @@ class TarDocuments:
             return members, renamed
         for item in items:
             name = item["name"]
-            if name in taken or not _is_kept_name(name, key):
+            if name.lower() in taken or not _is_kept_name(name, key):
                 number = len(members)
-                while (name := _new_name(item["name"], key, number)) in taken:
+                while (name := _new_name(item["name"], key, number)).lower() in taken:
                     number += 1
                 renamed[name] = item["name"]
-            taken.add(name)
+            taken.add(name.lower())
             members.append(Member(name, item["content"]))
         if members:
             sample.placed[UNREFERENCED_MEMBERS] = [at]
@@ -247,10 +253,14 @@ class TarDocuments:
 
 
 def _is_kept_name(name: str, key: str) -> bool:
-    """Whether a reader puts a member of that ``name`` into the sample of ``key`` again, under that name."""
+    """Whether a reader puts a member of that ``name`` into the sample of ``key`` again, under that name.
+
+    Not so what webdataset keeps for itself: it skips files named ``__…__``, and has fields such as ``__key__``.
+    """
     rest = name.removeprefix(f"{key}.")
     is_document = split_extension(name)[1].lower() in ShardLayout().json_extensions
-    return rest != name and _KEPT_NAME.fullmatch(rest) is not None and not is_document
+    is_reserved = rest.startswith("__") or rest.endswith("__")
+    return rest != name and _KEPT_NAME.fullmatch(rest) is not None and not is_document and not is_reserved
 
 
 def _new_name(name: str, key: str, number: int) -> str:

@@ -28,9 +28,13 @@ class ColumnTypes:
     Args:
         columns: the only columns wanted, in this order; None for all.
         types: what a reader wishes for, and gets where no value is lost by it.
+
+    Attributes:
+        seen: names of the columns that some document has a field for, null or not, wanted or not.
     """
 
     def __init__(self, columns: Sequence[str] | None = None, types: Mapping[str, pa.DataType] | None = None) -> None:
+        self.seen: set[str] = set()
         self._only = None if columns is None else frozenset(columns)
         self._shapes: dict[str, Shape] = {name: Shape() for name in columns or ()}
         self._stated: dict[str, list[pa.DataType]] = {}
@@ -53,6 +57,7 @@ class ColumnTypes:
             schema: the columns.
             ordered: also take over the order of the columns, and the types of reserved ones.
         """
+        self.seen.update(schema.names)
         for column in schema:
             if column.name in RESERVED_COLUMNS:
                 if ordered:

@@ -12,7 +12,7 @@ from interleaved_assets.io.batches import split_samples
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
 from interleaved_assets.io.materialize import MAX_MEMBER_BYTES
 from interleaved_assets.io.materialize import materialize as fetch_missing
-from interleaved_assets.io.reader import ShardReader
+from interleaved_assets.io.reader import ShardReader, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path, parse_size
 from interleaved_assets.io.tar.documents import read_document
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, ShardLayout
@@ -128,7 +128,8 @@ class InterleavedWebdatasetReader(ShardReader):
         with _opened([file.uri for file in files], options, columns, self.notes) as shards:
             schema = columns.schema()
             for shard in shards:
-                yield shard.uri, _tables(shard, schema, self._limit, options)
+                tables = _tables(shard, schema, self._limit, options)
+                yield shard.uri, tables if shard.samples else [schema.empty_table()]
 
 
 class _Options(NamedTuple):
@@ -167,6 +168,10 @@ def _opened(
             )
             notes.update(noticed)
             shards.append(_Shard(uri, source, samples))
+        has_samples = any(shard.samples for shard in shards)
+        if has_samples and (absent := options.layout.named_columns() - columns.seen):
+            notes["absent_fields"] += len(absent)
+            warn_absent(absent, uris, columns.seen)
         if any(sample.leftovers for shard in shards for sample in shard.samples):
             columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
         yield shards

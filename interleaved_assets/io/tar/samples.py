@@ -113,6 +113,7 @@ def find_samples(
 
 def observe_document(types: ColumnTypes, document: Document) -> None:
     """Tell ``types`` about all columns of ``document``, but for the field ``sample_id``, which mostly is the id."""
+    types.seen |= document.columns
     exact = document.exact
     if exact is not None and exact.schema is not None:
         types.state_schema(exact.schema)

@@ -1,1 +1,17 @@
-"""CLIP scores: the model, its inputs, its scores and the heads on top of it."""
+"""CLIP: identity, model, image and text, batching, scores and heads.
+
+Importing it loads no torch; :func:`load_scorer` does.
+"""
+
+from interleaved_assets.scoring.clip.scores import ClipScorer, load_scorer, score_shards, score_table
+from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
+
+__all__ = [
+    "ClipScorer",
+    "ClipSettings",
+    "HeadSettings",
+    "PrescreenSettings",
+    "load_scorer",
+    "score_shards",
+    "score_table",
+]

@@ -276,7 +276,6 @@ def test_columns_and_filters(tmp_path: Path) -> None:
             "unknown options column; known are columns, filters, storage_options",
         ),
         ({"fields": "score"}, "fields and file_extensions are lists of names"),
-        ({"fields": ["modality", "x"]}, "fields names passthrough columns; modality are always there"),
         ({"max_batch_bytes": 0}, "max_batch_bytes must be at least one byte"),
         ({"max_batch_bytes": "1 XB"}, "max_batch_bytes must be bytes as a whole number"),
         ({"files_per_partition": 2, "blocksize": 2}, "exclude each other"),
@@ -287,6 +286,30 @@ def test_options_that_make_no_sense(tmp_path: Path, options: dict, message: str)
     pq.write_table(shard_table(), tmp_path / "a.parquet")
     with pytest.raises(OptionError, match=message):
         list(InterleavedParquetReader(tmp_path, **options))
+
+
+def test_fields_may_name_reserved_columns_and_warn_of_names_that_no_file_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pq.write_table(shard_table().drop_columns("materialize_error"), tmp_path / "a.parquet")
+    options = {"fields": ["modality", "materialize_error", "scroe"], "files_per_partition": 2}
+    (batch,) = InterleavedParquetReader(tmp_path, **options)
+    assert batch.to_pyarrow().column_names == [*INTERLEAVED_SCHEMA.names[:-1], "materialize_error", "scroe"]
+    assert f"{tmp_path}/a.parquet: no document or column is named scroe;" in caplog.text
+    assert caplog.text.rstrip().endswith("There are score")
+    caplog.clear()
+    pq.write_table(shard_table("t").append_column("scroe", pa.nulls(batch.count())), tmp_path / "b.parquet")
+    assert [batch.num_items for batch in InterleavedParquetReader(tmp_path, **options)] == [12]
+    assert caplog.text == ""
+
+
+def test_files_without_rows_give_one_batch_without_rows(tmp_path: Path) -> None:
+    pq.write_table(shard_table().slice(0, 0), tmp_path / "a.parquet")
+    (batch,) = InterleavedParquetReader(tmp_path)
+    assert batch.to_pyarrow().schema.names == shard_table().schema.names
+    assert (batch.count(), batch.source_files) == (0, (f"{tmp_path}/a.parquet",))
+    pq.write_table(shard_table(), tmp_path / "b.parquet")
+    assert [batch.count() > 0 for batch in InterleavedParquetReader(tmp_path, files_per_partition=2)] == [True]
 
 
 def test_a_reader_can_be_left_early_and_used_again(tmp_path: Path) -> None:

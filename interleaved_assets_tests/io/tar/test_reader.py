@@ -484,8 +484,9 @@ def test_other_field_names(tmp_path: Path) -> None:
     "options",
     [
         {"texts_field": "x", "images_field": "x"},
-        {"json_extensions": ("json",)},
+        {"json_extensions": (".",)},
         {"json_extensions": ()},
+        {"image_extensions": (1,)},
         {"image_extensions": "jpg"},
         {"fields": "url"},
         {"per_image_fields": ("a",), "per_text_fields": ("a",)},
@@ -642,11 +643,62 @@ def test_truncated_gzip_is_read_up_to_the_cut(tmp_path: Path) -> None:
     assert codes == [None, None, None, None, "truncated_shard", None]
 
 
-def test_a_tar_without_samples_gives_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tar_without_samples_gives_one_batch_without_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     uri = write_tar(tmp_path / "a.tar")
     assert list(read_tar_shard(uri)) == []
-    assert list(InterleavedWebdatasetReader(uri)) == []
+    (batch,) = InterleavedWebdatasetReader(uri, fields=["url"])
+    assert batch.to_pyarrow().column_names == [*INTERLEAVED_SCHEMA.names, "url"]
+    assert (batch.count(), batch.source_files) == (0, (uri,))
     assert "there is no sample in it" in caplog.text
+    assert "is named url" not in caplog.text
+
+
+def test_empty_tars_of_a_partition_make_no_batch_beside_rows(tmp_path: Path) -> None:
+    empty = [write_tar(tmp_path / name) for name in ("a.tar", "c.tar")]
+    full = write_tar(tmp_path / "b.tar", ("x.json", {"texts": ["t"], "images": [None]}))
+    (batch,) = InterleavedWebdatasetReader(tmp_path, files_per_partition=3, max_batch_bytes=1)
+    assert (batch.num_items, batch.source_files) == (1, (full,))
+    (batch,) = InterleavedWebdatasetReader(empty, files_per_partition=2)
+    assert (batch.num_items, batch.source_files) == (0, tuple(empty))
+
+
+def test_names_in_options_that_no_document_has_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    document = {"texts": ["t"], "images": [None], "url": "u", "lang": None, "sample_id": 1, "scores": [0.5]}
+    uri = write_tar(tmp_path / "a.tar", ("x.json", document))
+    options = {"fields": ["url", "lang", "sample_id_", "_null_fields", "ulr"], "per_text_fields": ["scores", "scroes"]}
+    reader = InterleavedWebdatasetReader(uri, **options, per_image_fields=["image_metadata", "alt"])
+    (batch,) = reader
+    assert batch.to_pyarrow()["ulr"].to_pylist() == [None, None]
+    assert reader.notes["absent_fields"] == 3
+    (warning,) = [record.getMessage() for record in caplog.records if "is named" in record.getMessage()]
+    assert warning == (
+        f"{uri}: no document or column is named alt, scroes, ulr; check fields, per_image_fields and per_text_fields. "
+        "There are lang, sample_id_, scores, url"
+    )
+    caplog.clear()
+    list(InterleavedWebdatasetReader(uri))
+    assert caplog.text == ""
+
+
+def test_lists_to_spread_are_kept_beside_the_fields(tmp_path: Path) -> None:
+    document = {"texts": ["t", None], "images": [None, "x.png"], "url": "u", "lang": "en", "alt": ["a"], "score": [2]}
+    uri = write_tar(tmp_path / "a.tar", ("x.json", {**document, "image_metadata": [{"a": 1}]}), ("x.png", b"png"))
+    layout = ShardLayout(fields=["url"], per_image_fields=["alt", "image_metadata"], per_text_fields=["score"])
+    found = read(uri, layout=layout)
+    assert found.column_names == [*INTERLEAVED_SCHEMA.names, "url", "alt", "score"]
+    assert found["alt"].to_pylist() == [None, None, "a"]
+    assert found["score"].to_pylist() == [None, 2, None]
+
+
+def test_extensions_may_lack_their_dot(tmp_path: Path) -> None:
+    document = {"texts": [None, None], "images": ["other.PNG", "page_0_image_1"]}
+    write_tar(tmp_path / "a.tar", ("x.json5", document), ("x.tiff", tiff(picture(1))))
+    write_tar(tmp_path / "b.nottar", ("x.json", document))
+    options = {"json_extensions": ["JSON5"], "image_extensions": ["png"], "file_extensions": ["tar"]}
+    (batch,) = InterleavedWebdatasetReader(tmp_path, **options)
+    errors = batch.to_pyarrow()["materialize_error"].to_pylist()
+    assert [error and error.partition(":")[0] for error in errors] == [None, "missing_member", None]
+    assert ShardLayout(image_extensions=["png", ".Jpg"]).image_extensions == (".png", ".jpg")
 
 
 def test_what_is_no_tar_names_the_shard(tmp_path: Path) -> None:
@@ -814,7 +866,7 @@ def test_a_reader_takes_all_its_options(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"fields": ["position"]}, {"read_kwargs": {"colums": 1}}, {"json_extensions": ["json"]}, {"blocksize": "x"}],
+    [{"fields": ["position"]}, {"read_kwargs": {"colums": 1}}, {"json_extensions": [""]}, {"blocksize": "x"}],
 )
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):

@@ -269,6 +269,30 @@ def test_unreferenced_members_are_written_beside_their_sample(tmp_path: Path) ->
     assert read(written)["_unreferenced_members"] == read(uri)["_unreferenced_members"]
 
 
+def test_member_names_differ_in_lower_case_and_are_none_of_webdatasets_own(tmp_path: Path) -> None:
+    note_names = ["a.1.png", "a.1.PNG", "a.1.Png", "a.Note.txt", "a.note.TXT", "a.__key__", "a.__bad__", "a.x__"]
+    uri = write_tar(
+        tmp_path / "in.tar",
+        ("a.json", {"texts": ["t", None], "images": [None, "a.1.PNG"]}),
+        *((name, PNG if name == "a.1.PNG" else name.encode()) for name in note_names),
+        ("A.json", {"texts": ["upper"], "images": [None]}),
+        ("A.1.png", b"beside A"),
+        ("__b.json", {"texts": ["b"], "images": [None]}),
+        ("__b.x__", b"skipped by webdataset under this name"),
+    )
+    written = copied(uri, tmp_path / "out.tar")
+    samples = list(webdataset.WebDataset(written, shardshuffle=False))
+    assert [one["__key__"] for one in samples] == ["a", "A", "__b"]
+    assert [{key for key in one if key[0] != "_"} for one in samples] == [
+        {"json", "1.png", "note.txt", *(f"extra{number}.png" for number in (0, 1)), "extra3.txt"}
+        | {f"extra{number}.bin" for number in (4, 5, 6)},
+        {"json", "1.png"},
+        {"json", "extra0.bin"},
+    ]
+    assert read(written)["_unreferenced_members"] == read(uri)["_unreferenced_members"]
+    assert sum(len(found or ()) for found in read(uri)["_unreferenced_members"].to_pylist()) == 9
+
+
 def test_json_columns_are_plain_json_unless_the_text_would_change(tmp_path: Path) -> None:
     texts = ['{"a":1}', '{"a": 1}', "1.0", "null", None, "[NaN]", '{"a":1,"a":2}', "no json"]
     rows_of = [{"sample_id": str(n), "position": -1, "modality": "metadata"} for n in range(len(texts))]

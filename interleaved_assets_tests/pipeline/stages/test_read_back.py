@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.io.storage import atomic_output
+from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.io.tar.writer import tar_shard
 from interleaved_assets.model.errors import ReadBackError, ShardError, StorageError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
@@ -70,6 +71,16 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
 def test_rows_in_any_order(tmp_path: Path) -> None:
     written, tar = write(tmp_path / "a.tar", rows(*ROWS[3::-1], *ROWS[:3:-1]))
     assert written.compare(tar, None)["samples_read_back"] == 5
+
+
+def test_members_and_keys_that_differ_in_case_alone(tmp_path: Path) -> None:
+    members = [("a.1.jpg", JPEG), ("a.1.JPG", JPEG + b"upper"), ("A.json", body(images=[None, "A.1.JPG"]))]
+    packed(tmp_path / "in.tar", [("a.json", body()), *members, ("A.1.JPG", JPEG), ("A.1.jpg", JPEG + b"lower")])
+    tables = list(read_tar_shard(str(tmp_path / "in.tar"), materialize=True))
+    written, tar = write(tmp_path / "out.tar", *tables)
+    assert written.compare(tar, None) == {"samples_read_back": 2, "images_read_back": 2, "bytes_read_back": tar.size}
+    (table,) = read_tar_shard(tar.uri, materialize=True)
+    assert table.drop_columns("source_ref").equals(pa.concat_tables(tables).drop_columns("source_ref"))
 
 
 def test_an_empty_tar(tmp_path: Path) -> None:
