@@ -57,10 +57,13 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
             r"errors\.on_materialize_error: .*'error', 'warn', 'drop_row' or 'drop_sample'",
         ),
         ('[scoring]\nscorers = ["sharpnes"]\n', r"scoring\.scorers: .*no scorer named sharpnes; there are sharpness"),
-        ('[storage.options]\nsecret = "s"\n', r"storage\.options\.secret is a secret.*AWS_SECRET_ACCESS_KEY"),
+        (
+            '[storage.options]\nsecret = "s"\n',
+            r"storage\.options\.secret is not known to hold no secret.*AWS_SECRET_ACCESS_KEY",
+        ),
         (
             '[storage.options.client_kwargs]\naws_session_token = "s"\n',
-            r"storage\.options\.client_kwargs\.aws_session_token is a secret",
+            r"storage\.options\.client_kwargs\.aws_session_token is not known to hold no secret",
         ),
         ("[run\n", r"interleaved\.toml is not valid TOML"),
     ],
