@@ -68,7 +68,7 @@ class _DataConsole(Console):
     Texts, cells and titles that are given as ``str`` all come through :meth:`render_str`.
     """
 
-    def render_str(self, text: str, **style: Any) -> Text:  # type: ignore[override]  # passed on as they are
+    def render_str(self, text: str, **style: Any) -> Text:
         return super().render_str(escaped(text), **style)
 
 

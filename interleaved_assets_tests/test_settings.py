@@ -137,3 +137,14 @@ def test_a_list_in_the_environment_that_is_no_json_is_explained(
     monkeypatch.setenv("INTERLEAVED_SELECTION__ORDER", "sharpness,qr")
     with pytest.raises(SettingsError, match="given as JSON"):
         load_settings(write(tmp_path, ""))
+
+
+@pytest.mark.parametrize(("given", "size"), [('"64MiB"', 2**26), ('"1 GB"', 10**9), ("2097152", 2**21)])
+def test_a_size_is_a_number_of_bytes_or_has_a_unit(tmp_path: Path, given: str, size: int) -> None:
+    assert load_settings(write(tmp_path, f"[run]\nmax_batch_bytes = {given}\n")).run.max_batch_bytes == size
+
+
+@pytest.mark.parametrize("given", ['"64 KiB"', '"much"', "-1", "1.5"])
+def test_a_size_that_is_none_is_refused(tmp_path: Path, given: str) -> None:
+    with pytest.raises(SettingsError, match=r"run\.max_batch_bytes: .*, got .* \(Bytes of rows"):
+        load_settings(write(tmp_path, f"[run]\nmax_batch_bytes = {given}\n"))

@@ -146,6 +146,14 @@ def storage_errors(uri: str, doing: str) -> Iterator[None]:
 
 def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError:
     """The :class:`StorageError` for ``error``; :class:`StorageUnavailable` where another try may succeed."""
+    cause = error.__cause__
+    if (
+        isinstance(error, FileNotFoundError)
+        and cause is not None
+        and _http_status(cause) != 404
+        and _is_transient(cause)
+    ):
+        error = cause  # fsspec's http says of a host that does not answer that there is no such file
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     text = f"cannot {doing} {uri}: {reason.rstrip('.')}."
     if _is_transient(error):
