@@ -2,17 +2,20 @@
 
 import argparse
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from interleaved_assets.io.tar.layout import member_key
-from interleaved_assets.model.errors import InterleavedError, SettingsError
+from interleaved_assets.model.errors import InterleavedError, OptionError, SettingsError
+from interleaved_assets.model.shown import escaped, shown
 from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample
 from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
 from interleaved_assets.pipeline.parallel import in_order
@@ -26,28 +29,73 @@ PLAIN_WIDTH = 160
 """Columns of a table that goes to a file or a pipe."""
 SHARDS_AT_A_TIME = 8
 """Shards that ``what-if`` reads at once; each takes up to ``run.max_batch_bytes`` for its texts."""
+LONGEST_SHOWN = 80
+"""Characters of an argument that a message repeats."""
+LONGEST_LINE = 2000
+"""Characters of a line of an error message, which may name a path of any length."""
+LONGEST_VALUE = 1000
+"""Characters of a value given to ``what-if``, below the 4,300 digits that Python makes a number of."""
 TRACE = "Follows one sample, or one final tar, through what the stages have stored and recorded."
 WHAT_IF = "Decides again on every stored score under changed settings of [selection]. Reads no image, writes nothing."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; gives the exit code: 0 done, 1 nothing found, 2 something is wrong and was said."""
-    options = parser().parse_args(arguments)
+    """Run the command line; gives the exit code: 0 done, 1 nothing found, 2 an error, reported on stderr."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
+        _check_arguments(given)
+        options = parser().parse_args(given)
         return options.run(options, _console())
     except InterleavedError as error:
-        print(f"interleaved: {error}", file=sys.stderr)
+        _print_error(f"interleaved: {error}")
         return 2
 
 
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """Bytes that are no text have no place in ids, keys and paths of ours; Arrow and JSON refuse them with tracebacks.
+
+    Raises:
+        OptionError: an argument is not UTF-8, or has a zero byte.
+    """
+    for argument in arguments:
+        if "\0" in argument or re.search("[\ud800-\udfff]", argument):  # how Python spells bytes that are not UTF-8
+            raise OptionError(f"argument {_short(argument)} is not UTF-8 text")
+
+
+class _DataConsole(Console):
+    """Prints texts from data: ``[left]`` in a sample's id is no markup, and no control character gets to the terminal.
+
+    Texts, cells and titles that are given as ``str`` all come through :meth:`render_str`.
+    """
+
+    def render_str(self, text: str, **style: Any) -> Text:
+        return super().render_str(escaped(text), **style)
+
+
 def _console() -> Console:
-    # what is printed is data: "[left]" in a sample's id is no markup
-    return Console(markup=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    return _DataConsole(markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+
+
+def _print_error(text: str) -> None:
+    print(_cut(shown(text)), file=sys.stderr)
+
+
+def _cut(text: str) -> str:
+    return "\n".join(f"{line[:LONGEST_LINE]}…" if len(line) > LONGEST_LINE else line for line in text.split("\n"))
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(_cut(shown(message)))
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
-    top = argparse.ArgumentParser("interleaved", description="Questions about a data set of interleaved shards.")
+    top = _Parser("interleaved", description="Questions about a data set of interleaved shards.")
     top.add_argument("--settings", metavar="FILE", help="settings file; default: interleaved.toml in this folder")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
@@ -82,7 +130,7 @@ def show_what_if(options: argparse.Namespace, console: Console) -> int:
     changed = changed_settings(settings.selection, overrides)
     keys = options.shard or scored_keys(settings.storage)
     if not keys:
-        print("no shard has been scored yet: materialize image_scores first", file=sys.stderr)
+        _print_error("no shard has been scored yet: materialize image_scores first")
         return 1
 
     def outcomes(key: str) -> tuple[Outcome, Outcome]:
@@ -108,11 +156,18 @@ def show_what_if(options: argparse.Namespace, console: Console) -> int:
 def _override(text: str) -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not sign:
-        raise SettingsError(f"what-if: {text!r} is not NAME=VALUE, as in min_sharpness=80")
+        raise SettingsError(f"what-if: {_short(text)} is not NAME=VALUE, as in min_sharpness=80")
+    if len(value) > LONGEST_VALUE:
+        raise SettingsError(f"what-if: the value of {_short(name)} has {len(value)} characters, over {LONGEST_VALUE}")
     try:
-        return name, tomllib.loads(f"value = {value}")["value"]
+        found = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
         return name, value  # a bare word, such as drop_row
+    except RecursionError:
+        raise SettingsError(f"what-if: the value of {_short(name)} is nested too deeply") from None
+    if len(found) > 1:
+        raise SettingsError(f"what-if: {_short(text)} holds more than one value")
+    return name, found["value"]
 
 
 def show_settings(options: argparse.Namespace, console: Console) -> int:
@@ -135,7 +190,7 @@ def show_trace(options: argparse.Namespace, console: Console) -> int:
     for key, traces in find_sample(options.sample_id, keys, settings):
         if isinstance(traces, InterleavedError):
             unread += 1
-            print(f"interleaved: shard {key} was passed over: {traces}", file=sys.stderr)
+            _print_error(f"interleaved: shard {key} was passed over: {traces}")
             continue
         found = True
         source = traces[0].record.source
@@ -150,7 +205,7 @@ def show_trace(options: argparse.Namespace, console: Console) -> int:
                 rows_before = trace.kept.num_rows
     if not found:
         passed_over = f", {unread} of them passed over" if unread else ""
-        print(f"no sample {options.sample_id!r} in {len(keys)} shards{passed_over}", file=sys.stderr)
+        _print_error(f"no sample {_short(options.sample_id)} in {len(keys)} shards{passed_over}")
     return 2 if unread else 0 if found else 1
 
 
@@ -161,7 +216,8 @@ def _show_tar(trace: TarTrace, console: Console) -> int:
         facts.append(("raw shard", f"{trace.source.uri}  {trace.source.size:,} bytes  {trace.source.version}"))
     _print_facts([*facts, ("status", trace.status)], console)
     for name, record in trace.records.items():
-        console.print(f"\n{name}")
+        console.print()
+        console.print(name)
         again = "  made again since: what follows is not what went into this tar" if name in trace.remade else ""
         lines = [("version", f"{record.data_version}{again}"), ("code", record.code_version)]
         lines += [(f"from {source}", version) for source, version in record.inputs.items()]
@@ -172,10 +228,9 @@ def _show_tar(trace: TarTrace, console: Console) -> int:
         lines.append(("settings", json.dumps(record.settings, ensure_ascii=False, sort_keys=True)))
         _print_facts(lines, console)
     if not trace.as_recorded:
-        print(
+        _print_error(
             f"interleaved: {trace.uri} is not as it was written: its record says {trace.recorded.size:,} bytes, "
-            f"sha256 {trace.recorded.sha256}. Delete it and materialize final_tars of shard {trace.key}.",
-            file=sys.stderr,
+            f"sha256 {trace.recorded.sha256}. Delete it and materialize final_tars of shard {trace.key}."
         )
     return 0 if trace.as_recorded else 2
 

@@ -2,26 +2,30 @@
 
 The file is found through ``INTERLEAVED_SETTINGS``, else as ``interleaved.toml`` in the working directory, else in
 ``DAGSTER_HOME``. Environment variables win over the file: ``INTERLEAVED_<SECTION>__<KEY>``, for example
-``INTERLEAVED_STORAGE__RAW_ROOT=s3://bucket/raw``. Secrets have no place here: credentials come from the environment
-that fsspec and boto read (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
+``INTERLEAVED_STORAGE__RAW_ROOT=s3://bucket/raw``.
+
+Settings travel with every run and stand in records, so no secret gets in: a URL with a user, a password or a query is
+refused, and so is a storage option that is not known to be public. Credentials come from the environment that boto and
+fsspec read (``AWS_ACCESS_KEY_ID``, ``FSSPEC_S3``, …). No message repeats a value given for storage.
 """
 
 import importlib
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import fsspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as SourceError
 
+from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme, find_unlisted
 from interleaved_assets.model.errors import ErrorPolicy, SettingsError
-from interleaved_assets.scoring.clip.settings import ClipSettings
+from interleaved_assets.model.shown import has_query, has_user
+from interleaved_assets.scoring.clip.settings import ClipSettings, is_checkpoint
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.settings import SelectionSettings
 
@@ -31,12 +35,10 @@ HOME_VARIABLE = "INTERLEAVED_HOME"
 """Where the Makefile keeps the Dagster instance; no setting of ours."""
 ENV_PREFIX = "INTERLEAVED_"
 _MIB = 2**20
-_SECRET = re.compile("(^|_)(key|secret|token|password|credentials?|connection_string)$", re.IGNORECASE)
-_NO_SECRETS = (None, "anon", "cloud", "google_default")  # what gcsfs also takes for a token
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class PluginSettings(_Section):
@@ -80,8 +82,13 @@ class StorageSettings(_Section):
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="fsspec storage options for both roots (endpoint, region; never secrets). Default none.",
+        description="fsspec storage options for both roots and for other files of their scheme: endpoint, region and "
+        "other options that hold no secret. Default none.",
     )
+
+    def options_by_scheme(self) -> StorageOptionsByScheme:
+        """:attr:`options` for the schemes of the two roots; other schemes have none."""
+        return by_scheme(self.options, (self.raw_root, self.output_root))
 
 
 class ReadingSettings(_Section):
@@ -141,10 +148,11 @@ class RunSettings(_Section):
         description="Times a shard is tried while the storage does not answer, with pauses up to 30 s. Default 4.",
     )
     parallel_shards: int = Field(default=2, ge=1, le=256, description="Shards a step works on at once. Default 2.")
-    max_batch_bytes: int = Field(
-        default=128 * _MIB,
+    max_batch_bytes: ByteSize = Field(
+        default=ByteSize(128 * _MIB),
         ge=_MIB,
-        description="Bytes of rows held at once per shard, at least 1 MiB. Default 128 MiB (134217728).",
+        description="Bytes of rows held at once per shard, as a number or with a unit (128MiB), at least 1 MiB. "
+        "Default 128 MiB (134217728).",
     )
     keep_days: int = Field(
         default=90,
@@ -252,6 +260,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         extra="forbid",
         frozen=True,
+        hide_input_in_errors=True,
         env_prefix=ENV_PREFIX,
         env_nested_delimiter="__",
         nested_model_default_partial_update=True,
@@ -315,7 +324,7 @@ def load_settings(path: Path | str | None = None) -> Settings:
     except FileNotFoundError as error:
         raise SettingsError(f"no settings file {file}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} is not valid TOML: {error}") from error
+        raise SettingsError(f"{file} is not valid TOML: {error}") from None
     _refuse_unknown_variables()
     try:
         settings = Settings(**raw)
@@ -326,12 +335,8 @@ def load_settings(path: Path | str | None = None) -> Settings:
         ) from error
     except ValidationError as error:
         lines = "\n".join(f"  {_describe(problem)}" for problem in error.errors())
-        raise SettingsError(f"{file}:\n{lines}") from error
-    if secrets := sorted(_secrets(settings.storage.options)):
-        raise SettingsError(
-            f"{file}: storage.options.{secrets[0]} is a secret, and settings travel with every run: give it in the "
-            "environment, for S3 as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        )
+        raise SettingsError(f"{file}:\n{lines}") from None  # its traceback would repeat what was given
+    _refuse_secrets(settings, file)
     storage = settings.storage.model_copy(
         update={name: _absolute(getattr(settings.storage, name), file.parent) for name in ("raw_root", "output_root")}
     )
@@ -343,13 +348,40 @@ def load_settings(path: Path | str | None = None) -> Settings:
     return settings.model_copy(update={"storage": storage, "clip": _with_absolute_files(settings.clip, file.parent)})
 
 
-def _secrets(options: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Names of the options, also within options, that hold a secret by their name."""
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from _secrets(value, f"{prefix}{name}.")
-        elif _SECRET.search(name) and value not in _NO_SECRETS:
-            yield f"{prefix}{name}"
+def _refuse_secrets(settings: Settings, file: Path) -> None:
+    """Raise where a URL has room for a secret, or an option is not known to hold none; names the setting, no value."""
+    for name, value in _texts(settings.model_dump()):
+        # of an option that names a host the scheme may be left out
+        if has_user(value) or (name.startswith("storage.options.") and has_user(f"https://{value}")):
+            raise SettingsError(
+                f"{file}: {name} has a user or password in its URL, and settings travel with every run: leave it out, "
+                "and give it in the environment, for S3 as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else as "
+                "FSSPEC_<SCHEME>_<OPTION>"
+            )
+        if has_query(value):
+            raise SettingsError(
+                f"{file}: {name} has a query or a fragment in its URL (behind ? or #), as signed URLs have, and "
+                "settings travel with every run: name the file without it and give credentials in the environment, or "
+                "download it and name the copy"
+            )
+    if (option := find_unlisted(settings.storage.options)) is not None:
+        raise SettingsError(
+            f"{file}: storage.options.{option} is not known to hold no secret, and settings travel with every run: "
+            "give it in the environment, for S3 as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else as "
+            f"FSSPEC_<SCHEME>_{option.partition('.')[0].upper()}"
+        )
+
+
+def _texts(values: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Every text among the settings, also within tables and lists, with the setting's name."""
+    if isinstance(values, str):
+        yield name, values
+    elif isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from _texts(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _texts(value, name)
 
 
 def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:
@@ -358,7 +390,7 @@ def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:
         for name in ("model_config_path", "cache_dir")
         if (value := getattr(clip, name)) is not None
     }
-    if (folder / clip.pretrained).is_file():  # else a tag that open_clip knows
+    if is_checkpoint(clip.pretrained):
         files["pretrained"] = _absolute(clip.pretrained, folder)
     heads = {name: head.model_copy(update={"path": _absolute(head.path, folder)}) for name, head in clip.heads.items()}
     return clip.model_copy(update={**files, "heads": heads})
@@ -382,7 +414,16 @@ def _describe(problem: Any) -> str:
         return f"{key}: unknown key; allowed here: {', '.join(known)}"
     field = _field_at(problem["loc"])
     about = f" ({field.description})" if field is not None and field.description else ""
-    return f"{key}: {problem['msg']}, got {problem['input']!r}{about}"
+    return f"{key}: {problem['msg']}{_given(problem)}{about}"
+
+
+def _given(problem: Any) -> str:
+    """What was given, where it can be no secret: one value, and none for a place or for storage."""
+    value, field = problem["input"], _field_at(problem["loc"])
+    is_text = field is not None and field.annotation in (str, str | None)
+    if problem["loc"][:1] in ((), ("storage",)) or is_text or not isinstance(value, str | int | float | bool | None):
+        return f", got a {type(value).__name__}"
+    return f", got {value!r}"
 
 
 def _field_at(location: tuple[str | int, ...]) -> FieldInfo | None:

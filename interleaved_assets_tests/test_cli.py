@@ -1,15 +1,16 @@
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.cli import main
+from interleaved_assets.cli import _print_error, main
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.pipeline.stages.filtered import deciding_tables
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import document, good_shard, project, write_shard
 
 
 @pytest.fixture
@@ -130,6 +131,69 @@ def test_what_if_refuses_what_is_no_setting(
 ) -> None:
     assert main([*curated, "what-if", change]) == 2
     assert message in capsys.readouterr().err
+
+
+DEEP, DIGITS = "[" * 5000, "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["trace", "\udcff"],
+        ["trace", "--tar", "\udcff.tar"],
+        ["trace", "--tar", "a\0b.tar"],
+        ["trace", "--tar", DEEP],
+        ["trace", "--tar", "s3://"],
+        ["what-if", "min_sharpness=\udcff"],
+        ["what-if", f"min_sharpness={DEEP}"],
+        ["what-if", f"min_sharpness={DEEP[:900]}"],
+        ["what-if", f"min_sharpness={DIGITS}"],
+        ["what-if", DIGITS],
+        ["what-if", "min_sharpness=80\nmax_qr_area_ratio=1"],
+    ],
+    ids=lambda arguments: ascii(" ".join(arguments))[:40],
+)
+def test_an_odd_argument_is_one_line_of_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    project(tmp_path)
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("interleaved: ")
+    assert printed.err.count("\n") == 1
+    assert len(printed.err) <= 2100
+
+
+def test_the_time_for_a_message_grows_with_its_length_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    started = time.process_time()
+    _print_error("x" * 1_000_000)  # took hours with a scheme of any length
+    assert time.process_time() - started < 10
+    assert len(capsys.readouterr().err) == 2002
+
+
+STEERING = "\x1b[31m\x9b2J\u202e\u2028"
+SPELLED = r"\x1b[31m\x9b2J\u202e\u2028"
+
+
+def test_data_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = project(tmp_path)
+    sample_id = f"doc{STEERING}"
+    write_shard(tmp_path / "raw/a.tar", {sample_id: document("a")})
+    for stage in chain(settings).values():
+        take_through(stage, "a", settings)
+    base = ["--settings", str(tmp_path / "interleaved.toml")]
+    assert main([*base, "trace", sample_id]) == 0
+    assert main([*base, "trace", f"{sample_id}2"]) == 1
+    assert main([*base, "trace", "x", "--shard", STEERING]) == 1
+    assert main([*base, "what-if", f"{STEERING}=1"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main([*base, "settings", STEERING])
+    printed = capsys.readouterr()
+    assert f"doc{SPELLED} in shard a" in printed.out
+    assert SPELLED in printed.err
+    for character in STEERING:
+        assert character in "[31m2J" or character not in printed.out + printed.err
 
 
 def test_settings_lists_value_and_meaning(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,10 +57,13 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
             r"errors\.on_materialize_error: .*'error', 'warn', 'drop_row' or 'drop_sample'",
         ),
         ('[scoring]\nscorers = ["sharpnes"]\n', r"scoring\.scorers: .*no scorer named sharpnes; there are sharpness"),
-        ('[storage.options]\nsecret = "s"\n', r"storage\.options\.secret is a secret.*AWS_SECRET_ACCESS_KEY"),
+        (
+            '[storage.options]\nsecret = "s"\n',
+            r"storage\.options\.secret is not known to hold no secret.*AWS_SECRET_ACCESS_KEY",
+        ),
         (
             '[storage.options.client_kwargs]\naws_session_token = "s"\n',
-            r"storage\.options\.client_kwargs\.aws_session_token is a secret",
+            r"storage\.options\.client_kwargs\.aws_session_token is not known to hold no secret",
         ),
         ("[run\n", r"interleaved\.toml is not valid TOML"),
     ],
@@ -134,3 +137,14 @@ def test_a_list_in_the_environment_that_is_no_json_is_explained(
     monkeypatch.setenv("INTERLEAVED_SELECTION__ORDER", "sharpness,qr")
     with pytest.raises(SettingsError, match="given as JSON"):
         load_settings(write(tmp_path, ""))
+
+
+@pytest.mark.parametrize(("given", "size"), [('"64MiB"', 2**26), ('"1 GB"', 10**9), ("2097152", 2**21)])
+def test_a_size_is_a_number_of_bytes_or_has_a_unit(tmp_path: Path, given: str, size: int) -> None:
+    assert load_settings(write(tmp_path, f"[run]\nmax_batch_bytes = {given}\n")).run.max_batch_bytes == size
+
+
+@pytest.mark.parametrize("given", ['"64 KiB"', '"much"', "-1", "1.5"])
+def test_a_size_that_is_none_is_refused(tmp_path: Path, given: str) -> None:
+    with pytest.raises(SettingsError, match=r"run\.max_batch_bytes: .*, got .* \(Bytes of rows"):
+        load_settings(write(tmp_path, f"[run]\nmax_batch_bytes = {given}\n"))

@@ -36,6 +36,8 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
         CODE_VERSION: code_version,
     }
     for name, version in record.inputs.items():
+        if "." in name:
+            continue  # a file that a setting names is no asset: Dagster would take it for an input since removed
         tags[f"{INPUT_DATA_VERSION}/{name}"] = version
         tags[f"{INPUT_EVENT}/{name}"] = str(input_events.get(name, NO_EVENT))
     return tags

@@ -20,6 +20,8 @@ as ``"<code>: <detail>"`` with a code from :data:`ROW_ERROR_CODES`; the policy d
 
 from typing import Final, Literal
 
+from interleaved_assets.model.shown import shown
+
 ErrorPolicy = Literal["error", "warn", "drop_row", "drop_sample"]
 """What becomes of a row with an error: raise, keep it, drop the row, or drop its whole sample."""
 
@@ -49,7 +51,10 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
 
 
 class InterleavedError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error this package raises on purpose. Its text has no credentials and no control characters."""
+
+    def __str__(self) -> str:
+        return shown(super().__str__())
 
 
 class SettingsError(InterleavedError):
@@ -107,9 +112,9 @@ class ScoreError(InterleavedError):
         super().__init__(shard, sample_id, position, filter_name, error)  # as args, so that it pickles
 
     def __str__(self) -> str:
-        return (
+        return shown(
             f"{self.shard}: sample {self.sample_id!r}, image at position {self.position}: no score for filter "
-            f"{self.filter_name!r}: {self.error}. Mend the image, or choose on_score_error='warn', 'drop_row' "
+            f"{self.filter_name!r}: {self.error}. Fix the image, or choose on_score_error='warn', 'drop_row' "
             "or 'drop_sample'."
         )
 
@@ -126,7 +131,7 @@ class MaterializeError(InterleavedError):
         self.code = error_code(error)
         super().__init__(
             f"{shard}: sample {sample_id!r}, position {position}, member {member!r}: {error}. "
-            "Mend the shard, or choose on_materialize_error='warn', 'drop_row' or 'drop_sample'."
+            "Fix the shard, or choose on_materialize_error='warn', 'drop_row' or 'drop_sample'."
         )
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -40,6 +40,8 @@ class Shard:
     """The raw shard, for the stage that reads it."""
     read: Mapping[str, Record] = field(default_factory=dict)
     """Records of the stages whose outputs it reads, by stage, as they stood when it began."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Version of each file that the settings name for this stage, such as a checkpoint, by the setting."""
     hold: Hold | None = None
 
     @property
@@ -91,6 +93,8 @@ class Stage:
         version: raised by hand when a change of code changes what is written.
         settings: the part of the settings that its output depends on, and nothing else.
         run: does the work, for one shard; or, with ``together``, for many.
+        files: the version of each file that those settings name, by the setting (``clip.pretrained``). They count as
+            inputs: they are looked at when the stage executes, and not to know its code version.
     """
 
     name: str
@@ -99,6 +103,7 @@ class Stage:
     settings: Callable[[Settings], dict[str, object]]
     run: RunOne | None = None
     together: RunTogether | None = None
+    files: Callable[[Settings], Mapping[str, str]] = lambda _: {}
 
     @property
     def same_bytes(self) -> bool:
@@ -119,15 +124,15 @@ class Job:
     shard: Shard
     code_version: str
     inputs: dict[str, str]
-    """Data version of each input, by stage."""
+    """Data version of each input, by stage or by the setting that names it."""
     source: Source | None
     found: Record | Claim | None
     current: Outcome | None = None
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
-    def of(cls, stage: Stage, key: str, settings: Settings, code_version: str) -> "Job":
-        """Look at what the shard's inputs are and at what is recorded of it.
+    def of(cls, stage: Stage, key: str, settings: Settings, code_version: str, files: Mapping[str, str]) -> "Job":
+        """Look at what the shard's inputs are and at what is recorded of it; ``files`` are those of the stage.
 
         Raises:
             ShardError: an input was never made, or is being made; a record is damaged.
@@ -139,7 +144,7 @@ class Job:
         found = read_state(paths.record(stage.name), options)
         recorded = found if isinstance(found, Record) else None
         raw, source = None, None
-        inputs: dict[str, str] = {}
+        inputs = dict(files)
         read: dict[str, Record] = {}
         for name in stage.inputs:
             if name == RAW_SHARDS:
@@ -158,7 +163,7 @@ class Job:
                 inputs[name] = upstream.data_version
                 read[name] = upstream
                 source = source or upstream.source  # every output goes back to one raw shard, and its record says which
-        job = cls(stage, Shard(key, settings, paths, raw, read), code_version, inputs, source, found)
+        job = cls(stage, Shard(key, settings, paths, raw, read, files), code_version, inputs, source, found)
         if recorded is not None and job._is_current(recorded):
             if recorded.source != source:
                 recorded = job._with_new_source(recorded)
@@ -252,6 +257,11 @@ class Job:
             now = read_state(shard.paths.record(name), shard.options)
             if not isinstance(now, Record) or now.data_version != before.data_version:
                 raise ShardError(f"shard {shard.key}: {name} changed while it was read; materialize it again")
+        if self.stage.files(shard.settings) != shard.files:
+            raise ShardError(
+                f"shard {shard.key}: a file of {', '.join(shard.files)} changed while it was in use; "
+                "materialize it again"
+            )
 
 
 def _content_hash(outputs: Mapping[str, OutputFile]) -> str:
@@ -273,7 +283,7 @@ def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
         if isinstance(outcome, InterleavedError):
             raise outcome
         return outcome
-    job = Job.of(stage, key, settings, stage.code_version(settings))
+    job = Job.of(stage, key, settings, stage.code_version(settings), stage.files(settings))
     if job.current is not None:
         return job.current
     try:
@@ -344,15 +354,16 @@ def _looked_at(
 ) -> Iterator[tuple[str, Job | Outcome | InterleavedError]]:
     """Each key with what there is to do, or the outcome where there is nothing to do; many at a time."""
     keys = list(keys)
+    code_version = stage.code_version(settings)
     try:
-        code_version = stage.code_version(settings)  # once for all: it may be the hash of a large model
+        files = stage.files(settings)  # once for all: it may be the hash of a large model
     except InterleavedError as error:
         yield from ((key, error) for key in keys)
         return
 
     def look(key: str) -> Job | Outcome | InterleavedError:
         try:
-            job = Job.of(stage, key, settings, code_version)
+            job = Job.of(stage, key, settings, code_version, files)
         except InterleavedError as error:
             return error
         return job if job.current is None else job.current

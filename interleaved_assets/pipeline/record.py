@@ -108,7 +108,7 @@ class Record(Facts):
     shard: str
     code_version: str
     inputs: dict[str, str]
-    """Data version of each input, by stage."""
+    """Data version of each input, by stage; of a file that the settings name, by the setting (``clip.pretrained``)."""
     data_version: str
     outputs: dict[str, OutputFile]
     """By role: ``rows`` is the stage's own output, ``ledger`` what it dropped, ``samples`` scores of samples."""

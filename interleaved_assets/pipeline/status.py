@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from interleaved_assets.io.storage import filesystem, join, storage_errors
-from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError
+from interleaved_assets.pipeline.execute import Stage
 from interleaved_assets.pipeline.parallel import READERS, in_order
 from interleaved_assets.pipeline.raw.listing import RawShard, Source, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import versions_looked_at
@@ -55,19 +56,22 @@ class Present:
     stages: Chain
     versions: Mapping[str, str]
     settings: Mapping[str, Mapping[str, object]]
+    files: Mapping[str, Mapping[str, str]]
+    """By stage, the version of each file that the settings name; none where the storage did not give them."""
 
     @classmethod
     def of(cls, settings: Settings) -> "Present":
         """The stages under ``settings``.
 
-        Raises:
-            StorageError: a file that the settings name, such as a checkpoint, cannot be read.
+        A file that the settings name, such as a checkpoint, and that cannot be read is logged and taken as unchanged:
+        the stage that needs it will fail, and says so.
         """
         stages = chain(settings)
         return cls(
             stages,
             {name: stage.code_version(settings) for name, stage in stages.items()},
             {name: json.loads(json.dumps(stage.settings(settings))) for name, stage in stages.items()},
+            {name: _files(stage, settings) for name, stage in stages.items()},
         )
 
     def status(
@@ -100,6 +104,9 @@ class Present:
             for upstream in stage.inputs:
                 if upstream in records and record.inputs.get(upstream) != records[upstream].data_version:
                     return Status(State.STALE, f"{name} stale: {upstream} changed", name)
+            for file, present in self.files[name].items():
+                if record.inputs.get(file) != present:
+                    return Status(State.STALE, f"{name} stale: the file of {file} changed", name)
         return COMPLETE
 
     def _what_changed(self, record: Record) -> str:
@@ -114,6 +121,14 @@ class Present:
             return f"code changed, version {record.code_version} → {self.versions[record.stage]}"
         more = f" and {len(changes) - _CHANGES_TOLD} more" if len(changes) > _CHANGES_TOLD else ""
         return f"settings changed: {', '.join(changes[:_CHANGES_TOLD])}{more}"
+
+
+def _files(stage: Stage, settings: Settings) -> Mapping[str, str]:
+    try:
+        return stage.files(settings)
+    except InterleavedError as error:
+        logger.warning("whether %s is stale by its files is not known: %s", stage.name, error)
+        return {}
 
 
 class Recorded(NamedTuple):
@@ -247,7 +262,7 @@ def survey(
         failed: for each stage, the shards whose last run failed.
 
     Raises:
-        StorageError: the records cannot be listed, or a file that the settings name cannot be read.
+        StorageError: the records cannot be listed.
     """
     raws: dict[str, RawShard] | None = None
     problem = ""

@@ -42,7 +42,7 @@ def test_a_materialize_error_says_where_and_what_to_do_and_survives_pickling() -
     for one in (error, again):
         assert str(one) == (
             "s.tar: sample 'a', position 3, member 'a.png': short_read: 1 of 2. "
-            "Mend the shard, or choose on_materialize_error='warn', 'drop_row' or 'drop_sample'."
+            "Fix the shard, or choose on_materialize_error='warn', 'drop_row' or 'drop_sample'."
         )
         assert (one.shard, one.sample_id, one.position, one.member) == ("s.tar", "a", 3, "a.png")
         assert one.code == "short_read"

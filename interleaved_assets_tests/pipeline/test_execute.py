@@ -407,10 +407,10 @@ def test_the_code_version_is_worked_out_once_for_many(several: Settings) -> None
 
 
 def test_a_model_that_cannot_be_looked_at_is_the_outcome_of_all(several: Settings) -> None:
-    def settings_of(settings: Settings) -> dict[str, object]:
+    def files_of(settings: Settings) -> dict[str, str]:
         raise StorageUnavailable("the model is away")
 
-    stage = replace(Together().stage, settings=settings_of)
+    stage = replace(Together().stage, files=files_of)
     assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "the model is away")
 
 

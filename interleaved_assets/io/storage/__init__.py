@@ -22,8 +22,9 @@ from interleaved_assets.io.storage.filesystem import (
     local_path,
     storage_errors,
 )
-from interleaved_assets.io.storage.inputs import local_copy, open_input, read_small
+from interleaved_assets.io.storage.inputs import file_sha256, local_copy, open_input, read_small
 from interleaved_assets.io.storage.listing import FilePaths, InputFile, dotted, find_files, group_files, parse_size
+from interleaved_assets.io.storage.options import StorageOptionsByScheme, options_of
 from interleaved_assets.io.storage.roots import check_allowed, folders_of
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "FilePaths",
     "InputFile",
     "StorageOptions",
+    "StorageOptionsByScheme",
     "as_storage_error",
     "atomic_output",
     "check_allowed",
@@ -39,6 +41,7 @@ __all__ = [
     "clear_leftovers",
     "dotted",
     "exists",
+    "file_sha256",
     "filesystem",
     "find_files",
     "folders_of",
@@ -48,6 +51,7 @@ __all__ = [
     "local_copy",
     "local_path",
     "open_input",
+    "options_of",
     "parse_size",
     "read_small",
     "storage_errors",

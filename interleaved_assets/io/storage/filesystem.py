@@ -14,6 +14,7 @@ from fsspec.registry import get_filesystem_class
 from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.model.errors import MissingDependency, OptionError, StorageError, StorageUnavailable
+from interleaved_assets.model.shown import has_user, without_credentials
 
 StorageOptions = Mapping[str, Any] | None
 """What fsspec needs to reach a remote filesystem (``key``, ``secret``, ``endpoint_url``, …); None: the environment."""
@@ -94,9 +95,14 @@ def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[Abstra
     """The filesystem of ``uri`` and the path in it. ``storage_options`` are for remote filesystems only.
 
     Raises:
-        OptionError: no filesystem is known for the scheme.
+        OptionError: no filesystem is known for the scheme, or the URL has a user or password in it.
         MissingDependency: the package for the scheme is not installed.
     """
+    if has_user(uri):
+        raise OptionError(
+            f"{without_credentials(uri)}: the URL has a user or password in it, and URLs are stored with the data and "
+            "shown in messages. Pass them in storage_options, or in the environment."
+        )
     options = {} if is_local(uri) else dict(storage_options or {})
     try:
         if "::" not in uri or is_chain(uri):
@@ -140,6 +146,14 @@ def storage_errors(uri: str, doing: str) -> Iterator[None]:
 
 def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError:
     """The :class:`StorageError` for ``error``; :class:`StorageUnavailable` where another try may succeed."""
+    cause = error.__cause__
+    if (
+        isinstance(error, FileNotFoundError)
+        and cause is not None
+        and _http_status(cause) != 404
+        and _is_transient(cause)
+    ):
+        error = cause  # fsspec's http says of a host that does not answer that there is no such file
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     text = f"cannot {doing} {uri}: {reason.rstrip('.')}."
     if _is_transient(error):

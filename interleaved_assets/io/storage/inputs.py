@@ -1,5 +1,6 @@
 """Open files to read, local or remote; small files in one request; a local copy of a remote file."""
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -51,6 +52,16 @@ def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None
             return bytes(fs.cat_file(path, **in_one_go))
         except FileNotFoundError:
             return None
+
+
+def file_sha256(uri: str, storage_options: StorageOptions = None) -> str:
+    """SHA-256 of a file's content, as 64 hex digits.
+
+    Raises:
+        StorageError: it is missing or unreadable.
+    """
+    with open_input(uri, storage_options) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # BinaryIO leaves out readinto
 
 
 @contextmanager

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
 from interleaved_assets.io.storage.filesystem import is_chain, is_local, local_path
-
-# schemes that name the same storage
-_SAME_STORAGE = {"s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
+from interleaved_assets.io.storage.options import SAME_STORAGE
+from interleaved_assets.model.shown import without_credentials
 
 
 def folders_of(uris: Iterable[str]) -> tuple[str, ...]:
@@ -46,8 +45,8 @@ def _is_below(uri: str, root: str) -> bool:
 def _split(uri: str) -> tuple[str, list[str]]:
     scheme, _, path = uri.partition("://")
     scheme = scheme.lower()
-    return _SAME_STORAGE.get(scheme, scheme), path.rstrip("/").split("/")
+    return SAME_STORAGE.get(scheme, scheme), path.rstrip("/").split("/")
 
 
 def _absolute(uri: str) -> str:
-    return str(local_path(uri)) if is_local(uri) else uri
+    return str(local_path(uri)) if is_local(uri) else without_credentials(uri)

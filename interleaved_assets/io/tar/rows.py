@@ -24,6 +24,7 @@ from interleaved_assets.io.tar.source import TarSource
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
 from interleaved_assets.model.errors import row_error
 from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS
+from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.model.source_ref import source_ref_array
 
 logger = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ class TarRows:
 
         has_offsets = self._source.has_offsets
         return source_ref_array(
-            self._path,
+            without_credentials(self._path),
             column(lambda place: place.name, pa.string()),
             column(lambda place: place.member.offset if place.member and has_offsets else None, pa.int64()),
             column(lambda place: place.member.size if place.member and has_offsets else None, pa.int64()),

@@ -1,9 +1,8 @@
 """Where a final tar comes from: its raw shard, and what each stage did on the way."""
 
-import hashlib
 from typing import Final, NamedTuple
 
-from interleaved_assets.io.storage import is_local, join, local_path, open_input
+from interleaved_assets.io.storage import file_sha256, is_local, join, local_path, options_of
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.parallel import READERS, in_order
 from interleaved_assets.pipeline.raw.listing import Source, find_raw_shard
@@ -13,7 +12,6 @@ from interleaved_assets.pipeline.status import Present, recorded_stages, stage_r
 from interleaved_assets.settings import Settings
 
 _FOLDER: Final = "tars"
-_HASH_BLOCK: Final = 4 * 2**20
 
 
 class TarTrace(NamedTuple):
@@ -52,7 +50,10 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
     """
     if is_local(uri):
         uri = str(local_path(uri))
-    sha256 = _hash(uri, settings)
+    try:
+        sha256 = file_sha256(uri, options_of(uri, settings.storage.options_by_scheme()))
+    except ValueError as error:  # s3fs, of a bucket without a name in it
+        raise StorageError(f"cannot read {uri}: {error}. Name a tar.") from error
     key = _key_by_place(uri, settings) or _key_by_content(sha256, settings)
     records = {} if key is None else stage_records(key, settings)
     if key is None or final_tars.NAME not in records:
@@ -100,11 +101,3 @@ def _status(key: str, records: dict[str, Record], settings: Settings) -> str:
     except StorageError as error:
         return str(error)
     return Present.of(settings).status(records, raw).text
-
-
-def _hash(uri: str, settings: Settings) -> str:
-    digest = hashlib.sha256()
-    with open_input(uri, settings.storage.options) as file:
-        while block := file.read(_HASH_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

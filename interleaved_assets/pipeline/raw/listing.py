@@ -1,6 +1,5 @@
 """The raw shards: listing them, and the version of their content."""
 
-import hashlib
 import math
 import threading
 import time
@@ -9,12 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from interleaved_assets.io.storage import filesystem, join, open_input, storage_errors
+from interleaved_assets.io.storage import file_sha256, filesystem, join, storage_errors
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS, is_cut, shard_key, shard_path
 from interleaved_assets.settings import StorageSettings
-
-_HASH_BLOCK: Final = 4 * 2**20
 
 _cut_paths: dict[str, tuple[float, dict[str, str]]] = {}
 """By raw root: when it was listed, and the path of each key that was cut."""
@@ -114,11 +111,7 @@ def content_version(shard: RawShard, storage: StorageSettings, known: Source | N
         return shard.stamp
     if known is not None and (known.uri, known.size, known.stamp) == (shard.uri, shard.size, shard.stamp):
         return known.version
-    digest = hashlib.sha256()
-    with open_input(shard.uri, storage.options) as file:
-        while block := file.read(_HASH_BLOCK):
-            digest.update(block)
-    return f"sha256:{digest.hexdigest()}"
+    return f"sha256:{file_sha256(shard.uri, storage.options)}"
 
 
 def just_written(shard: RawShard, seconds: float) -> bool:

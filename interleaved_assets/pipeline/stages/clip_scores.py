@@ -16,7 +16,7 @@ from interleaved_assets.pipeline.execute import Shard, Stage, Work
 from interleaved_assets.pipeline.record import Counts, OutputFile
 from interleaved_assets.pipeline.stages import image_scores, normalized
 from interleaved_assets.pipeline.tables import read_table
-from interleaved_assets.scoring.clip.identity import score_fingerprint
+from interleaved_assets.scoring.clip.identity import file_versions, version_settings
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import clip_ranges
 from interleaved_assets.scoring.clip.scores import ClipStats, load_scorer, score_shards
@@ -37,8 +37,7 @@ def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tupl
         MissingDependency, SettingsError: the model cannot be loaded; before any work.
         Exception: whatever the device fails with.
     """
-    options = settings.storage.options
-    scorer = load_scorer(settings.clip, options)
+    scorer = load_scorer(settings.clip, settings.storage.options_by_scheme())
     begun: dict[str, Shard] = {}
     broken: dict[str, InterleavedError] = {}
     cheap_scores: dict[str, pa.Table] = {}
@@ -109,17 +108,22 @@ def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Wor
 
 def _computed_from(shard: Shard) -> str:
     """Version of scores: of what they were computed from, since another device may round differently."""
-    versions = [record.data_version for record in shard.read.values()]
-    text = json.dumps([*versions, relevant(shard.settings)], sort_keys=True)
+    versions = {name: record.data_version for name, record in shard.read.items()}
+    text = json.dumps([versions, shard.files, relevant(shard.settings)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def relevant(settings: Settings) -> dict[str, object]:
-    """Every setting and file that changes a score; not the device, which changes speed and rounding."""
-    return {"clip": score_fingerprint(settings.clip, settings.storage.options)}
+    """Every setting that changes a score; not the device, which changes speed and rounding."""
+    return {"clip": version_settings(settings.clip)}
+
+
+def files(settings: Settings) -> dict[str, str]:
+    """The version of each file that the settings name: checkpoint, configuration, heads."""
+    return file_versions(settings.clip, settings.storage.options_by_scheme())
 
 
 def stage(settings: Settings) -> Stage:
     """The stage; it reads the cheap scores only where ``clip.prescreen`` has bounds on them."""
     reads = (normalized.NAME, image_scores.NAME) if settings.clip.prescreen.is_on else (normalized.NAME,)
-    return Stage(NAME, inputs=reads, version=2, settings=relevant, together=score_together)
+    return Stage(NAME, inputs=reads, version=2, settings=relevant, together=score_together, files=files)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from interleaved_assets.io.storage import StorageOptions, local_copy
+from interleaved_assets.io.storage import StorageOptionsByScheme, local_copy, options_of
 from interleaved_assets.model.errors import SettingsError, StorageError, StorageUnavailable
 from interleaved_assets.scoring.clip.settings import Activation, HeadSettings, Squash, head_column
 
@@ -75,7 +75,7 @@ class Head:
 
 
 def load_head(
-    name: str, settings: HeadSettings, width: int | None = None, storage_options: StorageOptions = None
+    name: str, settings: HeadSettings, width: int | None = None, options: StorageOptionsByScheme | None = None
 ) -> Head:
     """The head that ``clip.heads.<name>`` describes.
 
@@ -83,7 +83,7 @@ def load_head(
         name: the head's name in the settings.
         settings: where it is, and the functions between its layers.
         width: width of the model's embedding, which the head has to take; None: any.
-        storage_options: for fsspec, where the file is remote.
+        options: for fsspec, by scheme, where the file is remote.
 
     Raises:
         SettingsError: the file is missing or no state dict of linear layers, the layers do not fit each other, or the
@@ -91,7 +91,7 @@ def load_head(
         StorageUnavailable: the storage did not answer.
     """
     try:
-        with local_copy(settings.path, storage_options) as path:
+        with local_copy(settings.path, options_of(settings.path, options)) as path:
             state = _read_state(path)
         layers = _linear_layers(state, is_ordered=not settings.path.endswith(".safetensors"))
         mean, deviation = _normalization(state, int(layers[0][0].shape[1]))

@@ -1,18 +1,42 @@
-"""What CLIP scores depend on, as hashes: of the model for the cache, of all of it for staleness. Loads no torch."""
+"""What CLIP scores depend on: settings, and the content of the files that settings name. Loads no torch.
+
+:func:`version_settings` is known from the settings alone, :func:`file_versions` takes a look at the files.
+"""
 
 import hashlib
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from interleaved_assets.io.storage import StorageOptions, filesystem, is_local, local_path, open_input, storage_errors
-from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.scoring.clip.settings import ClipSettings, head_column
+from interleaved_assets.io.storage import (
+    StorageOptions,
+    StorageOptionsByScheme,
+    file_sha256,
+    filesystem,
+    is_local,
+    local_path,
+    options_of,
+    storage_errors,
+)
+from interleaved_assets.model.errors import SettingsError, StorageError, StorageUnavailable
+from interleaved_assets.scoring.clip.settings import ClipSettings, head_column, is_checkpoint
 
 # Raised by hand when a change of this package's code changes embeddings: preprocessing, pooling, normalization.
 _EMBEDDING_VERSION: Final = 1
-_READ_BYTES: Final = 16 * 2**20
+# Under which a store gives the version of an object, the best first; HTTP servers spell them as headers.
+_STAMPS: Final = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "Content-MD5",
+    "Digest",
+    "LastModified",
+    "Last-Modified",
+    "mtime",
+    "created",
+)
 
 LOCAL_DIR_PREFIX: Final = "local-dir:"
 HUB_PREFIX: Final = "hf-hub:"
@@ -22,38 +46,71 @@ def checkpoint_file(settings: ClipSettings) -> str | None:
     """Path or URL of the checkpoint where ``clip.pretrained`` is one; None where it is a tag or not used."""
     if settings.model.startswith((LOCAL_DIR_PREFIX, HUB_PREFIX)):
         return None
-    value = settings.pretrained
-    return value if not is_local(value) or local_path(value).is_file() else None
+    return settings.pretrained if is_checkpoint(settings.pretrained) else None
 
 
-def score_fingerprint(settings: ClipSettings, storage_options: StorageOptions = None) -> str:
-    """Hash of every setting and file that changes what is in a CLIP score table; 32 hex digits.
+def version_settings(settings: ClipSettings) -> dict[str, object]:
+    """Every setting that changes what is in a CLIP score table; looks at no storage.
 
-    Not of the device, the batch size, the number of threads and the cache, which change nothing but speed and rounding.
-    ``precision`` and ``resize`` count as they are written, so that ``auto`` means the same on every machine.
+    Of a file only that there is one: its content is what counts, see :func:`file_versions`. Not the device, the batch
+    size, the number of threads and the cache, which change nothing but speed and rounding. ``precision`` and ``resize``
+    count as they are written, so that ``auto`` means the same on every machine.
+    """
+    values = settings.model_dump(
+        include={"precision", "resize", "long_text", "prescreen", "keep_embeddings", "max_pixels"}
+    )
+    is_folder = settings.model.startswith(LOCAL_DIR_PREFIX)
+    return {
+        "version": _EMBEDDING_VERSION,
+        "model": "folder" if is_folder else settings.model if settings.model_config_path is None else "file",
+        "pretrained": "file" if checkpoint_file(settings) else settings.pretrained,
+        "heads": {
+            head_column(name, head): [name, head.hidden_activation, head.output_squash]
+            for name, head in sorted(settings.heads.items())
+        },
+        **values,
+    }
+
+
+def file_versions(settings: ClipSettings, options: StorageOptionsByScheme | None = None) -> dict[str, str]:
+    """The version of the content of each file that the settings name, by the setting, such as ``clip.pretrained``.
 
     Raises:
-        StorageError: a file that the settings name cannot be read.
+        SettingsError: a file is not there, or cannot be read; the message names the setting.
+        StorageUnavailable: the storage did not answer.
     """
-    heads = {
-        head_column(name, head): [
-            content_version(head.path, storage_options),
-            head.hidden_activation,
-            head.output_squash,
-        ]
-        for name, head in settings.heads.items()
-    }
-    return _digest(
-        {
-            "model": model_fingerprint(settings, settings.precision, settings.resize, storage_options),
-            "heads": heads,
-            "settings": settings.model_dump(include={"long_text", "prescreen", "keep_embeddings", "max_pixels"}),
-        }
-    )
+    versions: dict[str, str] = {}
+    for name, uri in _files(settings):
+        try:
+            versions[name] = content_version(uri, options_of(uri, options))
+        except StorageUnavailable:
+            raise
+        except StorageError as error:
+            raise SettingsError(f"{name}: {error}") from error
+    return versions
+
+
+def _files(settings: ClipSettings) -> Iterator[tuple[str, str]]:
+    if settings.model.startswith(LOCAL_DIR_PREFIX):
+        for path in _files_of_model(settings):
+            yield f"clip.model/{path.name}", str(path)
+    if settings.model_config_path is not None:
+        yield "clip.model_config_path", settings.model_config_path
+    if (checkpoint := checkpoint_file(settings)) is not None:
+        yield "clip.pretrained", checkpoint
+    for name, head in sorted(settings.heads.items()):
+        yield f"clip.heads.{name}", head.path
+
+
+def _files_of_model(settings: ClipSettings) -> list[Path]:
+    folder = local_path(settings.model.removeprefix(LOCAL_DIR_PREFIX))
+    if not folder.is_dir():
+        raise SettingsError(f"clip.model: there is no folder {folder}")
+    return [path for path in sorted(folder.iterdir()) if path.is_file()]
 
 
 def model_fingerprint(
-    settings: ClipSettings, precision: str, resize: str, storage_options: StorageOptions = None
+    settings: ClipSettings, precision: str, resize: str, options: StorageOptionsByScheme | None = None
 ) -> str:
     """Hash of what an embedding depends on: the model, its weights, how it computes, how images are scaled.
 
@@ -69,14 +126,13 @@ def model_fingerprint(
     if config is None:
         facts["model"] = settings.model
     else:
-        facts["config"] = content_version(config, storage_options)
+        facts["config"] = content_version(config, options_of(config, options))
     if settings.model.startswith(LOCAL_DIR_PREFIX):
-        folder = local_path(settings.model.removeprefix(LOCAL_DIR_PREFIX))
-        if not folder.is_dir():
-            raise SettingsError(f"clip.model: there is no folder {folder}")
-        facts["folder"] = {path.name: content_version(str(path)) for path in sorted(folder.iterdir()) if path.is_file()}
+        facts["folder"] = {path.name: content_version(str(path)) for path in _files_of_model(settings)}
     elif not settings.model.startswith(HUB_PREFIX):
-        facts["weights"] = settings.pretrained if checkpoint is None else content_version(checkpoint, storage_options)
+        facts["weights"] = (
+            settings.pretrained if checkpoint is None else content_version(checkpoint, options_of(checkpoint, options))
+        )
     return _digest(facts)
 
 
@@ -95,19 +151,13 @@ def content_version(uri: str, storage_options: StorageOptions = None) -> str:
         fs, path_there = filesystem(uri, storage_options)
         fs.invalidate_cache(path_there)
         info = fs.info(path_there)
-    stamp = next(
-        (info[key] for key in ("ETag", "etag", "md5Hash", "LastModified", "mtime", "created") if key in info), ""
-    )
+    stamp = next((info[key] for key in _STAMPS if key in info), "")
     return _digest([info.get("size"), str(stamp)])
 
 
 @lru_cache(maxsize=64)
 def _file_hash(path: Path, size: int, modified_ns: int) -> str:  # noqa: ARG001 - a changed stat is a new cache entry
-    digest = hashlib.sha256()
-    with open_input(str(path)) as file:
-        while block := file.read(_READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()[:32]
+    return file_sha256(str(path))[:32]
 
 
 def _digest(facts: object) -> str:

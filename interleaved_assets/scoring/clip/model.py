@@ -17,7 +17,7 @@ import open_clip
 import torch
 from safetensors import SafetensorError
 
-from interleaved_assets.io.storage import StorageOptions, local_copy
+from interleaved_assets.io.storage import StorageOptionsByScheme, local_copy, options_of
 from interleaved_assets.model.errors import MissingDependency, SettingsError, StorageError, StorageUnavailable
 from interleaved_assets.scoring.clip.identity import HUB_PREFIX, LOCAL_DIR_PREFIX, checkpoint_file, model_fingerprint
 from interleaved_assets.scoring.clip.image import Resizer
@@ -84,7 +84,7 @@ _lock = threading.Lock()
 _loaded: dict[tuple[str, str], ClipModel] = {}
 
 
-def load_clip(settings: ClipSettings, storage_options: StorageOptions = None) -> ClipModel:
+def load_clip(settings: ClipSettings, options: StorageOptionsByScheme | None = None) -> ClipModel:
     """The model of ``settings``, loaded unless this process has it already.
 
     Raises:
@@ -97,12 +97,12 @@ def load_clip(settings: ClipSettings, storage_options: StorageOptions = None) ->
     precision = _precision(settings.precision, device)
     resizer: Resizer = ("pillow" if precision == "fp32" else "torch") if settings.resize == "auto" else settings.resize
     try:
-        fingerprint = model_fingerprint(settings, precision, resizer, storage_options)
+        fingerprint = model_fingerprint(settings, precision, resizer, options)
         with _lock:
             key = (fingerprint, str(device))
             if key not in _loaded:
                 _loaded.clear()
-                _loaded[key] = _load(settings, storage_options, device, precision, resizer, fingerprint)
+                _loaded[key] = _load(settings, options, device, precision, resizer, fingerprint)
             return _loaded[key]
     except StorageUnavailable:
         raise
@@ -112,7 +112,7 @@ def load_clip(settings: ClipSettings, storage_options: StorageOptions = None) ->
 
 def _load(
     settings: ClipSettings,
-    storage_options: StorageOptions,
+    options: StorageOptionsByScheme | None,
     device: torch.device,
     precision: Precision,
     resizer: Resizer,
@@ -120,10 +120,10 @@ def _load(
 ) -> ClipModel:
     uri = checkpoint_file(settings)
     label = f"{settings.model} ({settings.model_config_path})" if settings.model_config_path else settings.model
-    with _registered(settings, storage_options) as (name, preprocess):
+    with _registered(settings, options) as (name, preprocess):
         _check_weights(settings, name)
         try:
-            with local_copy(uri, storage_options) if uri else _no_file(settings) as checkpoint:
+            with local_copy(uri, options_of(uri, options)) if uri else _no_file(settings) as checkpoint:
                 module = open_clip.create_model(
                     name,
                     pretrained=None if checkpoint is None else str(checkpoint),
@@ -166,14 +166,14 @@ def _load(
 
 @contextmanager
 def _registered(
-    settings: ClipSettings, storage_options: StorageOptions
+    settings: ClipSettings, options: StorageOptionsByScheme | None
 ) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
     """The name under which open_clip knows the model, and the preprocessing of a configuration of one's own."""
     if settings.model_config_path is None:
         yield settings.model, None
         return
     path = settings.model_config_path
-    with local_copy(path, storage_options) as file:
+    with local_copy(path, options_of(path, options)) as file:
         content = file.read_bytes()
     try:
         config = json.loads(content)

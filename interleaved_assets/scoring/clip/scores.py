@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.storage import StorageOptions
+from interleaved_assets.io.storage import StorageOptionsByScheme, options_of
 from interleaved_assets.model.errors import MissingDependency, OptionError
 from interleaved_assets.scoring.clip.cache import EmbeddingCache
 from interleaved_assets.scoring.clip.samples import clip_schema
@@ -40,7 +40,7 @@ class ClipScorer:
     tokenizer: "Tokenizer"
     preprocess: "Preprocess"
     heads: tuple["Head", ...]
-    storage_options: StorageOptions = None
+    options: StorageOptionsByScheme | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -58,8 +58,12 @@ class ClipScorer:
         }
 
 
-def load_scorer(settings: ClipSettings, storage_options: StorageOptions = None) -> ClipScorer:
+def load_scorer(settings: ClipSettings, options: StorageOptionsByScheme | None = None) -> ClipScorer:
     """The scorer of ``settings``. The model is loaded once a process, however often this is called.
+
+    Args:
+        settings: the model, its heads and how it works.
+        options: fsspec options by URL scheme (``{"s3": {…}}``) for checkpoint, configuration, heads and cache.
 
     Raises:
         MissingDependency: torch or open_clip is not installed.
@@ -78,14 +82,14 @@ def load_scorer(settings: ClipSettings, storage_options: StorageOptions = None) 
         raise MissingDependency(
             f"CLIP scoring needs {error.name}, which is not installed here: pip install 'interleaved-assets[clip]'"
         ) from error
-    model = load_clip(settings, storage_options)
+    model = load_clip(settings, options)
     return ClipScorer(
         settings=settings,
         embedder=Embedder(model, settings.batch_size),
         tokenizer=Tokenizer(model.tokenizer, settings.long_text),
         preprocess=Preprocess.of(model.preprocess_config, model.resizer, settings.max_pixels),
-        heads=tuple(load_head(name, head, model.width, storage_options) for name, head in settings.heads.items()),
-        storage_options=storage_options,
+        heads=tuple(load_head(name, head, model.width, options) for name, head in settings.heads.items()),
+        options=options,
     )
 
 
@@ -124,7 +128,8 @@ def score_shards(
     model = scorer.embedder.model
     cache = None
     if scorer.settings.cache_dir is not None:
-        cache = EmbeddingCache(scorer.settings.cache_dir, model.fingerprint, model.width, scorer.storage_options)
+        folder = scorer.settings.cache_dir
+        cache = EmbeddingCache(folder, model.fingerprint, model.width, options_of(folder, scorer.options))
     reader = ShardReader(scorer.settings, scorer.schema, scorer.heads, scorer.tokenizer, cache, image_scores)
     stream = ScoreStream(
         reader=reader,

@@ -35,8 +35,11 @@ _RESERVED_COLUMNS: Final = frozenset(
 )
 
 
+_CHECKPOINT_ENDINGS: Final = (".pt", ".pth", ".bin", ".ckpt", ".npz", ".safetensors")
+
+
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class HeadSettings(_Section):
@@ -110,8 +113,8 @@ class ClipSettings(_Section):
     )
     pretrained: str = Field(
         default="openai",
-        description="Weights: a tag that open_clip knows for the model, or the file or URL of a checkpoint; not used "
-        "with hf-hub: and local-dir:. Default openai.",
+        description="Weights: a tag that open_clip knows for the model, or the file or URL of a checkpoint, known by "
+        "a slash or by an ending such as .pt; not used with hf-hub: and local-dir:. Default openai.",
     )
     model_config_path: str | None = Field(
         default=None,
@@ -182,3 +185,8 @@ class ClipSettings(_Section):
 def head_column(name: str, head: HeadSettings) -> str:
     """The column of the score table that a head fills."""
     return HEAD_COLUMNS.get(head.kind, name)
+
+
+def is_checkpoint(pretrained: str) -> bool:
+    """Whether ``clip.pretrained`` is written as a file or URL and not as a tag of open_clip; looks at no storage."""
+    return "/" in pretrained or pretrained.endswith(_CHECKPOINT_ENDINGS)

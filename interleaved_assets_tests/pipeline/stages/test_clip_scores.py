@@ -176,7 +176,7 @@ def test_what_was_recorded_of_the_rows_is_read_when_a_run_begins_and_looked_at_w
 def test_an_image_outside_of_a_bound_is_left_out_by_the_stored_scores(folder: Path) -> None:
     settings = prepared(folder, {"a": {"one": document("text", blurred_image(), sharp_image(1))}}, PRESCREEN)
     record = take_through(clip_scores.stage(settings), "a", settings).record
-    assert set(record.inputs) == {"normalized", "image_scores"}
+    assert set(record.inputs) == {"normalized", "image_scores", "clip.model_config_path", "clip.pretrained"}
     scores = pq.read_table(record.outputs["rows"].uri)
     assert scores["clip_score"].is_null().to_pylist() == [True, False]
     assert scores["clip_error"][0].as_py() == ("prescreened: sharpness 0 is below clip.prescreen.min_sharpness 1")

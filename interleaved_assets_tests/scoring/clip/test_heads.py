@@ -1,3 +1,7 @@
+import os
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +11,11 @@ pytest.importorskip("torch")
 import torch
 from safetensors.torch import save_file
 
-from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.model.errors import SettingsError, StorageUnavailable
 from interleaved_assets.scoring.clip.heads import load_head
-from interleaved_assets.scoring.clip.settings import HeadSettings
+from interleaved_assets.scoring.clip.identity import file_versions
+from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings
+from interleaved_assets.settings import StorageSettings
 
 pytestmark = pytest.mark.torch
 
@@ -193,3 +199,22 @@ def test_layers_without_numbers_cannot_be_ordered_from_safetensors(tmp_path: Pat
     state = stack(["first", "hidden", "last"], [WIDTH, 4, 4, 1])
     with pytest.raises(SettingsError, match="layers are not numbered, and safetensors keeps no order"):
         load_head("mine", HeadSettings(path=written(state, tmp_path / "own.safetensors")), WIDTH)
+
+
+@pytest.mark.parametrize(
+    "options", [{"endpoint_url": "http://127.0.0.1:9"}, {"client_kwargs": {"region_name": "eu-west-1"}}]
+)
+def test_a_head_on_the_web_is_read_without_the_options_of_the_roots(tmp_path: Path, options: dict[str, object]) -> None:
+    written({"fc.weight": layer(1, WIDTH, 0)[0]}, tmp_path / "head.pth")
+    storage = StorageSettings(raw_root="s3://bucket/raw", output_root=str(tmp_path), options=options)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/head.pth"
+        settings = ClipSettings(heads={"mine": HeadSettings(path=url)})
+        assert load_head("mine", settings.heads["mine"], WIDTH, storage.options_by_scheme()).width == WIDTH
+        before = file_versions(settings, storage.options_by_scheme())
+        os.utime(tmp_path / "head.pth", (1, 1))  # this server has no ETag, only a time of the last change
+        assert file_versions(settings, storage.options_by_scheme()) != before
+        server.shutdown()
+    with pytest.raises(StorageUnavailable, match="did not answer"):
+        file_versions(settings, storage.options_by_scheme())

@@ -3,12 +3,13 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from interleaved_assets.model.errors import SettingsError, StorageError
+from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.scoring.clip.identity import (
     checkpoint_file,
     content_version,
+    file_versions,
     model_fingerprint,
-    score_fingerprint,
+    version_settings,
 )
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
 from interleaved_assets_tests.s3 import S3Server
@@ -27,14 +28,18 @@ def files(tmp_path: Path) -> ClipSettings:
     )
 
 
+def version(settings: ClipSettings) -> tuple[dict[str, object], dict[str, str]]:
+    """All that a score table depends on."""
+    return version_settings(settings), file_versions(settings)
+
+
 def changed(settings: ClipSettings, **values: object) -> ClipSettings:
     return ClipSettings.model_validate(settings.model_dump() | values)
 
 
 def test_what_changes_no_score_changes_no_fingerprint(files: ClipSettings) -> None:
     other = changed(files, device="cpu", batch_size=7, threads=3, cache_dir="/somewhere", enabled=True)
-    assert score_fingerprint(other) == score_fingerprint(files)
-    assert len(score_fingerprint(files)) == 32
+    assert version(other) == version(files)
 
 
 @pytest.mark.parametrize(
@@ -50,18 +55,18 @@ def test_what_changes_no_score_changes_no_fingerprint(files: ClipSettings) -> No
     ],
 )
 def test_what_changes_a_score_changes_the_fingerprint(files: ClipSettings, values: dict[str, object]) -> None:
-    assert score_fingerprint(changed(files, **values)) != score_fingerprint(files)
+    assert version(changed(files, **values)) != version(files)
 
 
 @pytest.mark.parametrize("name", ["model.json", "model.pt", "head.pth"])
 def test_a_file_counts_by_its_content_and_not_by_its_place(files: ClipSettings, tmp_path: Path, name: str) -> None:
-    before = score_fingerprint(files)
+    before = version(files)
     (tmp_path / name).write_bytes(b"other content")
-    assert score_fingerprint(files) != before
+    assert version(files) != before
     (tmp_path / name).write_bytes(name.encode())
-    assert score_fingerprint(files) == before
+    assert version(files) == before
     (tmp_path / "moved.pt").write_bytes(b"model.pt")
-    assert score_fingerprint(changed(files, pretrained=str(tmp_path / "moved.pt"))) == before
+    assert version(changed(files, pretrained=str(tmp_path / "moved.pt"))) == before
 
 
 def test_text_handling_and_heads_do_not_make_embeddings_stale(files: ClipSettings) -> None:
@@ -108,5 +113,5 @@ def test_an_object_counts_by_what_s3_says_without_being_fetched(s3_server: S3Ser
 
 def test_a_missing_file_is_named(files: ClipSettings, tmp_path: Path) -> None:
     (tmp_path / "head.pth").unlink()
-    with pytest.raises(StorageError, match=r"head\.pth"):
-        score_fingerprint(files)
+    with pytest.raises(SettingsError, match=r"clip\.heads\.taste: cannot read .*head\.pth: No such file"):
+        version(files)

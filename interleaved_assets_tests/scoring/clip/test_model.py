@@ -106,7 +106,7 @@ def test_an_unknown_tag_names_those_there_are() -> None:
 
 
 def test_a_missing_file_is_named(tiny: ClipSettings, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"'.*gone.pt' is no file, and no tag of tiny; its tags: none"):
+    with pytest.raises(SettingsError, match=r"clip: cannot read .*gone\.pt: No such file"):
         load_clip(changed(tiny, pretrained=str(tmp_path / "gone.pt")))
     with pytest.raises(SettingsError, match=r"gone.json"):
         load_clip(changed(tiny, model_config_path=str(tmp_path / "gone.json")))

@@ -1,0 +1,167 @@
+"""A checkpoint and a head that cannot be reached: definitions load, and only the step that needs them fails."""
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.metadata import version_tags
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.execute import Work, take_through, take_together
+from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.pipeline.record import RAW_SHARDS, Counts, OutputFile
+from interleaved_assets.pipeline.stages import clip_scores
+from interleaved_assets.pipeline.stages.dag import chain, code_versions
+from interleaved_assets.pipeline.status import Present, shard_statuses, stage_records
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import materialized
+from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.ports import free_ports
+
+MODEL = '[clip]\nenabled = true\ndevice = "cpu"\npretrained = "{}"\n[clip.heads.taste]\npath = "{}"\n'
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Host and port where nothing listens, also for S3."""
+    (port,) = free_ports(1)
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_MAX_ATTEMPTS": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return f"127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("unreachable", ["checkpoint", "head"])
+def test_definitions_load_and_the_step_alone_fails(
+    tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch, unreachable: str
+) -> None:
+    checkpoint = "s3://nowhere/model.pt" if unreachable == "checkpoint" else "openai"
+    settings = project(tmp_path, f"[run]\nstorage_tries = 1\n{MODEL.format(checkpoint, f'https://{closed}/head.pth')}")
+    good_shard(tmp_path / "raw/a.tar")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket.socket, "connect", lambda *_: pytest.fail("storage was asked while definitions load"))
+        patch.setattr("interleaved_assets.scoring.clip.identity.content_version", lambda *_: pytest.fail("hashed"))
+        job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(SHARDS, ["a"])
+        result = job.execute_in_process(
+            instance=instance,
+            partition_key="a",
+            asset_selection=[dg.AssetKey(name) for name in ("normalized", "image_scores", "clip_scores")],
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            raise_on_error=False,
+        )
+        (failure,) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+        assert failure.user_failure_data is not None
+        lines = str(failure.user_failure_data.description).splitlines()
+        assert lines[0] == "clip_scores: 1 of 1 shards failed, the others are materialized."
+        place = "s3://nowhere/model.pt" if unreachable == "checkpoint" else f"https://{closed}/head.pth"
+        assert lines[1].startswith(f"a: cannot look at {place}: ")
+        assert len(lines) == 2
+        assert [materialized(instance, name) for name in ("normalized", "image_scores", "clip_scores")] == [
+            {"a"},
+            {"a"},
+            set(),
+        ]
+    # what is due can be told all the same
+    assert dict(shard_statuses(list_raw_shards(settings.storage), settings, {})) == {"a": "no clip_scores"}
+
+
+@pytest.fixture
+def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A project with a local checkpoint and head, one shard of which has CLIP scores by a model that is made up."""
+
+    def score(shards, settings):  # type: ignore[no-untyped-def]  # in place of the model: writes a file
+        for shard in shards:
+            path = Path(shard.paths.output("clip_scores"))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"scores")
+            rows = OutputFile(uri=str(path), size=6, sha256="0" * 64)
+            yield shard.key, Work(outputs={"rows": rows}, data_version="v", counts_out=Counts(rows=1))
+
+    monkeypatch.setattr(clip_scores, "score_together", score)
+    settings = project(tmp_path, MODEL.format("model.pt", "head.pth"))
+    (tmp_path / "model.pt").write_bytes(b"weights")
+    (tmp_path / "head.pth").write_bytes(b"head")
+    good_shard(tmp_path / "raw/a.tar")
+    for name in ("normalized", "image_scores", "clip_scores"):
+        take_through(chain(settings)[name], "a", settings)
+    return settings
+
+
+def status(settings: Settings) -> str:
+    return Present.of(settings).status(stage_records("a", settings)).text
+
+
+@pytest.mark.parametrize(
+    ("file", "setting"), [("model.pt", "clip.pretrained"), ("head.pth", "clip.heads.taste")], ids=["model", "head"]
+)
+def test_changed_weights_make_scores_stale_and_the_same_elsewhere_do_not(
+    scored: Settings, tmp_path: Path, file: str, setting: str
+) -> None:
+    stage = chain(scored)["clip_scores"]
+    assert status(scored) == "no filtered"
+    assert take_through(stage, "a", scored).unchanged
+    versions = code_versions(chain(scored), scored)
+    record = stage_records("a", scored)["clip_scores"]
+    assert set(record.inputs) == {"normalized", "clip.pretrained", "clip.heads.taste"}
+
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for name in ("model.pt", "head.pth"):
+        (moved / name).write_bytes((tmp_path / name).read_bytes())
+    other = project(tmp_path, MODEL.format("elsewhere/model.pt", "elsewhere/head.pth"))
+    assert status(other) == "no filtered"
+    assert take_through(chain(other)["clip_scores"], "a", other).unchanged
+
+    (tmp_path / file).write_bytes(b"changed")
+    assert status(scored) == f"clip_scores stale: the file of {setting} changed"
+    assert code_versions(chain(scored), scored) == versions  # what Dagster knows when it loads
+    assert not take_through(stage, "a", scored).unchanged
+    assert status(scored) == "no filtered"
+
+    (tmp_path / file).unlink()
+    ((_, outcome),) = take_together(stage, ["a"], scored)
+    assert isinstance(outcome, InterleavedError)
+    assert str(outcome).startswith(f"{setting}: cannot read {tmp_path / file}: No such file or directory.")
+    assert status(scored) == "no filtered"  # not known to be stale
+
+
+def test_weights_that_change_while_they_are_in_use_are_not_recorded(
+    scored: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.pt").write_bytes(b"changed")
+    stage = chain(scored)["clip_scores"]
+    assert stage.together is not None
+    score = stage.together
+
+    def change(shards, settings):  # type: ignore[no-untyped-def]
+        for key, work in score(shards, settings):
+            (tmp_path / "model.pt").write_bytes(b"changed again")
+            yield key, work
+
+    monkeypatch.setattr(clip_scores, "score_together", change)
+    ((_, outcome),) = take_together(chain(scored)["clip_scores"], ["a"], scored)
+    assert isinstance(outcome, InterleavedError)
+    assert "changed while it was in use" in str(outcome)
+    assert "clip_scores" not in stage_records("a", scored)
+
+
+def test_files_are_no_inputs_of_the_asset(scored: Settings) -> None:
+    """Dagster marks an asset stale where its tags have an input that it does not know."""
+    record = stage_records("a", scored)["clip_scores"]
+    tags: Mapping[str, str] = version_tags(record, "1", {})
+    named = {tag.rpartition("/")[2] for tag in tags if tag.startswith("dagster/input_")}
+    assert named == {"normalized"}
+    raw = version_tags(stage_records("a", scored)["normalized"], "1", {})
+    assert f"dagster/input_data_version/{RAW_SHARDS}" in raw
