@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from interleaved_assets.io.batches import row_bytes, split_samples
+from interleaved_assets.io.parquet.seal import SealedOutput
 from interleaved_assets.io.parquet.types import stored_schema
 from interleaved_assets.io.reader import align_shard
 from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
@@ -51,6 +52,7 @@ class ParquetShard:
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
         self._writer: pq.ParquetWriter | None = None
+        self._sink: SealedOutput | None = None
 
     def write(self, table: pa.Table) -> None:
         """Append rows. Row groups are cut anew, between samples, however the rows arrive.
@@ -78,8 +80,9 @@ class ParquetShard:
         """Begin the file; called by :func:`parquet_shard`."""
         leaves = _leaves(self._stored)
         others = [leaf for leaf in leaves if leaf not in _LONG_COLUMNS]
+        self._sink = SealedOutput(output)
         self._writer = pq.ParquetWriter(
-            output,
+            self._sink,
             self._stored,
             compression={leaf: "none" if leaf == _IMAGE_COLUMN else compression for leaf in leaves},
             use_dictionary=others,
@@ -90,9 +93,12 @@ class ParquetShard:
     def finish(self) -> None:
         """Write what is pending, and the footer; called by :func:`parquet_shard`."""
         assert self._writer is not None
+        assert self._sink is not None
         for group in self._groups() if self._pending else ():
             self._write_group(group)
+        self._sink.hold()
         self._writer.close()
+        self._sink.release()
 
     def abandon(self) -> None:
         """Let go of a file that is not to be; called by :func:`parquet_shard`."""
