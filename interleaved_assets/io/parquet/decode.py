@@ -144,7 +144,7 @@ def decoded_bytes(array: pa.Array) -> np.ndarray:
         return pc.fill_null(pc.cast(pc.binary_length(array), pa.int64()), 0).to_numpy(zero_copy_only=False)
     if pa.types.is_struct(dtype):
         fields = [decoded_bytes(array.field(index)) for index in range(dtype.num_fields)]
-        return np.sum(fields, axis=0, dtype=np.int64) if fields else np.zeros(len(array), np.int64)
+        return np.asarray(sum(fields, np.zeros(len(array), np.int64)))
     if pa.types.is_fixed_size_list(dtype):
         values = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
         return decoded_bytes(values).reshape(len(array), dtype.list_size).sum(axis=1)

@@ -5,9 +5,9 @@ pyarrow ends the process when it is asked for a column of a footer whose size st
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from interleaved_assets.model.errors import ShardError
+import pyarrow as pa
 
 MAX_DEPTH: Final = 100
 """Levels of nesting that a file's columns may have: Arrow takes one stack frame or more for each."""
@@ -62,42 +62,47 @@ class Footer:
     nullable_keys: tuple[str, ...]
 
 
-def parse_footer(data: bytes, uri: str) -> Footer:
+class _Leaf(NamedTuple):
+    path: tuple[str, ...]
+    physical: int
+    value_bytes: int
+    """Of one decoded value, with its offset and levels."""
+
+
+def parse_footer(data: bytes) -> Footer:
     """Read a footer as :func:`~.seal.checked_footer` gives it.
 
     Raises:
-        ShardError: it is damaged, or nested deeper than :data:`MAX_DEPTH`.
+        pa.ArrowInvalid: it is damaged, or nested deeper than :data:`MAX_DEPTH`.
     """
     try:
         fields = _Compact(data).struct()
-        widths, keys = _leaves(fields[2], uri)
-        groups = tuple(_group(group, widths) for group in fields.get(4, ()))
+        leaves, keys = _leaves(fields[2])
+        groups = tuple(_group(group, leaves) for group in fields.get(4, ()))
+    except pa.ArrowInvalid:
+        raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise ShardError(
-            f"{uri} is not a sound Parquet file: its footer cannot be read ({error!r}). Write it anew, or take it out."
-        ) from error
+        # a field is missing, or is of another kind than it should be
+        raise pa.ArrowInvalid(f"its footer cannot be read: {error!r}") from error
     return Footer(groups, tuple(keys))
 
 
-def _group(fields: dict[int, Any], widths: list[int]) -> RowGroup:
-    columns = fields[1]
-    if len(columns) != len(widths):
-        raise ValueError(f"{len(columns)} columns in a row group of {len(widths)}")
-    chunks = (_chunk(column[3], width) for column, width in zip(columns, widths, strict=True))
+def _group(fields: dict[int, Any], leaves: list[_Leaf]) -> RowGroup:
+    chunks = (_chunk(column[3], leaf) for column, leaf in zip(fields[1], leaves, strict=True))
     return RowGroup(_count(fields[3]), tuple(chunks))
 
 
-def _chunk(fields: dict[int, Any], width: int) -> Chunk:
+def _chunk(fields: dict[int, Any], leaf: _Leaf) -> Chunk:
     encodings = frozenset(fields[2])
     statistics = fields.get(12, {})
     values, encoded = _count(fields[5]), _count(fields[6])
     return Chunk(
-        path=tuple(name.decode() for name in fields[3]),
-        physical=fields[1],
+        path=leaf.path,
+        physical=leaf.physical,
         has_dictionary=bool(encodings & _DICTIONARY_ENCODINGS) or 11 in fields,
         shares_prefixes=_DELTA_BYTE_ARRAY in encodings,
         encoded_bytes=encoded,
-        least_decoded_bytes=max(encoded, values * width),
+        least_decoded_bytes=max(encoded, values * leaf.value_bytes),
         smallest=statistics.get(6),
         largest=statistics.get(5),
     )
@@ -109,12 +114,12 @@ def _count(value: int) -> int:
     return value
 
 
-def _leaves(elements: list[dict[int, Any]], uri: str) -> tuple[list[int], list[str]]:
-    """Bytes of a decoded value of each leaf column, and the paths of leaves below keys of maps that are optional."""
-    widths: list[int] = []
+def _leaves(elements: list[dict[int, Any]]) -> tuple[list[_Leaf], list[str]]:
+    """The leaf columns, and the paths of keys of maps that are optional."""
+    leaves: list[_Leaf] = []
     keys: list[str] = []
     # for each group that is open: its children still to come, whether it is a map's entries, and its path
-    open_groups: list[tuple[int, bool, str]] = [(elements[0].get(5, 0), False, "")]
+    open_groups: list[tuple[int, bool, tuple[str, ...]]] = [(elements[0].get(5, 0), False, ())]
     is_map = [False]
     for element in elements[1:]:
         while open_groups and open_groups[-1][0] == 0:
@@ -123,25 +128,26 @@ def _leaves(elements: list[dict[int, Any]], uri: str) -> tuple[list[int], list[s
         left, is_entries, path = open_groups[-1]
         first = is_entries and left == 2
         open_groups[-1] = (left - 1, is_entries, path)
-        own = f"{path}.{element[4].decode()}".removeprefix(".")
+        own = (*path, element[4].decode())
         if first and element.get(3) == _OPTIONAL:
-            keys.append(own)
+            keys.append(".".join(own))
         if children := element.get(5, 0):
             if len(open_groups) > MAX_DEPTH:
-                raise ShardError(f"{uri}: column {own.partition('.')[0]!r} is nested more than {MAX_DEPTH} levels deep")
+                raise pa.ArrowInvalid(f"column {own[0]!r} is nested more than {MAX_DEPTH} levels deep")
             open_groups.append((_count(children), is_map[-1] and children == 2, own))
             is_map.append(element.get(6) in _MAP_TYPES or 2 in element.get(10, {}))
         else:
-            width = element.get(2, 0) if element[1] == _FIXED_BYTE_ARRAY else _VALUE_BYTES.get(element[1], 0)
-            widths.append(_count(width) + _OFFSET_BYTES)
-    return widths, keys
+            physical = element[1]
+            width = element.get(2, 0) if physical == _FIXED_BYTE_ARRAY else _VALUE_BYTES.get(physical, 0)
+            leaves.append(_Leaf(own, physical, _count(width) + _OFFSET_BYTES))
+    return leaves, keys
 
 
 class _Compact:
     """A reader of the Thrift compact protocol: structs become dictionaries by field number.
 
-    Raises ``IndexError`` or ``ValueError`` where the bytes are not of that form. Work is linear in their number. A footer
-    has some forty values for each column of each row group, so the common cases come first and without a call.
+    Raises ``IndexError`` or ``ValueError`` where the bytes are not of that form. Work is linear in their number. A
+    footer has some forty values for each column of each row group, so the common cases come first and without a call.
     """
 
     def __init__(self, data: bytes) -> None:

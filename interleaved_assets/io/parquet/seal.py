@@ -8,8 +8,9 @@ so other readers pass over it, as they do over a page index.
 import hashlib
 from typing import Any, BinaryIO, Final
 
+import pyarrow as pa
+
 from interleaved_assets.io.storage.atomic import AtomicOutput, BytesLike
-from interleaved_assets.model.errors import ShardError
 
 MARK: Final = b"\x89ItlvSum"
 SEAL_BYTES: Final = 2 * len(MARK) + hashlib.sha256().digest_size
@@ -83,25 +84,24 @@ def seal(footer: bytes) -> bytes:
     return MARK + hashlib.sha256(footer).digest() + MARK
 
 
-def checked_footer(file: BinaryIO | Any, uri: str) -> bytes:
+def checked_footer(file: BinaryIO | Any) -> bytes:
     """The footer (Thrift, without its length and the magic) of an open Parquet file, its checksum verified.
 
     A file without a seal is one by another writer: its footer is given as it is.
 
     Args:
         file: seekable, binary; its position afterwards is unspecified.
-        uri: for messages.
 
     Raises:
-        ShardError: the file is not Parquet, or is one of ours whose footer or seal has changed.
+        pa.ArrowInvalid: the file is not Parquet, or is one of ours whose footer or seal has changed.
     """
     size = file.seek(0, 2)
     tail = _tail(file, size, _TAIL_BYTES)
     if len(tail) < _END_BYTES or not tail.endswith(MAGIC):
-        raise ShardError(f"{uri} is not a sound Parquet file: it does not end in {MAGIC.decode()}. {_ADVICE}")
+        raise pa.ArrowInvalid(f"it does not end in {MAGIC.decode()}")
     length = int.from_bytes(tail[-_END_BYTES : -len(MAGIC)], "little")
     if length + _END_BYTES + len(MAGIC) > size:
-        raise ShardError(f"{uri} is not a sound Parquet file: its footer is said to be {length} bytes long. {_ADVICE}")
+        raise pa.ArrowInvalid(f"its footer is said to be {length} bytes long, and the file has {size}")
     needed = length + _END_BYTES + SEAL_BYTES
     if needed > len(tail):
         tail = _tail(file, size, needed)
@@ -110,13 +110,8 @@ def checked_footer(file: BinaryIO | Any, uri: str) -> bytes:
     if found == seal(footer):
         return footer
     if found.startswith(MARK) or found.endswith(MARK) or _is_sealed_elsewhere(tail):
-        raise ShardError(
-            f"{uri} is damaged: its footer does not have the checksum that it was written with. {_ADVICE}"
-        )
+        raise pa.ArrowInvalid("its footer does not have the checksum that it was written with")
     return footer
-
-
-_ADVICE: Final = "Write it anew, or take it out."
 
 
 def _tail(file: BinaryIO | Any, size: int, length: int) -> bytes:

@@ -67,7 +67,8 @@ class ParquetSource:
             file = pq.ParquetFile(self._opened, metadata=file.metadata, **options)
         check_map_keys(self.file, self.footer, set(schema.names), self.uri)
         numbers = range(len(self.footer.groups)) if groups is None else groups
-        yield from decoded_steps(file, {number: self.footer.groups[number] for number in numbers}, schema, limit, self.uri)
+        chosen = {number: self.footer.groups[number] for number in numbers}
+        yield from decoded_steps(file, chosen, schema, limit, self.uri)
 
     def read(self, columns: Collection[str], groups: Sequence[int] | None = None) -> pa.Table:
         """All rows of ``columns`` as one table; for files that are small. Raises as :meth:`rows`."""
@@ -80,22 +81,29 @@ class ParquetSource:
 
 
 @contextmanager
-def open_parquet(uri: str, storage_options: StorageOptions = None) -> Iterator[ParquetSource]:
+def open_parquet(
+    uri: str, storage_options: StorageOptions = None, *, advice: str = "Write it anew, or take it out."
+) -> Iterator[ParquetSource]:
     """Open a Parquet file and verify its footer; whatever Arrow raises for it in the block is a ``ShardError``.
+
+    Args:
+        uri: a path or a URL.
+        storage_options: what fsspec needs.
+        advice: what to do about a damaged file, for the message.
 
     Raises:
         StorageError: the file is missing or unreadable.
         ShardError: it is not Parquet, or is damaged.
     """
     with ExitStack() as stack:
+        stack.enter_context(storage_errors(uri, "read"))
         if is_local(uri):
-            with storage_errors(uri, "read"):
-                source = stack.enter_context(pa.memory_map(str(local_path(uri))))
+            source = stack.enter_context(pa.memory_map(str(local_path(uri))))
         else:
             source = stack.enter_context(open_input(uri, storage_options))
-        # within the file's own context, which takes every OSError for one of the storage
-        stack.enter_context(_damage(uri))
-        footer = parse_footer(checked_footer(source, uri), uri)
+        # innermost: to the others every OSError is one of the storage
+        stack.enter_context(_damage(uri, advice))
+        footer = parse_footer(checked_footer(source))
         options: dict[str, Any] = {"page_checksum_verification": True}
         metadata = pq.ParquetFile(source, **options).metadata
         if not is_local(uri):
@@ -106,7 +114,7 @@ def open_parquet(uri: str, storage_options: StorageOptions = None) -> Iterator[P
 
 
 @contextmanager
-def _damage(uri: str) -> Iterator[None]:
+def _damage(uri: str, advice: str) -> Iterator[None]:
     """Turn what Arrow raises for a file that it cannot read into a :class:`ShardError`."""
     try:
         yield
@@ -120,4 +128,4 @@ def _damage(uri: str) -> Iterator[None]:
         if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
             raise
         reason = " ".join(str(error).split()).rstrip(".")
-        raise ShardError(f"{uri} is not a sound Parquet file: {reason}. Write it anew, or take it out.") from error
+        raise ShardError(f"{uri} is not a sound Parquet file: {reason}. {advice}") from error

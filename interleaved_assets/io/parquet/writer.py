@@ -17,8 +17,9 @@ from interleaved_assets.io.reader import align_shard
 from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
 from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.writer import ShardWriter
+from interleaved_assets.model.batch import KEY_COLUMNS, key_problems
 from interleaved_assets.model.casting import cast_table
-from interleaved_assets.model.errors import OptionError, StorageError
+from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 
 ROW_GROUP_BYTES: Final = 64 * 2**20
 """Default limit for one row group, and so for the least that a reader must hold."""
@@ -59,7 +60,8 @@ class ParquetShard:
 
         Raises:
             OptionError: the table has other columns than the schema.
-            ShardError: a column that may not be null has nulls.
+            ShardError: a column that may not be null has nulls, a string is not UTF-8, or a time, date or decimal is
+                out of the range of its type.
             StorageError: the file cannot be written.
         """
         if set(table.column_names) != set(self.schema.names):
@@ -67,8 +69,10 @@ class ParquetShard:
             raise OptionError(f"rows for {self.uri} do not have the columns of its schema: {', '.join(odd)}")
         if table.num_rows == 0:
             return
+        aligned = align_shard(table, self.schema, self.uri)
+        _check_values(aligned, self.uri)
         self.rows += table.num_rows
-        self._pending.append(align_shard(table, self.schema, self.uri))
+        self._pending.append(aligned)
         self._pending_bytes += int(row_bytes(table).sum())
         if self._pending_bytes > self._limit:
             *complete, rest = self._groups()
@@ -188,7 +192,35 @@ class InterleavedParquetWriter(ShardWriter):
         options = self._shard_options
         with parquet_shard(uri, schema, storage_options=self._storage_options, hashed=False, **options) as shard:
             for part in parts:
+                _check_keys(part, uri)
                 shard.write(part)
+
+
+def _check_keys(part: pa.Table, uri: str) -> None:
+    """Refuse the keys that the tar form refuses, so that what is written in one form can be in the other.
+
+    A ``schema`` may leave out the columns of the key; then there is nothing to check.
+
+    Raises:
+        OptionError: a row other than metadata stands at -1, metadata stands elsewhere, or a key is there twice.
+    """
+    if not part.num_rows or any(name not in part.column_names for name in KEY_COLUMNS):
+        return
+    if problems := key_problems(align_shard(part.select(list(KEY_COLUMNS)), None, uri)):
+        raise OptionError(f"cannot write {uri}: {'; '.join(problems)}")
+
+
+def _check_values(table: pa.Table, uri: str) -> None:
+    """Refuse values that no reader would take.
+
+    Raises:
+        ShardError: a string is not UTF-8, or a time, date or decimal is out of the range of its type.
+    """
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise ShardError(f"cannot write {uri}: column {name!r}: {error}") from error
 
 
 def _paged(column: pa.ChunkedArray) -> pa.ChunkedArray:
