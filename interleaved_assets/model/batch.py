@@ -121,19 +121,7 @@ class InterleavedBatch:
         ]
         if found:
             return found
-        is_metadata = pc.equal(table["modality"], "metadata")
-        misplaced = pc.xor(is_metadata, pc.equal(table["position"], METADATA_POSITION))
-        if pc.any(misplaced).as_py():
-            found.append(
-                f"{pc.sum(misplaced).as_py()} rows break the rule that metadata rows, and only they, stand at -1"
-            )
-        if pc.min(table["position"]).as_py() < METADATA_POSITION:
-            found.append("a position is below -1")
-        keys = table.select(list(KEY_COLUMNS))
-        distinct = keys.group_by(list(KEY_COLUMNS)).aggregate([]).num_rows
-        if distinct != keys.num_rows:
-            found.append(f"{keys.num_rows - distinct} rows repeat the key (sample_id, position, modality)")
-        return found
+        return key_problems(table)
 
     def validate(self) -> bool:
         """Whether the batch is valid; what is wrong goes to the log as a warning (see :meth:`problems`)."""
@@ -211,6 +199,37 @@ class InterleavedBatch:
             values = pa.array([ref[number] for ref in refs], dtype)
             frame[prefix + name] = pd.Series(values.to_pandas(types_mapper=pd.ArrowDtype).array, index=frame.index)
         return frame
+
+
+def key_problems(table: pa.Table) -> list[str]:
+    """What is wrong with the keys of rows, one sentence each that names the first sample it is wrong in.
+
+    ``table`` has :data:`KEY_COLUMNS` with their canonical types and no nulls. Both writers refuse rows by this.
+    """
+    found = []
+    is_metadata = pc.equal(table["modality"], "metadata")
+    misplaced = pc.xor(is_metadata, pc.equal(table["position"], METADATA_POSITION))
+    if pc.any(misplaced, min_count=0).as_py():
+        found.append(
+            f"{pc.sum(misplaced).as_py()} rows break the rule that metadata rows, and only they, stand at -1: "
+            f"first {_key_of(table, pc.index(misplaced, True).as_py())}"
+        )
+    below = pc.less(table["position"], METADATA_POSITION)
+    if pc.any(below, min_count=0).as_py():
+        found.append(f"a position is below -1: first {_key_of(table, pc.index(below, True).as_py())}")
+    keys = table.select(list(KEY_COLUMNS))
+    counted = keys.append_column("row", pa.array(np.arange(keys.num_rows))).group_by(list(KEY_COLUMNS))
+    repeated = counted.aggregate([("row", "count"), ("row", "min")]).filter(pc.field("row_count") > 1)
+    if repeated.num_rows:
+        more = pc.sum(repeated["row_count"]).as_py() - repeated.num_rows
+        first = _key_of(table, pc.min(repeated["row_min"]).as_py())
+        found.append(f"{more} rows repeat the key (sample_id, position, modality): first {first}")
+    return found
+
+
+def _key_of(table: pa.Table, row: int) -> str:
+    sample_id, position, modality = (table[name][row].as_py() for name in KEY_COLUMNS)
+    return f"sample {sample_id!r}, position {position}, {modality}"
 
 
 def _as_table(rows: pa.Table | pd.DataFrame | Sequence[Mapping[str, object]]) -> pa.Table:

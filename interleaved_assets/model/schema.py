@@ -72,17 +72,17 @@ def resolve_schema(schema: pa.Schema | None, overrides: Mapping[str, pa.DataType
 def align_table(table: pa.Table, target: pa.Schema) -> pa.Table:
     """``table`` with exactly the columns, order and types of ``target``.
 
-    Missing columns become typed nulls, columns that ``target`` lacks are left out. Reserved columns are cast with
-    ``safe=False``, so that a large type can be made small on request; all others with ``safe=True``.
+    Missing columns become typed nulls, columns that ``target`` lacks are left out. Casts are safe: a number keeps its
+    value, and bytes become a string only where they are UTF-8.
 
     Raises:
-        pa.ArrowInvalid: a passthrough value does not fit its target type.
+        pa.ArrowInvalid: a value does not fit its target type.
         ShardError: a column that may not be null is missing or has nulls.
     """
     columns = []
     for field in target:
         if field.name in table.column_names:
-            column = cast_column(table.column(field.name), field.type, safe=field.name not in RESERVED_COLUMNS)
+            column = cast_column(table.column(field.name), field.type)
         else:
             column = pa.chunked_array([pa.nulls(table.num_rows, field.type)])
         if not field.nullable and column.null_count:

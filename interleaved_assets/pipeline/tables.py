@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from interleaved_assets.io.storage import StorageOptions, open_input
+from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import ShardError, StorageError
 
 
@@ -42,27 +42,13 @@ def find_table(
         StorageError: the storage refuses it.
         StorageUnavailable: the storage did not answer.
     """
+    advice = f"Delete it and materialize {stage} again."
     try:
-        with open_input(uri, storage_options) as file:
-            parquet = pq.ParquetFile(file)
-            names = [name for name in parquet.schema_arrow.names if name not in left_out]
-            # a few columns of one shard: handing them to threads takes longer than reading them
-            return parquet.read(columns=names, use_threads=False)
+        with open_parquet(uri, storage_options, advice=advice) as source:
+            return source.read([name for name in source.schema.names if name not in left_out])
     except StorageError as error:
-        # what Arrow raises for damage is an OSError too, without a number, and comes here as a StorageError
         if isinstance(error.__cause__, FileNotFoundError):
             return None
-        if type(error.__cause__) is OSError and error.__cause__.errno is None:
-            raise _damaged(uri, shard, stage, error.__cause__) from error
         raise
-    except pa.ArrowException as error:
-        if isinstance(error, MemoryError):
-            raise
-        raise _damaged(uri, shard, stage, error) from error
-
-
-def _damaged(uri: str, shard: str, stage: str, error: Exception) -> ShardError:
-    reason = " ".join(str(error).split())
-    return ShardError(
-        f"shard {shard}: {uri} is not a sound Parquet file ({reason}): delete it and materialize {stage} again"
-    )
+    except ShardError as error:
+        raise ShardError(f"shard {shard}: {error}") from error

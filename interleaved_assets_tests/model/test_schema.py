@@ -71,11 +71,15 @@ def test_alignment_fills_drops_orders_and_casts() -> None:
     )
 
 
-def test_passthrough_overflow_raises_and_reserved_casts_do_not() -> None:
-    with pytest.raises(pa.ArrowInvalid, match="300 not in range"):
-        align_table(pa.table({"n": [300]}), pa.schema([("n", pa.int8())]))
-    wrapped = align_table(pa.table({"position": [2**32 + 5]}), pa.schema([("position", pa.int32())]))
-    assert wrapped["position"].to_pylist() == [5]
+@pytest.mark.parametrize(("name", "value", "dtype"), [("n", 300, pa.int8()), ("position", 2**32 + 5, pa.int32())])
+def test_a_number_that_does_not_fit_its_type_is_refused(name: str, value: int, dtype: pa.DataType) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=f"{value} not in range"):
+        align_table(pa.table({name: [value]}), pa.schema([(name, dtype)]))
+
+
+def test_bytes_that_are_not_utf8_do_not_become_a_string() -> None:
+    with pytest.raises(pa.ArrowInvalid, match="Invalid UTF8"):
+        align_or_reconcile(pa.table({"sample_id": pa.array([b"\xff"])}), None)
 
 
 def test_the_target_is_taken_as_it_is() -> None:

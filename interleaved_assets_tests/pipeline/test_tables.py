@@ -41,8 +41,8 @@ def test_a_damaged_table_names_shard_file_and_what_to_do(stored: Path, damage: s
     stored.write_bytes(content)
     with pytest.raises(
         ShardError,
-        match=r"^shard cc/a: .*/a\.parquet is not a sound Parquet file \(.+\): "
-        "delete it and materialize image_scores again$",
+        match=r"^shard cc/a: .*/a\.parquet is not a sound Parquet file: .+\. "
+        r"Delete it and materialize image_scores again\.$",
     ):
         read(stored)
 
@@ -60,10 +60,10 @@ def test_a_table_in_a_bucket(stored: Path, s3_server: S3Server, bucket: str) -> 
 
 
 def test_what_the_storage_says_is_no_damage(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StorageError, match="Is a directory"):
+    with pytest.raises(StorageError, match=r"(?i)is a directory"):
         read(stored.parent)
 
-    def fail(file: object) -> None:
+    def fail(file: object, **options: object) -> None:
         raise error
 
     monkeypatch.setattr(pq, "ParquetFile", fail)
@@ -71,5 +71,5 @@ def test_what_the_storage_says_is_no_damage(stored: Path, monkeypatch: pytest.Mo
     with pytest.raises(StorageUnavailable, match=r"cannot read .*/a\.parquet: timed out"):
         read(stored)
     error = pa.ArrowMemoryError("malloc of size 1 failed")
-    with pytest.raises(MemoryError):
+    with pytest.raises(ShardError, match=r"a\.parquet asks for more memory than there is: malloc of size 1 failed\."):
         read(stored)

@@ -1,6 +1,5 @@
 """Reading interleaved Parquet: only the columns asked for, a few row groups at a time, whole samples."""
 
-import contextlib
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.batches import are_adjacent, filter_rows, gathered, whole_samples
+from interleaved_assets.io.batches import filter_rows, gathered, row_bytes, sample_starts, whole_samples
+from interleaved_assets.io.parquet.decode import STEP_BYTES
+from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
 from interleaved_assets.io.parquet.types import original_schema
 from interleaved_assets.io.reader import ShardReader, align_shard, warn_absent
-from interleaved_assets.io.storage import InputFile, StorageOptions, is_local, local_path, open_input, storage_errors
-from interleaved_assets.model.errors import OptionError, ShardError, StorageError
+from interleaved_assets.io.storage import InputFile, StorageOptions
+from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets.model.schema import (
     INTERLEAVED_SCHEMA,
     REQUIRED_COLUMNS,
@@ -26,11 +27,8 @@ from interleaved_assets.model.schema import (
 
 logger = logging.getLogger(__name__)
 
-# What one decoding step may take, whatever max_batch_bytes allows: batches are put together from steps.
-_STEP_BYTES: Final = 64 * 2**20
-# A remote row group larger than this is not fetched whole, but streamed a window of each column at a time.
-_WHOLE_GROUP_BYTES: Final = 128 * 2**20
-_WINDOW_BYTES: Final = 8 * 2**20
+GATHERED_BYTES: Final = 2**30
+"""Rows of a sample that lie apart are brought together in a file that takes at most this many bytes in memory."""
 
 
 @dataclass
@@ -72,9 +70,9 @@ class InterleavedParquetReader(ShardReader):
 
         Adds the names of all of the file's columns to ``seen``.
         """
-        with _open(uri, self._storage_options) as file:
-            schema = _readable(file, uri, columns)
-            seen.update(file.schema_arrow.names)
+        with open_parquet(uri, self._storage_options) as source:
+            schema = _readable(source, columns)
+            seen.update(source.schema.names)
         for name in INTERLEAVED_SCHEMA.names:
             if name not in schema.names and (columns is None or name in columns):
                 schema = schema.append(INTERLEAVED_SCHEMA.field(name))
@@ -124,14 +122,15 @@ def read_parquet_shard(
     """
     wanted = None if columns is None else {*columns, "sample_id"}
     keep = _expression(filters)
-    with _open(uri, storage_options) as file:
-        schema = _readable(file, uri, wanted)
-        steps = (align_shard(_filtered(step, keep), schema, uri) for step in _steps(file, schema, max_batch_bytes))
-        if are_adjacent(_sample_ids(file, uri)):
+    with open_parquet(uri, storage_options) as source:
+        schema = _readable(source, wanted)
+        rows = source.rows(schema.names, min(max_batch_bytes or STEP_BYTES, STEP_BYTES))
+        steps = (align_shard(_filtered(step, keep), schema, uri) for step in rows)
+        if _are_adjacent(source):
             yield from whole_samples(steps, max_batch_bytes)
         else:
             logger.warning("%s: rows of a sample lie apart; the whole file is read to bring them together", uri)
-            yield from whole_samples([gathered(pa.concat_tables(steps))], max_batch_bytes)
+            yield from whole_samples([gathered(_whole(steps, uri))], max_batch_bytes)
 
 
 def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) -> pa.Schema:
@@ -140,79 +139,60 @@ def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) ->
     Raises:
         StorageError, ShardError: as for :func:`read_parquet_shard`.
     """
-    with _open(uri, storage_options) as file:
-        return _readable(file, uri, None)
+    with open_parquet(uri, storage_options) as source:
+        return _readable(source, None)
 
 
-@contextlib.contextmanager
-def _open(uri: str, storage_options: StorageOptions) -> Iterator[pq.ParquetFile]:
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_damage(uri))
-        if is_local(uri):
-            with storage_errors(uri, "read"):
-                source = stack.enter_context(pa.memory_map(str(local_path(uri))))
-            yield pq.ParquetFile(source)
-            return
-        source = stack.enter_context(open_input(uri, storage_options))
-        metadata = pq.ParquetFile(source).metadata
-        groups = [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
-        fits = max(groups, default=0) <= _WHOLE_GROUP_BYTES
-        yield pq.ParquetFile(source, metadata=metadata, pre_buffer=fits, buffer_size=0 if fits else _WINDOW_BYTES)
-
-
-@contextlib.contextmanager
-def _damage(uri: str) -> Iterator[None]:
-    """Turn what Arrow raises for a file that it cannot read into a :class:`ShardError`."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        # Arrow says OSError for damage too, but without an errno; with one it is the storage's
-        is_storage = isinstance(error, OSError) and (isinstance(error, StorageError) or error.errno is not None)
-        if is_storage or isinstance(error, MemoryError):
-            raise
-        raise ShardError(f"{uri} is not a sound Parquet file: {error}. Write it anew, or take it out.") from error
-
-
-def _readable(file: pq.ParquetFile, uri: str, columns: set[str] | None) -> pa.Schema:
+def _readable(source: ParquetSource, columns: set[str] | None) -> pa.Schema:
     """Schema of the columns to read, as they were written, reserved ones right.
 
     Raises:
         ShardError: a required column is missing, or a name is there twice.
     """
-    schema = file.schema_arrow
+    schema = source.schema
     if missing := [name for name in REQUIRED_COLUMNS if name not in schema.names]:
-        raise ShardError(f"{uri} is not interleaved Parquet: it lacks the columns {', '.join(missing)}")
-    if len(set(schema.names)) < len(schema.names):
-        raise ShardError(f"{uri} has two columns of one name; rename one")
+        raise ShardError(f"{source.uri} is not interleaved Parquet: it lacks the columns {', '.join(missing)}")
     fields = [field for field in schema if columns is None or field.name in columns]
     # what pandas notes there is about its own index, and wrong for a part of the columns
     metadata = {key: value for key, value in (schema.metadata or {}).items() if key != b"pandas"}
-    return reconcile_schema(original_schema(pa.schema(fields, metadata or None), file.metadata.metadata))
+    stored = pa.schema(fields, metadata or None)
+    return reconcile_schema(original_schema(stored, source.file.metadata.metadata))
 
 
-def _steps(file: pq.ParquetFile, schema: pa.Schema, max_batch_bytes: int | None) -> Iterator[pa.Table]:
-    """The rows, a bounded number of bytes at a time."""
-    limit = min(max_batch_bytes or _STEP_BYTES, _STEP_BYTES)
-    for group in range(file.num_row_groups):
-        rows = file.metadata.row_group(group).num_rows
-        size = _group_bytes(file, group, set(schema.names))
-        step = max(1, rows if size <= limit else rows * limit // size)
-        for batch in file.iter_batches(batch_size=step, row_groups=[group], columns=schema.names):
-            yield pa.Table.from_batches([batch])
+def _are_adjacent(source: ParquetSource) -> bool:
+    """Whether equal ids follow each other; the column is read in steps, and only one hash for each sample is kept.
+
+    Raises:
+        ShardError: an id is null.
+    """
+    seen: set[int] = set()
+    last: str | None = None
+    for table in source.rows(["sample_id"], STEP_BYTES):
+        column = table["sample_id"]
+        if column.null_count:
+            raise ShardError(f"{source.uri}: sample_id is null in {column.null_count} of {len(column)} rows")
+        for sample_id in column.take(pa.array(sample_starts(column))).to_pylist():
+            if sample_id == last:
+                continue
+            # equal hashes of different ids only cost the gathering
+            if (mark := hash(sample_id)) in seen:
+                return False
+            seen.add(mark)
+            last = sample_id
+    return True
 
 
-def _group_bytes(file: pq.ParquetFile, group: int, columns: set[str]) -> int:
-    """Decoded bytes of ``columns`` in one row group."""
-    metadata = file.metadata.row_group(group)
-    chunks = (metadata.column(index) for index in range(metadata.num_columns))
-    return sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns)
-
-
-def _sample_ids(file: pq.ParquetFile, uri: str) -> pa.ChunkedArray:
-    ids = file.read(columns=["sample_id"])["sample_id"]
-    if ids.null_count:
-        raise ShardError(f"{uri}: sample_id is null in {ids.null_count} of {len(ids)} rows")
-    return ids
+def _whole(steps: Iterable[pa.Table], uri: str) -> pa.Table:
+    tables, size = [], 0
+    for table in steps:
+        size += int(row_bytes(table).sum())
+        if size > GATHERED_BYTES:
+            raise ShardError(
+                f"{uri}: rows of a sample lie apart, and the file takes more than the {GATHERED_BYTES} bytes up to "
+                "which they are brought together. Sort it by sample_id, or read fewer columns."
+            )
+        tables.append(table)
+    return pa.concat_tables(tables)
 
 
 def _expression(filters: Any) -> pc.Expression | None:
@@ -229,9 +209,10 @@ def _filtered(table: pa.Table, keep: pc.Expression | None) -> pa.Table:
         return table
     # the filter is run on row numbers beside the other columns, so that no image is copied by it
     numbered = table.drop_columns([name for name in ("binary_content",) if name in table.column_names])
-    numbered = numbered.append_column("", pa.array(np.arange(table.num_rows)))
+    # behind the other columns, one of which may have any name
+    numbered = numbered.append_column("_row", pa.array(np.arange(table.num_rows)))
     try:
-        rows = numbered.filter(keep)[""].to_numpy()
+        rows = numbered.filter(keep).column(numbered.num_columns - 1).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise OptionError(f"read_kwargs filters do not fit the columns that are read: {error}") from error
     mask = np.zeros(table.num_rows, dtype=bool)

@@ -10,6 +10,8 @@ import pyarrow as pa
 _PLACEHOLDER: Final = pa.field("_empty", pa.null())
 _EMPTY: Final = pa.struct([])
 _STORED_EMPTY: Final = pa.struct([_PLACEHOLDER])
+# Most of Arrow's functions do not take views.
+_PLAIN_TYPES: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
@@ -26,12 +28,24 @@ def original_schema(stored: pa.Schema, metadata: dict[bytes, bytes] | None) -> p
     written = _written_schema(metadata)
     fields = []
     for field in stored:
-        if written is not None and field.name in written.names and not pa.types.is_dictionary(field.type):
-            dtype = written.field(field.name).type
-            # how a column was encoded in memory is no part of its type
-            field = field.with_type(dtype.value_type if pa.types.is_dictionary(dtype) else dtype)
+        # a name that is there twice does not say which type is whose
+        if written is not None and written.names.count(field.name) == 1 and not pa.types.is_dictionary(field.type):
+            field = field.with_type(decoded_type(written.field(field.name).type))
         fields.append(field)
     return _mapped_schema(pa.schema(fields, stored.metadata), lambda dtype: _EMPTY if dtype == _STORED_EMPTY else dtype)
+
+
+def decoded_type(dtype: pa.DataType) -> pa.DataType:
+    """``dtype`` without what is only a way to lay out a column in memory: dictionaries and views, at any depth."""
+    return _mapped(dtype, _plain)
+
+
+def _plain(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(dtype):
+        return decoded_type(dtype.value_type)
+    if isinstance(dtype, pa.BaseExtensionType):
+        return dtype.storage_type
+    return _PLAIN_TYPES.get(dtype, dtype)
 
 
 def _written_schema(metadata: dict[bytes, bytes] | None) -> pa.Schema | None:
@@ -63,4 +77,4 @@ def _mapped(dtype: pa.DataType, rule: Callable[[pa.DataType], pa.DataType]) -> p
         return pa.large_list(_mapped_field(dtype.value_field, rule))
     if pa.types.is_list(dtype):
         return pa.list_(_mapped_field(dtype.value_field, rule))
-    return dtype
+    return rule(dtype)

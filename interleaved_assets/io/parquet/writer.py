@@ -11,13 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from interleaved_assets.io.batches import row_bytes, split_samples
+from interleaved_assets.io.parquet.seal import SealedOutput
 from interleaved_assets.io.parquet.types import stored_schema
 from interleaved_assets.io.reader import align_shard
 from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
 from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.writer import ShardWriter
+from interleaved_assets.model.batch import KEY_COLUMNS, key_problems
 from interleaved_assets.model.casting import cast_table
-from interleaved_assets.model.errors import OptionError, StorageError
+from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 
 ROW_GROUP_BYTES: Final = 64 * 2**20
 """Default limit for one row group, and so for the least that a reader must hold."""
@@ -51,13 +53,15 @@ class ParquetShard:
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
         self._writer: pq.ParquetWriter | None = None
+        self._sink: SealedOutput | None = None
 
     def write(self, table: pa.Table) -> None:
         """Append rows. Row groups are cut anew, between samples, however the rows arrive.
 
         Raises:
             OptionError: the table has other columns than the schema.
-            ShardError: a column that may not be null has nulls.
+            ShardError: a column that may not be null has nulls, a string is not UTF-8, or a time, date or decimal is
+                out of the range of its type.
             StorageError: the file cannot be written.
         """
         if set(table.column_names) != set(self.schema.names):
@@ -65,8 +69,10 @@ class ParquetShard:
             raise OptionError(f"rows for {self.uri} do not have the columns of its schema: {', '.join(odd)}")
         if table.num_rows == 0:
             return
+        aligned = align_shard(table, self.schema, self.uri)
+        _check_values(aligned, self.uri)
         self.rows += table.num_rows
-        self._pending.append(align_shard(table, self.schema, self.uri))
+        self._pending.append(aligned)
         self._pending_bytes += int(row_bytes(table).sum())
         if self._pending_bytes > self._limit:
             *complete, rest = self._groups()
@@ -78,8 +84,9 @@ class ParquetShard:
         """Begin the file; called by :func:`parquet_shard`."""
         leaves = _leaves(self._stored)
         others = [leaf for leaf in leaves if leaf not in _LONG_COLUMNS]
+        self._sink = SealedOutput(output)
         self._writer = pq.ParquetWriter(
-            output,
+            self._sink,
             self._stored,
             compression={leaf: "none" if leaf == _IMAGE_COLUMN else compression for leaf in leaves},
             use_dictionary=others,
@@ -90,9 +97,12 @@ class ParquetShard:
     def finish(self) -> None:
         """Write what is pending, and the footer; called by :func:`parquet_shard`."""
         assert self._writer is not None
+        assert self._sink is not None
         for group in self._groups() if self._pending else ():
             self._write_group(group)
+        self._sink.hold()
         self._writer.close()
+        self._sink.release()
 
     def abandon(self) -> None:
         """Let go of a file that is not to be; called by :func:`parquet_shard`."""
@@ -182,7 +192,35 @@ class InterleavedParquetWriter(ShardWriter):
         options = self._shard_options
         with parquet_shard(uri, schema, storage_options=self._storage_options, hashed=False, **options) as shard:
             for part in parts:
+                _check_keys(part, uri)
                 shard.write(part)
+
+
+def _check_keys(part: pa.Table, uri: str) -> None:
+    """Refuse the keys that the tar form refuses, so that what is written in one form can be in the other.
+
+    A ``schema`` may leave out the columns of the key; then there is nothing to check.
+
+    Raises:
+        OptionError: a row other than metadata stands at -1, metadata stands elsewhere, or a key is there twice.
+    """
+    if not part.num_rows or any(name not in part.column_names for name in KEY_COLUMNS):
+        return
+    if problems := key_problems(align_shard(part.select(list(KEY_COLUMNS)), None, uri)):
+        raise OptionError(f"cannot write {uri}: {'; '.join(problems)}")
+
+
+def _check_values(table: pa.Table, uri: str) -> None:
+    """Refuse values that no reader would take.
+
+    Raises:
+        ShardError: a string is not UTF-8, or a time, date or decimal is out of the range of its type.
+    """
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise ShardError(f"cannot write {uri}: column {name!r}: {error}") from error
 
 
 def _paged(column: pa.ChunkedArray) -> pa.ChunkedArray:

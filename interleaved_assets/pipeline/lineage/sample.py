@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from interleaved_assets.io.storage import open_input
-from interleaved_assets.model.errors import InterleavedError, ShardError
+from interleaved_assets.io.parquet.footer import Footer
+from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.parallel import READERS, in_order
 from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
@@ -17,6 +17,7 @@ from interleaved_assets.pipeline.status import stage_records
 from interleaved_assets.settings import Settings
 
 _ID: Final = "sample_id"
+_ADVICE: Final = "Materialize its shard again."
 
 
 class StageTrace(NamedTuple):
@@ -83,42 +84,28 @@ def _may_have(sample_id: str, key: str, settings: Settings) -> bool:
 
 
 def _has(sample_id: str, uri: str, options: Mapping[str, object]) -> bool:
-    with open_input(uri, options) as file:
-        try:
-            parquet = pq.ParquetFile(file)
-            ids = parquet.read_row_groups(_groups_with(sample_id, parquet.metadata), columns=[_ID])[_ID]
-            return bool(pc.any(pc.equal(ids, sample_id), min_count=0).as_py())
-        except pa.ArrowException as error:
-            raise _damaged(uri, error) from error
-
-
-def _groups_with(sample_id: str, metadata: pq.FileMetaData) -> list[int]:
-    """The row groups whose smallest and largest id do not rule the sample out."""
-    found = []
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        (column,) = (
-            group.column(index) for index in range(group.num_columns) if group.column(index).path_in_schema == _ID
-        )
-        statistics = column.statistics
-        if statistics is None or not statistics.has_min_max or statistics.min <= sample_id <= statistics.max:
-            found.append(number)
-    return found
+    with open_parquet(uri, options, advice=_ADVICE) as source:
+        ids = source.read([_ID], _groups_with(sample_id, source.footer))[_ID]
+        return bool(pc.any(pc.equal(ids, sample_id), min_count=0).as_py())
 
 
 def _rows_of(sample_id: str, uri: str, options: Mapping[str, object]) -> pa.Table:
-    with open_input(uri, options) as file:
-        try:
-            parquet = pq.ParquetFile(file)
-            columns = [
-                field.name
-                for field in parquet.schema_arrow
-                if not pa.types.is_large_binary(field.type) and not field.type.num_fields
-            ]
-            return pq.read_table(file, columns=columns, filters=[(_ID, "=", sample_id)])
-        except pa.ArrowException as error:
-            raise _damaged(uri, error) from error
+    with open_parquet(uri, options, advice=_ADVICE) as source:
+        columns = [
+            field.name
+            for field in source.schema
+            if not pa.types.is_large_binary(field.type) and not field.type.num_fields
+        ]
+        rows = source.read(columns, _groups_with(sample_id, source.footer))
+        return rows.filter(pc.equal(rows[_ID], sample_id))
 
 
-def _damaged(uri: str, error: Exception) -> ShardError:
-    return ShardError(f"{uri} is not the Parquet that its record speaks of: {error}. Materialize its shard again.")
+def _groups_with(sample_id: str, footer: Footer) -> list[int]:
+    """The row groups whose smallest and largest id do not rule the sample out."""
+    wanted = sample_id.encode()
+    found = []
+    for number, group in enumerate(footer.groups):
+        (ids,) = (chunk for chunk in group.chunks if chunk.path == (_ID,))
+        if ids.smallest is None or ids.largest is None or ids.smallest <= wanted <= ids.largest:
+            found.append(number)
+    return found

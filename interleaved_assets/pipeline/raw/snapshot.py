@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from interleaved_assets.io.storage import atomic_output, filesystem, join, open_input, storage_errors
-from interleaved_assets.model.errors import StorageError, StorageUnavailable
+from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.storage import filesystem, join, storage_errors
+from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw.listing import RawShard, Source, check_name, content_version
 from interleaved_assets.settings import StorageSettings
 
@@ -138,9 +139,9 @@ def read_snapshot(uri: str, storage_options: Mapping[str, object]) -> dict[str, 
         StorageError: it is missing, unreadable or damaged.
     """
     try:
-        with open_input(uri, storage_options) as file:
-            table = pq.read_table(file)
-    except pa.ArrowException as error:
+        with open_parquet(uri, storage_options) as source:
+            table = source.read(source.schema.names)
+    except ShardError as error:
         raise StorageError(f"{uri} is no snapshot of the raw shards: {error}") from error
     if not table.schema.equals(_SNAPSHOT_SCHEMA):
         raise StorageError(f"{uri} is no snapshot of the raw shards: it has the columns {table.column_names}")
@@ -152,8 +153,8 @@ def write_snapshot(snapshot: Mapping[str, Seen], uri: str, storage_options: Mapp
     """Write ``snapshot`` atomically, as Parquet of a few dozen bytes per shard."""
     rows = sorted(snapshot.values())
     columns = {name: [getattr(row, name) for row in rows] for name in Seen._fields}
-    with atomic_output(uri, storage_options) as out:
-        pq.write_table(pa.table(columns, schema=_SNAPSHOT_SCHEMA), out, compression="zstd")
+    with parquet_shard(uri, _SNAPSHOT_SCHEMA, storage_options=storage_options, hashed=False) as out:
+        out.write(pa.table(columns, schema=_SNAPSHOT_SCHEMA))
 
 
 def versions_looked_at(raws: Iterable[RawShard], storage: StorageSettings) -> dict[str, str]:

@@ -332,8 +332,8 @@ def test_s3_gives_the_same(s3_server: S3Server, bucket: str, tmp_path: Path, gro
     options = {"storage_options": s3_server.storage_options}
     if group_rows == 1000:
         # as for a row group too large to be fetched whole
-        monkeypatch.setattr("interleaved_assets.io.parquet.reader._WHOLE_GROUP_BYTES", 10)
-        monkeypatch.setattr("interleaved_assets.io.parquet.reader._WINDOW_BYTES", 1000)
+        monkeypatch.setattr("interleaved_assets.io.parquet.source._WHOLE_GROUP_BYTES", 10)
+        monkeypatch.setattr("interleaved_assets.io.parquet.source._WINDOW_BYTES", 1000)
     batches = list(InterleavedParquetReader(f"{bucket}/in/*.parquet", max_batch_bytes=3000, read_kwargs=options))
     assert pa.concat_tables([batch.to_pyarrow() for batch in batches]) == table
     assert {batch.source_files for batch in batches} == {(f"{bucket}/in/a.parquet",)}

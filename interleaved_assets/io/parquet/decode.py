@@ -1,0 +1,172 @@
+"""Decoding row groups in steps that are bounded by what their rows really take.
+
+A dictionary or shared prefixes let a few bytes in a file stand for many in memory. Columns of strings and bytes that
+have a dictionary are therefore kept encoded until their rows are cut into slices by their decoded lengths.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from interleaved_assets.io.parquet.footer import BYTE_ARRAY, Chunk, Footer, RowGroup
+from interleaved_assets.model.errors import ShardError
+
+# What one decoding step may take, whatever max_batch_bytes allows: batches are put together from steps.
+STEP_BYTES: Final = 64 * 2**20
+STEP_ROWS: Final = 64 * 2**10
+MAX_ROW_BYTES: Final = 2**31 - 1
+"""The largest row that is read, decoded, in bytes: no column can hold more with offsets of 32 bits."""
+
+# Rows of a step where a footer does not say how long values with shared prefixes are.
+_FEWEST_ROWS: Final = 64
+
+
+def encoded_columns(footer: Footer, columns: set[str]) -> list[str]:
+    """Leaf paths below ``columns`` that are strings or bytes and have a dictionary in some row group."""
+    paths = {
+        ".".join(chunk.path)
+        for group in footer.groups
+        for chunk in group.chunks
+        if chunk.physical == BYTE_ARRAY and chunk.has_dictionary and chunk.path[0] in columns
+    }
+    return sorted(paths)
+
+
+def decoded_steps(
+    file: pq.ParquetFile, groups: Mapping[int, RowGroup], schema: pa.Schema, limit: int, uri: str
+) -> Iterator[pa.Table]:
+    """The rows of ``file``, at most ``limit`` bytes or one row at a time, checked for valid UTF-8 and offsets.
+
+    Args:
+        file: opened with ``read_dictionary=encoded_columns(…)``.
+        groups: those to read by number.
+        schema: columns to read, in the order of the file, without dictionaries and views.
+        limit: of the decoded bytes of a step.
+        uri: for messages.
+
+    Raises:
+        ShardError: a row is larger than :data:`MAX_ROW_BYTES`.
+        pa.ArrowException: the file is damaged.
+    """
+    for number, group in groups.items():
+        step = _rows_per_step(group, set(schema.names), limit)
+        for batch in file.iter_batches(batch_size=step, row_groups=[number], columns=schema.names):
+            batch.validate(full=True)
+            yield from _decoded(batch, schema, limit, uri)
+
+
+def check_map_keys(file: pq.ParquetFile, footer: Footer, columns: set[str], uri: str) -> None:
+    """Refuse maps with null keys, over which Arrow would end the process.
+
+    Keys that cannot be null by the schema are not looked at. The others are read first and without their values, which
+    gives lists and no maps.
+
+    Raises:
+        ShardError: a key is null.
+    """
+    for path in footer.nullable_keys:
+        if path.partition(".")[0] not in columns:
+            continue
+        for batch in file.iter_batches(batch_size=STEP_ROWS, columns=[path]):
+            if _has_null(batch.column(0), path.rpartition(".")[2]):
+                raise ShardError(f"{uri}: a map in column {path.partition('.')[0]!r} has a null key. Write it anew.")
+
+
+def _has_null(array: pa.Array, name: str) -> bool:
+    """Whether the field ``name`` below lists and structs of one field is null anywhere."""
+    while True:
+        if pa.types.is_struct(array.type):
+            is_key = array.type.field(0).name == name
+            array = array.filter(array.is_valid()).field(0)
+            if is_key:
+                return bool(array.null_count)
+        elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+            array = array.flatten()
+        else:
+            return bool(array.null_count)
+
+
+def _rows_per_step(group: RowGroup, columns: set[str], limit: int) -> int:
+    chunks = [chunk for chunk in group.chunks if chunk.path[0] in columns]
+    size = sum(chunk.least_decoded_bytes for chunk in chunks)
+    step = min(STEP_ROWS, group.rows if size <= limit else group.rows * limit // size)
+    for chunk in chunks:
+        if chunk.shares_prefixes:
+            step = min(step, _rows_of_shared_prefixes(chunk, limit))
+    return max(1, step)
+
+
+def _rows_of_shared_prefixes(chunk: Chunk, limit: int) -> int:
+    """Rows that stay within ``limit`` though each value were all of the chunk's bytes, which is the most it can be."""
+    return max(_FEWEST_ROWS, limit // max(1, chunk.encoded_bytes))
+
+
+def _decoded(batch: pa.RecordBatch, target: pa.Schema, limit: int, uri: str) -> Iterator[pa.Table]:
+    expands = [_is_encoded(field.type) for field in batch.schema]
+    if not any(expands):
+        yield _as_type(batch, target)
+        return
+    filled = np.cumsum(sum(decoded_bytes(column) for column in batch.columns))
+    first = 0
+    while first < batch.num_rows:
+        before = filled[first - 1] if first else 0
+        last = max(int(np.searchsorted(filled, before + limit, side="right")), first + 1)
+        if filled[first] - before > MAX_ROW_BYTES:
+            raise ShardError(
+                f"{uri}: a row takes {filled[first] - before} bytes, and a row may take at most {MAX_ROW_BYTES}. "
+                "Take it out, or split it into several rows."
+            )
+        yield _as_type(batch.slice(first, last - first), target)
+        first = last
+
+
+def _as_type(batch: pa.RecordBatch, target: pa.Schema) -> pa.Table:
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip((batch[name] for name in target.names), target, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=target)
+
+
+def decoded_bytes(array: pa.Array) -> np.ndarray:
+    """Bytes that each value of ``array`` takes without dictionaries, offsets and validity aside; int64."""
+    dtype = array.type
+    if pa.types.is_dictionary(dtype):
+        lengths = decoded_bytes(array.dictionary)
+        indices = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)
+        sizes = lengths[indices] if len(lengths) else np.zeros(len(array), np.int64)
+        return np.where(array.is_valid().to_numpy(zero_copy_only=False), sizes, 0)
+    if _has_length(dtype):
+        return pc.fill_null(pc.cast(pc.binary_length(array), pa.int64()), 0).to_numpy(zero_copy_only=False)
+    if pa.types.is_struct(dtype):
+        fields = [decoded_bytes(array.field(index)) for index in range(dtype.num_fields)]
+        return np.asarray(sum(fields, np.zeros(len(array), np.int64)))
+    if pa.types.is_fixed_size_list(dtype):
+        values = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
+        return decoded_bytes(values).reshape(len(array), dtype.list_size).sum(axis=1)
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_map(dtype):
+        ends = array.offsets.to_numpy().astype(np.int64)
+        values = array.values.slice(ends[0], ends[-1] - ends[0])
+        filled = np.concatenate([[0], np.cumsum(decoded_bytes(values))])
+        return np.diff(filled[ends - ends[0]])
+    width = 0 if pa.types.is_null(dtype) else max(1, dtype.bit_width // 8)
+    return np.full(len(array), width, np.int64)
+
+
+def _has_length(dtype: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(dtype)
+        or pa.types.is_large_string(dtype)
+        or pa.types.is_binary(dtype)
+        or pa.types.is_large_binary(dtype)
+    )
+
+
+def _is_encoded(dtype: pa.DataType) -> bool:
+    if pa.types.is_dictionary(dtype):
+        return True
+    return any(_is_encoded(dtype.field(index).type) for index in range(dtype.num_fields))

@@ -1,0 +1,230 @@
+"""What a Parquet footer says of sizes and encodings, read here.
+
+pyarrow ends the process when it is asked for a column of a footer whose size statistics are damaged
+(``metadata.row_group(i).column(j)``), so it is never asked.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+MAX_DEPTH: Final = 100
+"""Levels of nesting that a file's columns may have: Arrow takes one stack frame or more for each."""
+
+BYTE_ARRAY: Final = 6
+_VALUE_BYTES: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
+_FIXED_BYTE_ARRAY: Final = 7
+_DICTIONARY_ENCODINGS: Final = frozenset({2, 8})
+_DELTA_BYTE_ARRAY: Final = 7
+# An index or an offset for each value of a column of any length, and the levels of nested ones.
+_OFFSET_BYTES: Final = 8
+
+_OPTIONAL: Final = 1
+_MAP_TYPES: Final = frozenset({1, 2})
+
+# Types of the Thrift compact protocol.
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One leaf column of one row group. Sizes are in bytes."""
+
+    path: tuple[str, ...]
+    physical: int
+    """Parquet's number of the physical type."""
+    has_dictionary: bool
+    shares_prefixes: bool
+    """Whether values may be stored as what differs from the value before."""
+    encoded_bytes: int
+    """Decompressed, but still encoded; what the footer says."""
+    least_decoded_bytes: int
+    """What its values take once decoded, without what dictionaries and shared prefixes save."""
+    smallest: bytes | None
+    """The least value, as Parquet stores it; None where the footer does not say."""
+    largest: bytes | None
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """One row group."""
+
+    rows: int
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True)
+class Footer:
+    """A file's row groups, and the leaf paths of keys of maps that may be null as far as the schema goes."""
+
+    groups: tuple[RowGroup, ...]
+    nullable_keys: tuple[str, ...]
+
+
+class _Leaf(NamedTuple):
+    path: tuple[str, ...]
+    physical: int
+    value_bytes: int
+    """Of one decoded value, with its offset and levels."""
+
+
+def parse_footer(data: bytes) -> Footer:
+    """Read a footer as :func:`~.seal.checked_footer` gives it.
+
+    Raises:
+        pa.ArrowInvalid: it is damaged, or nested deeper than :data:`MAX_DEPTH`.
+    """
+    try:
+        fields = _Compact(data).struct()
+        leaves, keys = _leaves(fields[2])
+        groups = tuple(_group(group, leaves) for group in fields.get(4, ()))
+    except pa.ArrowInvalid:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        # a field is missing, or is of another kind than it should be
+        raise pa.ArrowInvalid(f"its footer cannot be read: {error!r}") from error
+    return Footer(groups, tuple(keys))
+
+
+def _group(fields: dict[int, Any], leaves: list[_Leaf]) -> RowGroup:
+    chunks = (_chunk(column[3], leaf) for column, leaf in zip(fields[1], leaves, strict=True))
+    return RowGroup(_count(fields[3]), tuple(chunks))
+
+
+def _chunk(fields: dict[int, Any], leaf: _Leaf) -> Chunk:
+    encodings = frozenset(fields[2])
+    statistics = fields.get(12, {})
+    values, encoded = _count(fields[5]), _count(fields[6])
+    return Chunk(
+        path=leaf.path,
+        physical=leaf.physical,
+        has_dictionary=bool(encodings & _DICTIONARY_ENCODINGS) or 11 in fields,
+        shares_prefixes=_DELTA_BYTE_ARRAY in encodings,
+        encoded_bytes=encoded,
+        least_decoded_bytes=max(encoded, values * leaf.value_bytes),
+        smallest=statistics.get(6),
+        largest=statistics.get(5),
+    )
+
+
+def _count(value: int) -> int:
+    if value < 0:
+        raise ValueError(f"a negative count, {value}")
+    return value
+
+
+def _leaves(elements: list[dict[int, Any]]) -> tuple[list[_Leaf], list[str]]:
+    """The leaf columns, and the paths of keys of maps that are optional."""
+    leaves: list[_Leaf] = []
+    keys: list[str] = []
+    # for each group that is open: its children still to come, whether it is a map's entries, and its path
+    open_groups: list[tuple[int, bool, tuple[str, ...]]] = [(elements[0].get(5, 0), False, ())]
+    is_map = [False]
+    for element in elements[1:]:
+        while open_groups and open_groups[-1][0] == 0:
+            open_groups.pop()
+            is_map.pop()
+        left, is_entries, path = open_groups[-1]
+        first = is_entries and left == 2
+        open_groups[-1] = (left - 1, is_entries, path)
+        own = (*path, element[4].decode())
+        if first and element.get(3) == _OPTIONAL:
+            keys.append(".".join(own))
+        if children := element.get(5, 0):
+            if len(open_groups) > MAX_DEPTH:
+                raise pa.ArrowInvalid(f"column {own[0]!r} is nested more than {MAX_DEPTH} levels deep")
+            open_groups.append((_count(children), is_map[-1] and children == 2, own))
+            is_map.append(element.get(6) in _MAP_TYPES or 2 in element.get(10, {}))
+        else:
+            physical = element[1]
+            width = element.get(2, 0) if physical == _FIXED_BYTE_ARRAY else _VALUE_BYTES.get(physical, 0)
+            leaves.append(_Leaf(own, physical, _count(width) + _OFFSET_BYTES))
+    return leaves, keys
+
+
+class _Compact:
+    """A reader of the Thrift compact protocol: structs become dictionaries by field number.
+
+    Raises ``IndexError`` or ``ValueError`` where the bytes are not of that form. Work is linear in their number. A
+    footer has some forty values for each column of each row group, so the common cases come first and without a call.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at, self._depth = data, 0, 0
+
+    def struct(self) -> dict[int, Any]:
+        self._deeper()
+        data, fields, number = self._data, {}, 0
+        while (head := data[self._at]) != 0:
+            self._at += 1
+            kind = head & 15
+            number = number + (head >> 4) if head >> 4 else self._signed()
+            fields[number] = kind == _TRUE if kind <= _FALSE else self._value(kind)
+        self._at += 1
+        self._depth -= 1
+        return fields
+
+    def _value(self, kind: int) -> Any:
+        if _I16 <= kind <= _I64:
+            return self._signed()
+        if kind == _BINARY:
+            return self._bytes(self._unsigned())
+        if kind == _STRUCT:
+            return self.struct()
+        if kind in (_LIST, _SET):
+            return self._list()
+        if kind <= _BYTE:
+            return self._bytes(1)[0]
+        if kind == _DOUBLE:
+            return self._bytes(8)
+        if kind == _MAP:
+            count = self._counted(self._unsigned())
+            kinds = self._bytes(1)[0] if count else 0
+            return [(self._value(kinds >> 4), self._value(kinds & 15)) for _ in range(count)]
+        raise ValueError(f"a field of type {kind}")
+
+    def _list(self) -> list[Any]:
+        head = self._bytes(1)[0]
+        count = self._counted(self._unsigned() if head >> 4 == 15 else head >> 4)
+        kind = head & 15
+        if _I16 <= kind <= _I64:
+            return [self._signed() for _ in range(count)]
+        self._deeper()
+        values = [self._value(kind) for _ in range(count)]
+        self._depth -= 1
+        return values
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ValueError("nested too deep")
+
+    def _counted(self, count: int) -> int:
+        if count > len(self._data) - self._at:  # each element takes a byte at least
+            raise ValueError(f"a list of {count} in {len(self._data) - self._at} bytes")
+        return count
+
+    def _bytes(self, count: int) -> bytes:
+        self._at += count
+        if self._at > len(self._data):
+            raise ValueError("a value that goes beyond the end")
+        return self._data[self._at - count : self._at]
+
+    def _unsigned(self) -> int:
+        value = self._data[self._at]
+        self._at += 1
+        if value < 0x80:
+            return value
+        value &= 0x7F
+        for shift in range(7, 64, 7):
+            byte = self._data[self._at]
+            self._at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise ValueError("a number of more than 64 bits")
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return (value >> 1) ^ -(value & 1)

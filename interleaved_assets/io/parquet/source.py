@@ -1,0 +1,131 @@
+"""The one place where a Parquet file is opened: its footer verified, its damage turned into our errors."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from interleaved_assets.io.parquet.decode import check_map_keys, decoded_steps, encoded_columns
+from interleaved_assets.io.parquet.footer import Footer, parse_footer
+from interleaved_assets.io.parquet.seal import checked_footer
+from interleaved_assets.io.parquet.types import decoded_type
+from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
+from interleaved_assets.model.errors import ShardError
+
+# A remote row group larger than this is not fetched whole, but streamed a window of each column at a time.
+_WHOLE_GROUP_BYTES: Final = 128 * 2**20
+_WINDOW_BYTES: Final = 8 * 2**20
+_UNLIMITED: Final = 2**62
+
+
+@dataclass
+class ParquetSource:
+    """An open Parquet file whose footer is verified. What :func:`open_parquet` gives.
+
+    Columns of row groups are never asked of ``file.metadata``: pyarrow ends the process where their size statistics are
+    damaged. :attr:`footer` has what is needed of them.
+    """
+
+    uri: str
+    file: pq.ParquetFile
+    footer: Footer
+    _opened: Any
+    _options: dict[str, Any]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The file's columns, with the types that Arrow gives them.
+
+        Raises:
+            ShardError: a name is there twice.
+        """
+        schema = self.file.schema_arrow
+        if len(set(schema.names)) < len(schema.names):
+            raise ShardError(f"{self.uri} has two columns of one name; rename one")
+        return schema
+
+    def rows(self, columns: Collection[str], limit: int, groups: Sequence[int] | None = None) -> Iterator[pa.Table]:
+        """The rows in steps of at most ``limit`` decoded bytes, or of one row; strings are valid UTF-8.
+
+        Args:
+            columns: names of columns to read, in any order; those that the file lacks make no difference.
+            limit: bytes of a step.
+            groups: numbers of the row groups to read; None: all.
+
+        Raises:
+            ShardError: a row is larger than :data:`~.decode.MAX_ROW_BYTES`, or a key of a map is null.
+            pa.ArrowException: the file is damaged; :func:`open_parquet` turns it into a ``ShardError``.
+        """
+        schema = self._decoded_schema(columns)
+        file = self.file
+        if encoded := encoded_columns(self.footer, set(schema.names)):
+            options = {**self._options, "read_dictionary": encoded}
+            file = pq.ParquetFile(self._opened, metadata=file.metadata, **options)
+        check_map_keys(self.file, self.footer, set(schema.names), self.uri)
+        numbers = range(len(self.footer.groups)) if groups is None else groups
+        chosen = {number: self.footer.groups[number] for number in numbers}
+        yield from decoded_steps(file, chosen, schema, limit, self.uri)
+
+    def read(self, columns: Collection[str], groups: Sequence[int] | None = None) -> pa.Table:
+        """All rows of ``columns`` as one table; for files that are small. Raises as :meth:`rows`."""
+        schema = self._decoded_schema(columns)
+        return pa.concat_tables([schema.empty_table(), *self.rows(columns, _UNLIMITED, groups)])
+
+    def _decoded_schema(self, columns: Collection[str]) -> pa.Schema:
+        fields = [field.with_type(decoded_type(field.type)) for field in self.schema if field.name in columns]
+        return pa.schema(fields, self.schema.metadata)
+
+
+@contextmanager
+def open_parquet(
+    uri: str, storage_options: StorageOptions = None, *, advice: str = "Write it anew, or take it out."
+) -> Iterator[ParquetSource]:
+    """Open a Parquet file and verify its footer; whatever Arrow raises for it in the block is a ``ShardError``.
+
+    Args:
+        uri: a path or a URL.
+        storage_options: what fsspec needs.
+        advice: what to do about a damaged file, for the message.
+
+    Raises:
+        StorageError: the file is missing or unreadable.
+        ShardError: it is not Parquet, or is damaged.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(storage_errors(uri, "read"))
+        if is_local(uri):
+            source = stack.enter_context(pa.memory_map(str(local_path(uri))))
+        else:
+            source = stack.enter_context(open_input(uri, storage_options))
+        # innermost: to the others every OSError is one of the storage
+        stack.enter_context(_damage(uri, advice))
+        footer = parse_footer(checked_footer(source))
+        options: dict[str, Any] = {"page_checksum_verification": True}
+        metadata = pq.ParquetFile(source, **options).metadata
+        if not is_local(uri):
+            groups = [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
+            fits = max(groups, default=0) <= _WHOLE_GROUP_BYTES
+            options |= {"pre_buffer": fits, "buffer_size": 0 if fits else _WINDOW_BYTES}
+        yield ParquetSource(uri, pq.ParquetFile(source, metadata=metadata, **options), footer, source, options)
+
+
+@contextmanager
+def _damage(uri: str, advice: str) -> Iterator[None]:
+    """Turn what Arrow raises for a file that it cannot read into a :class:`ShardError`."""
+    try:
+        yield
+    except MemoryError as error:
+        raise ShardError(
+            f"{uri} asks for more memory than there is: {error}. It is damaged, or its row groups are too large: "
+            "write it anew with smaller ones."
+        ) from error
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        # Arrow says OSError for damage too, but without an errno; any other is the storage's
+        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
+            raise
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ShardError(f"{uri} is not a sound Parquet file: {reason}. {advice}") from error
