@@ -1,6 +1,7 @@
 """A JSON member as a document: its lists, its other fields as passthrough columns, and what is wrong with it."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -125,9 +126,7 @@ class _RepeatedField(ValueError):
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        # set.add gives None
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise _RepeatedField(f"field {twice!r} is there twice; the last one is taken")
     return found
 

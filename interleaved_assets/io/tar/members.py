@@ -133,7 +133,7 @@ class TarDocuments:
         """Refuse a sample that the reader would not read back, by the sizes that the reader goes by."""
         (name, text), limits = members[0], self._limits
         contents = [len(member.content) for member in members[1:]]
-        size = document_bytes(text, rows, len(name) + len(sample_id)) + rows * self._row_bytes + sum(contents)
+        size = document_bytes(bytes(text), rows, len(name) + len(sample_id)) + rows * self._row_bytes + sum(contents)
         longest = max(len(member.name.encode()) for member in members)
         for what, found, limit, option in (
             ("its longest member name", longest, MAX_NAME_BYTES, "the longest that is read"),
