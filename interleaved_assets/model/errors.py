@@ -33,6 +33,8 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "unreadable_source": "the file that source_ref names could not be read",
     "short_read": "fewer bytes came back than source_ref promises",
     "member_too_large": "the member is larger than the limit",
+    "document_too_large": "the sample's JSON is larger than the limit, or would be as rows; it is kept as it is",
+    "sample_too_large": "the rows of the sample would take more bytes than the limit",
     "frame_out_of_range": "the TIFF has fewer frames than the document refers to",
     "frame_mismatch": "the size of the TIFF frame is not the one that image_metadata gives",
     "invalid_tiff": "the TIFF's directory is damaged",

@@ -1,6 +1,7 @@
 """A JSON member as a document: its lists, its other fields as passthrough columns, and what is wrong with it."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from interleaved_assets.io.tar.layout import (
     column_name,
     member_key,
 )
+from interleaved_assets.io.tar.limits import LIMITS, ROW_BYTES, TarLimits, document_bytes, parsed_bytes
 from interleaved_assets.model.errors import row_error
 
 
@@ -34,6 +36,7 @@ class Document:
         container: the member whose frames the tokens stand for, if the document names one.
         own_id: the sample's id, if the document gives one.
         exact: what plain JSON could not say.
+        size: bytes that it takes in memory, and its rows without the bytes of images, roughly.
         error: what is wrong with the document as a whole, as a row error.
         uneven: fields that should be spread, but whose length is not the number of entries.
         columns: names of the passthrough columns that its fields would make, those left out by the layout included.
@@ -48,6 +51,7 @@ class Document:
     container: str | None = None
     own_id: str | None = None
     exact: Exact | None = None
+    size: int = ROW_BYTES
     error: str | None = None
     uneven: list[str] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
@@ -57,15 +61,43 @@ class Document:
         """Whether it says nothing at all."""
         return not (self.texts or self.images or self.fields or self.per_image or self.per_text or self.exact)
 
+    @property
+    def rows(self) -> int:
+        """Number of its rows, the metadata row among them."""
+        if self.exact is not None and self.exact.rows is not None:
+            return int(self.exact.rows.num_rows)
+        return 1 + _entries(self.texts) + _entries(self.images)
 
-def read_document(data: BytesLike, layout: ShardLayout, key: str) -> Document:
+
+def read_document(data: BytesLike, layout: ShardLayout, key: str, limits: TarLimits = LIMITS) -> Document:
     """The document in ``data``, a JSON member whose name is ``key`` and an extension.
 
-    Never raises for what ``data`` holds: :attr:`Document.error` tells.
+    Never raises for what ``data`` holds: :attr:`Document.error` tells. A document over a limit is blank but for that.
     """
+    if len(data) > limits.max_document_bytes:
+        return too_large_document(f"{len(data)} bytes of JSON, over max_document_bytes {limits.max_document_bytes}")
+    encoded = bytes(data)
+    if (size := parsed_bytes(encoded)) > limits.max_sample_bytes:
+        return too_large_document(f"about {size} bytes when parsed, over max_sample_bytes {limits.max_sample_bytes}")
+    document = _read(encoded, layout, key)
+    # locators of texts have the key in them, those of frames the container's name
+    names = len(key) + len(document.container or "") + len(document.own_id or key)
+    document.size = document_bytes(encoded, document.rows, names)
+    if document.size > limits.max_sample_bytes:
+        rows = f"{document.rows} rows of about {document.size} bytes"
+        return too_large_document(f"{rows}, over max_sample_bytes {limits.max_sample_bytes}")
+    return document
+
+
+def too_large_document(detail: str) -> Document:
+    """What stands for a document that is not read because of a limit."""
+    return Document(error=row_error("document_too_large", detail))
+
+
+def _read(encoded: bytes, layout: ShardLayout, key: str) -> Document:
     document = Document()
     try:
-        body = _parse(data, document)
+        body = _parse(encoded, document)
     except (ValueError, RecursionError) as error:
         # json.loads recurses into nested lists, and int() refuses numbers of thousands of digits
         document.error = row_error("invalid_json", str(error) or type(error).__name__)
@@ -96,8 +128,7 @@ class _RepeatedField(ValueError):
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise _RepeatedField(f"field {twice!r} is there twice; the last one is taken")
     return found
 
@@ -105,13 +136,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _STRICT: Final = json.JSONDecoder(object_pairs_hook=_object)
 
 
-def _parse(data: BytesLike, document: Document) -> dict[str, Any]:
-    """The object in ``data``.
+def _parse(encoded: bytes, document: Document) -> dict[str, Any]:
+    """The object in ``encoded``.
 
     Raises:
         ValueError: it is not JSON, not an object, or has names that are no Unicode.
     """
-    encoded = bytes(data)
     text = encoded.decode(json.detect_encoding(encoded))
     try:
         body = _STRICT.decode(text)

@@ -19,6 +19,7 @@ Any Arrow implementation reads the Base64 parts; all types and values survive by
 
 import base64
 import binascii
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
@@ -26,6 +27,7 @@ from typing import Any, Final, TypeGuard
 import pyarrow as pa
 
 from interleaved_assets.io.tar.json_columns import is_unicode
+from interleaved_assets.io.tar.limits import LIMITS, null_bytes
 from interleaved_assets.model.schema import RESERVED_COLUMNS, reconcile_schema
 
 VERSION: Final = 1
@@ -109,14 +111,16 @@ def _names(value: dict[str, Any], name: str) -> tuple[str, ...] | None:
 
 
 def _read_rows(text: str, absent: list[int]) -> pa.Table:
+    stream = _from_base64(text)
     try:
-        with pa.ipc.open_stream(_from_base64(text)) as reader:
+        _refuse_compressed(stream)
+        with pa.ipc.open_stream(stream) as reader:
             rows = reader.read_all()
         # it comes from outside: no offset may lead out of its buffers
         rows.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"_interleaved rows are no Arrow table: {error}") from error
-    _check_columns(rows.schema)
+    check_columns(rows.schema)
     if not rows.num_rows:
         raise ValueError("_interleaved rows are empty")
     for name in ("position", "modality"):
@@ -129,8 +133,40 @@ def _read_rows(text: str, absent: list[int]) -> pa.Table:
     return rows
 
 
-def _check_columns(schema: pa.Schema) -> None:
-    """Refuse what would not go together with the columns of a shard."""
+def _refuse_compressed(stream: bytes) -> None:
+    """Refuse a stream with compressed batches, whose size nothing bounds; this package writes none.
+
+    A message's header is a FlatBuffers table, which Arrow has checked when it comes from ``MessageReader``. A record
+    batch is part 2 of it, or part 1 of that where the batch is a dictionary's; its part 3 is the compression.
+    """
+    for message in pa.ipc.MessageReader.open_stream(stream):
+        if message.type not in ("record batch", "dictionary"):
+            continue
+        header = memoryview(message.metadata).cast("B")
+        (root,) = struct.unpack_from("<I", header)
+        batch = _flatbuffers_part(header, root, 2)
+        if batch is not None and message.type == "dictionary":
+            batch = _flatbuffers_part(header, batch, 1)
+        if batch is not None and _flatbuffers_part(header, batch, 3) is not None:
+            raise ValueError("_interleaved rows are compressed, which this package never writes")
+
+
+def _flatbuffers_part(data: memoryview, table: int, number: int) -> int | None:
+    """Where the table lies that is part ``number``, from 0, of the one at ``table``; None where it is absent."""
+    layout = table - struct.unpack_from("<i", data, table)[0]
+    (size,) = struct.unpack_from("<H", data, layout)
+    (offset,) = struct.unpack_from("<H", data, layout + 4 + 2 * number) if 4 + 2 * number < size else (0,)
+    return table + offset + struct.unpack_from("<I", data, table + offset)[0] if offset else None
+
+
+def check_columns(schema: pa.Schema) -> None:
+    """Refuse what would not go together with the columns of a shard.
+
+    Raises:
+        ValueError: two columns share a name, a type or a name cannot be read, or a row of nulls would be huge.
+    """
+    if null_bytes(schema) > LIMITS.max_sample_bytes:
+        raise ValueError("_interleaved has columns that take too many bytes in each row")
     try:
         str(schema)
         for column in schema:
@@ -150,7 +186,7 @@ def _read_schema(text: str) -> pa.Schema:
         schema = pa.ipc.read_schema(pa.py_buffer(_from_base64(text)))
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"_interleaved schema is no Arrow schema: {error}") from error
-    _check_columns(schema)
+    check_columns(schema)
     return schema
 
 

@@ -25,7 +25,17 @@ _WITHOUT_DATA: Final = frozenset(b"3456")
 _NOT_A_FILE: Final = frozenset(b"DVM")
 
 # What a header may say about the next one is short; more is damage, or an attack.
-_MAX_EXTENSION_BYTES: Final = 2**20
+MAX_HEADER_BYTES: Final = 2**20
+"""How long an extension header may be."""
+MAX_NAME_BYTES: Final = MAX_HEADER_BYTES - 2**10
+"""How long a member's name may be that is written; a pax header has it, and up to two lengths of 20 digits."""
+
+# A member lies within 63 bits, which is what columns, locators and files have room for.
+_MAX_END: Final = 2**63 - 1
+_SHOWN_CHARACTERS: Final = 200
+_RECORDS: Final = frozenset((b"path", b"linkpath", b"size"))
+_SPARSE_RECORD: Final = "GNU.sparse"
+_LENGTH_DIGITS: Final = 7
 _USTAR_NAME_BYTES: Final = 100
 _USTAR_SIZE: Final = 8**11
 
@@ -55,11 +65,14 @@ class TarIndex(NamedTuple):
 
 
 class _Header(NamedTuple):
-    """A header, with what extension headers in front of it said about it; ``data`` is where its content begins."""
+    """A header, with what extension headers in front of it said about it; ``data`` is where its content begins.
+
+    ``size`` is None where the header gives none that is a number.
+    """
 
     name: str
     link: str
-    size: int
+    size: int | None
     kind: int
     data: int
 
@@ -90,12 +103,13 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
             member, offset = _member(header, members, uri)
             if member is None:
                 if header.link:
-                    notes.append(f"{header.name!r} is a link to {header.link!r}, which is not in front of it")
+                    link = f"{shown(header.name)!r} is a link to {shown(header.link)!r}"
+                    notes.append(f"{link}, which is not in front of it")
                 continue
             found.append(member)
             members[member.name] = member
             if member.offset + member.size > size:
-                raise _Damage(f"the tar is cut at byte {size}, in member {member.name!r}")
+                raise _Damage(f"the tar is cut at byte {size}, in member {shown(member.name)!r}")
     except _Damage as damage:
         return TarIndex(found, str(damage), False, notes)
     return TarIndex(found, None, offset < size, notes + _notes_at_end(read, offset, size))
@@ -115,10 +129,11 @@ def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) ->
             raise _Damage(f"the tar {what} at byte {offset} of {size}")
         if header.kind not in _EXTENSIONS:
             break
-        if header.size > _MAX_EXTENSION_BYTES or header.data + header.size > size:
+        length = header.size
+        if length is None or length > MAX_HEADER_BYTES or header.data + length > size:
             raise _Damage(f"the tar has a damaged header at byte {offset} of {size}")
-        text = read(header.data, header.size)
-        offset = _end(header)
+        text = read(header.data, length)
+        offset = _end(header.data, length)
         if header.kind == _LONG_NAME:
             said["path"] = _text(text)
         elif header.kind == _LONG_LINK:
@@ -127,20 +142,20 @@ def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) ->
             known |= _pax_records(text)
         else:
             said |= _pax_records(text)
-    said = known | said
-    digits = said.get("size", "")
+    # a record without a value takes back what was said before
+    said = {key: value for key, value in (known | said).items() if value}
     return header._replace(
         name=said.get("path", header.name),
         link=said.get("linkpath", header.link),
-        size=int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else header.size,
-        kind=_SPARSE if any(key.startswith("GNU.sparse") for key in said) else header.kind,
+        size=_decimal(said["size"]) if "size" in said else header.size,
+        kind=_SPARSE if _SPARSE_RECORD in said else header.kind,
     )
 
 
 def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[TarMember | None, int]:
     """The member that ``header`` stands for, if any, and where the next header is."""
     if header.kind == _SPARSE:
-        raise ShardError(f"{uri}: member {header.name!r} is stored sparse; pack the tar anew without --sparse")
+        raise ShardError(f"{uri}: member {shown(header.name)!r} is stored sparse; pack the tar anew without --sparse")
     if header.kind in _WITHOUT_DATA:
         return None, header.data
     if header.kind in _LINKS:
@@ -149,13 +164,24 @@ def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[T
             target = posixpath.normpath(posixpath.join(posixpath.dirname(header.name), target))
         member = members.get(target)
         return member and member._replace(name=header.name), header.data
+    size = header.size
+    if size is None or header.data + size > _MAX_END - BLOCK:
+        stated = "no number" if size is None else f"{size:.1e} bytes"
+        raise _Damage(f"the tar has a damaged header: the size of member {shown(header.name)!r} is {stated}")
     if header.kind in _NOT_A_FILE or header.name.endswith("/"):
-        return None, _end(header)
-    return TarMember(header.name, header.data, header.size), _end(header)
+        return None, _end(header.data, size)
+    return TarMember(header.name, header.data, size), _end(header.data, size)
 
 
-def _end(header: _Header) -> int:
-    return header.data + -(-header.size // BLOCK) * BLOCK
+def shown(name: str) -> str:
+    """A member's name for messages, cut where it is long: a tar may have names of a megabyte."""
+    if len(name) <= _SHOWN_CHARACTERS:
+        return name
+    return f"{name[:_SHOWN_CHARACTERS]}… ({len(name)} characters)"
+
+
+def _end(data: int, size: int) -> int:
+    return data + -(-size // BLOCK) * BLOCK
 
 
 def _notes_at_end(read: ReadAt, offset: int, size: int) -> list[str]:
@@ -172,8 +198,9 @@ def _parse_header(block: bytes, data: int) -> _Header | None:
         return None
     checksum, size = _octal(block[148:156]), _octal(block[124:136])
     # the checksum counts its own place as spaces
-    if size is None or checksum != sum(block[:148]) + 8 * ord(" ") + sum(block[156:]):
-        return None
+    total = sum(block[:148]) + 8 * ord(" ") + sum(block[156:])
+    if checksum != total and checksum != total - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
+        return None  # the second sum is that of tars whose bytes had signs
     kind = block[156]
     name = _text(block[:100])
     # GNU tar keeps times where POSIX has the front of a long path
@@ -187,10 +214,13 @@ def _octal(field: bytes) -> int | None:
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = field.partition(b"\0")[0].strip() or b"0"
-    try:
-        return int(digits, 8) if digits.isdigit() else None
-    except ValueError:
-        return None
+    return int(digits, 8) if digits.isdigit() and not digits.strip(b"01234567") else None
+
+
+def _decimal(digits: str) -> int | None:
+    """A number in decimal digits; None where it is none, or too long for any size."""
+    digits = digits.lstrip("0") or "0"
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
 
 def _text(field: bytes) -> str:
@@ -199,17 +229,21 @@ def _text(field: bytes) -> str:
 
 
 def _pax_records(data: bytes) -> dict[str, str]:
-    """The records ``<length> <key>=<value>\\n`` of a pax header, as far as they are sound."""
+    """The records ``<length> <key>=<value>\\n`` of a pax header that count here, as far as they are sound."""
     records: dict[str, str] = {}
-    while data:
-        digits, _, rest = data.partition(b" ")
-        length = int(digits) if digits.isdigit() and len(digits) < 8 else 0
-        record = rest[: max(0, length - len(digits) - 1)]
-        key, equals, value = record.removesuffix(b"\n").partition(b"=")
+    at = 0
+    while at < len(data):
+        space = data.find(b" ", at, at + _LENGTH_DIGITS + 1)
+        digits = data[at : max(at, space)]
+        end = at + int(digits) if digits.isdigit() else at
+        key, equals, value = data[space + 1 : end].removesuffix(b"\n").partition(b"=")
         if not equals:
             break
-        records[key.decode("utf-8", "backslashreplace")] = value.decode("utf-8", "backslashreplace")
-        data = data[length:]
+        if key.startswith(b"GNU.sparse"):
+            records[_SPARSE_RECORD] = "1"
+        elif key in _RECORDS:
+            records[key.decode()] = value.decode("utf-8", "backslashreplace")
+        at = end
     return records
 
 

@@ -21,6 +21,8 @@ _KINDS: Final = {str: _STRING, bool: _BOOL, int: _INT, float: _FLOAT, list: _LIS
 # Arrow files allow 64 levels, and nobody queries a column that is anywhere near as deep.
 _MAX_DEPTH: Final = 16
 _MAX_JSON_DEPTH: Final = 64
+# What has more fields is a mapping and no record, and each field would take room in every row.
+_MAX_FIELDS: Final = 1000
 # All whole numbers up to here, and not all beyond, are floats of 64 and 32 bits.
 _FLOAT_INTEGERS: Final = {pa.float64(): 2**53, pa.float32(): 2**24}
 _FLOAT32: Final = struct.Struct("<f")
@@ -88,6 +90,9 @@ class Shape:
             item.observe(value, depth + 1)
 
     def _observe_object(self, value: dict[str, Any], depth: int) -> None:
+        if len(value) > _MAX_FIELDS:
+            self._is_mixed = True
+            return
         if self._fields is None:
             self._fields = {key: Shape() for key in value}
         # Parquet has no object without fields, and names that are empty or not Unicode are nobody's friend

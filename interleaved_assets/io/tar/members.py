@@ -13,6 +13,7 @@ from interleaved_assets.io import content_types
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.documents import read_document
 from interleaved_assets.io.tar.exact import MODALITIES, Exact
+from interleaved_assets.io.tar.index import MAX_NAME_BYTES, shown
 from interleaved_assets.io.tar.json_columns import is_unicode
 from interleaved_assets.io.tar.layout import (
     EXACT_FIELD,
@@ -22,11 +23,13 @@ from interleaved_assets.io.tar.layout import (
     member_key,
     split_extension,
 )
+from interleaved_assets.io.tar.limits import LIMITS, TarLimits, document_bytes, null_bytes
 from interleaved_assets.io.tar.passthrough import ColumnTypes, take
 from interleaved_assets.io.tar.plain_cells import LISTS, PlainColumn, PlainSample, place_nulls
 from interleaved_assets.io.tar.row_order import canonical_order, contents_in_order, others_in_order
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
 from interleaved_assets.io.tar.samples import observe_document
+from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 
 _METADATA, _TEXT, _IMAGE = MODALITIES.values()
@@ -49,9 +52,12 @@ class TarDocuments:
     Args:
         table: rows of a valid batch, reserved columns of their types, of modalities that a tar has a place for.
         states_schema: let the first document say which columns there are, should that not show in it.
+        limits: those of the reader, beyond which it would not read a sample; iterating raises an
+            :class:`~interleaved_assets.model.errors.OptionError` that names the sample.
     """
 
-    def __init__(self, table: pa.Table, *, states_schema: bool) -> None:
+    def __init__(self, table: pa.Table, *, states_schema: bool, limits: TarLimits = LIMITS) -> None:
+        self._limits, self._row_bytes = limits, null_bytes(table.schema)
         self._schema, self._states_schema = table.schema, states_schema
         order, self._samples = canonical_order(table)
         self._contents = contents_in_order(table, order)
@@ -119,7 +125,24 @@ class TarDocuments:
         if self._states_schema and not self._shows_schema(text, key, has_extra=bool(extra)):
             text = _json_bytes(body, replace(exact, schema=self._schema.remove_metadata()))
         self._states_schema = False
-        return [Member(f"{key}.json", text), *members, *extra]
+        members = [Member(f"{key}.json", text), *members, *extra]
+        self._check(sample.sample_id, len(rows), members)
+        return members
+
+    def _check(self, sample_id: str, rows: int, members: list[Member]) -> None:
+        """Refuse a sample that the reader would not read back, by the sizes that the reader goes by."""
+        (name, text), limits = members[0], self._limits
+        contents = [len(member.content) for member in members[1:]]
+        size = document_bytes(bytes(text), rows, len(name) + len(sample_id)) + rows * self._row_bytes + sum(contents)
+        longest = max(len(member.name.encode()) for member in members)
+        for what, found, limit, option in (
+            ("its longest member name", longest, MAX_NAME_BYTES, "the longest that is read"),
+            ("its JSON", len(text), limits.max_document_bytes, "max_document_bytes"),
+            ("its largest member", max([len(text), *contents]), limits.max_member_bytes, "max_member_bytes"),
+            ("it", size, limits.max_sample_bytes, "max_sample_bytes"),
+        ):
+            if found > limit:
+                raise OptionError(f"sample {shown(sample_id)!r}: {what} takes {found} bytes, over {option} {limit}")
 
     def _plain_sample(self, rows: range) -> PlainSample:
         by_modality: dict[int, list[int]] = {code: [] for code in MODALITIES.values()}
@@ -204,10 +227,12 @@ class TarDocuments:
         items = found.as_py()
         if any(item is None or item["name"] is None or item["content"] is None for item in items):
             return members, renamed
+        number = 0
         for item in items:
             name = item["name"]
             if name.lower() in taken or not _is_kept_name(name, key):
-                number = len(members)
+                # goes on from the last number, since very many names may be taken
+                number = max(number, len(members))
                 while (name := _new_name(item["name"], key, number)).lower() in taken:
                     number += 1
                 renamed[name] = item["name"]
@@ -247,7 +272,8 @@ class TarDocuments:
         observe_document(columns, read_document(text, ShardLayout(), key))
         if has_extra:
             columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
-        found = [column for column in columns.schema() if column.name in self._schema.names]
+        own = set(self._schema.names)
+        found = [column for column in columns.schema() if column.name in own]
         # whether a column may be null is no part of its type
         return [(column.name, column.type) for column in found] == [(own.name, own.type) for own in self._schema]
 

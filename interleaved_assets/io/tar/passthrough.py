@@ -37,7 +37,7 @@ class ColumnTypes:
         self.seen: set[str] = set()
         self._only = None if columns is None else frozenset(columns)
         self._shapes: dict[str, Shape] = {name: Shape() for name in columns or ()}
-        self._stated: dict[str, list[pa.DataType]] = {}
+        self._stated: dict[str, dict[pa.DataType, None]] = {}
         self._reserved: dict[str, pa.DataType] = {}
         self._order: list[str] = []
         self._wished = dict(types or {})
@@ -49,6 +49,11 @@ class ColumnTypes:
         shape = self._shapes.setdefault(column, Shape())
         for value in values:
             shape.observe(value)
+
+    def count_with(self, columns: set[str]) -> int:
+        """How many passthrough columns there would be together with those of ``columns`` that are wanted."""
+        wanted = columns if self._only is None else columns & self._only
+        return len(self._shapes) + len(wanted - self._shapes.keys() - RESERVED_COLUMNS)
 
     def state_schema(self, schema: pa.Schema, *, ordered: bool = True) -> None:
         """Take into account that a tar or the cells of a sample say which columns there are.
@@ -64,9 +69,7 @@ class ColumnTypes:
                     self._reserved.setdefault(column.name, column.type)
             elif self._only is None or column.name in self._only:
                 self._shapes.setdefault(column.name, Shape())
-                stated = self._stated.setdefault(column.name, [])
-                if column.type not in stated:
-                    stated.append(column.type)
+                self._stated.setdefault(column.name, {})[column.type] = None
         if ordered and not self._order:
             self._order = schema.names
 
@@ -81,7 +84,7 @@ class ColumnTypes:
         return pa.schema([columns[name] for name in dict.fromkeys([*order, *columns])])
 
     def _type_of(self, column: str, shape: Shape) -> pa.DataType:
-        stated = self._stated.get(column, [])
+        stated = list(self._stated.get(column, ()))
         wished = self._wished.get(column)
         if wished is not None and (is_json(wished) or (shape.fits(wished) and stated in ([], [wished]))):
             return wished

@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from interleaved_assets.io.batches import split_samples
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
-from interleaved_assets.io.materialize import MAX_MEMBER_BYTES
 from interleaved_assets.io.materialize import materialize as fetch_missing
 from interleaved_assets.io.reader import ShardReader, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path, parse_size
 from interleaved_assets.io.tar.documents import read_document
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, ShardLayout
+from interleaved_assets.io.tar.limits import LIMITS, TarLimits, check_limits, null_bytes
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE, TarRows
-from interleaved_assets.io.tar.samples import KEPT_JSON_BYTES, Sample, find_samples
+from interleaved_assets.io.tar.samples import KEPT_BYTES, Sample, find_samples, refuse_wide_samples
 from interleaved_assets.io.tar.source import TarSource, open_tar
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 
@@ -34,7 +34,10 @@ def read_tar_shard(
     materialize: bool = False,
     storage_options: StorageOptions = None,
     allowed_roots: Sequence[str] | None = None,
-    max_member_bytes: int = MAX_MEMBER_BYTES,
+    max_member_bytes: int = LIMITS.max_member_bytes,
+    max_document_bytes: int = LIMITS.max_document_bytes,
+    max_sample_bytes: int = LIMITS.max_sample_bytes,
+    max_columns: int = LIMITS.max_columns,
     types: Mapping[str, pa.DataType] | None = None,
     notes: Counter[str] | None = None,
 ) -> Iterator[pa.Table]:
@@ -53,18 +56,21 @@ def read_tar_shard(
         storage_options: what fsspec needs.
         allowed_roots: folders and URLs that the locators of images may point below which a tar names without holding
             them; by default the tar's own folder.
-        max_member_bytes: larger members are not read; their rows get an error.
+        max_member_bytes, max_document_bytes, max_sample_bytes, max_columns: what a member, a document, a sample and all
+            documents together may take; beyond, rows get an error (see :class:`~.limits.TarLimits`).
         types: wished types of passthrough columns; a column gets its type where that loses nothing.
         notes: counts by kind what was noticed and is no error of a row (see :class:`~.samples.SampleList`).
 
     Raises:
         StorageError: the tar is missing or unreadable.
         ShardError: it is not a tar, or damaged so that no sample can be read.
+        OptionError: a limit is none.
     """
-    options = _Options(layout or ShardLayout(), materialize, storage_options, allowed_roots, max_member_bytes)
+    limits = check_limits(TarLimits(max_member_bytes, max_document_bytes, max_sample_bytes, max_columns))
+    options = _Options(layout or ShardLayout(), materialize, storage_options, allowed_roots, limits)
     columns = ColumnTypes(options.layout.fields, types)
-    with _opened([uri], options, columns, Counter() if notes is None else notes) as (shard,):
-        tables = _tables(shard, columns.schema(), max_batch_bytes, options)
+    with _opened([uri], options, columns, Counter() if notes is None else notes) as ((shard,), schema):
+        tables = _tables(shard, schema, max_batch_bytes, options)
         if max_batch_bytes is not None:
             yield from tables
         elif parts := list(tables):
@@ -76,7 +82,7 @@ class InterleavedWebdatasetReader(ShardReader):
     """Reads tars of interleaved documents. Options as for :class:`ShardReader` and :class:`ShardLayout`, and these.
 
     Attributes:
-        read_kwargs: also ``max_member_bytes``, a number or text such as ``"1GiB"``.
+        read_kwargs: also the limits of :class:`~.limits.TarLimits`, in bytes or as text such as ``"1GiB"``.
         materialize_on_read: put the bytes of images into the rows; else only their locators.
         allowed_roots: see :func:`read_tar_shard`.
         notes: what was noticed so far and is no error of a row, counted by kind.
@@ -97,11 +103,13 @@ class InterleavedWebdatasetReader(ShardReader):
     allowed_roots: Sequence[str] | None = None
     notes: Counter[str] = field(default_factory=Counter, init=False)
 
-    read_options: ClassVar[frozenset[str]] = frozenset({"max_member_bytes"})
+    read_options: ClassVar[frozenset[str]] = frozenset(TarLimits._fields)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._max_member_bytes = parse_size(self._options.get("max_member_bytes", MAX_MEMBER_BYTES), "max_member_bytes")
+        given = {name: self._options[name] for name in TarLimits._fields if name in self._options}
+        sizes = {name: parse_size(value, name) for name, value in given.items() if name.endswith("_bytes")}
+        self._limits = check_limits(LIMITS._replace(**given | sizes))
         self._layout = ShardLayout(
             sample_id_field=self.sample_id_field,
             texts_field=self.texts_field,
@@ -121,12 +129,11 @@ class InterleavedWebdatasetReader(ShardReader):
             self.materialize_on_read,
             self._storage_options,
             self.allowed_roots,
-            self._max_member_bytes,
+            self._limits,
         )
         wished = {column.name: column.type for column in self._target or () if column.name not in RESERVED_COLUMNS}
         columns = ColumnTypes(self._layout.fields, wished)
-        with _opened([file.uri for file in files], options, columns, self.notes) as shards:
-            schema = columns.schema()
+        with _opened([file.uri for file in files], options, columns, self.notes) as (shards, schema):
             for shard in shards:
                 tables = _tables(shard, schema, self._limit, options)
                 yield shard.uri, tables if shard.samples else [schema.empty_table()]
@@ -139,7 +146,7 @@ class _Options(NamedTuple):
     materialize: bool
     storage_options: StorageOptions
     allowed_roots: Sequence[str] | None
-    max_member_bytes: int
+    limits: TarLimits
 
 
 class _Shard(NamedTuple):
@@ -153,8 +160,8 @@ class _Shard(NamedTuple):
 @contextmanager
 def _opened(
     uris: Sequence[str], options: _Options, columns: ColumnTypes, notes: Counter[str]
-) -> Iterator[list[_Shard]]:
-    """The tars at ``uris``, their samples found; tells ``columns`` about them, and counts in ``notes``."""
+) -> Iterator[tuple[list[_Shard], pa.Schema]]:
+    """The tars at ``uris``, their samples found, and the columns of their rows; counts in ``notes``."""
     with ExitStack() as stack:
         shards = []
         for uri in uris:
@@ -163,30 +170,34 @@ def _opened(
                 source,
                 options.layout,
                 columns,
-                max_member_bytes=options.max_member_bytes,
-                kept_json_bytes=KEPT_JSON_BYTES // len(uris),
+                limits=options.limits,
+                with_bytes=options.materialize,
+                kept_bytes=KEPT_BYTES // len(uris),
             )
             notes.update(noticed)
             shards.append(_Shard(uri, source, samples))
-        has_samples = any(shard.samples for shard in shards)
-        if has_samples and (absent := options.layout.named_columns() - columns.seen):
+        samples = [sample for shard in shards for sample in shard.samples]
+        if samples and (absent := options.layout.named_columns() - columns.seen):
             notes["absent_fields"] += len(absent)
             warn_absent(absent, uris, columns.seen)
-        if any(sample.leftovers for shard in shards for sample in shard.samples):
+        # how wide a row is follows from the documents of all samples
+        if refuse_wide_samples(samples, options.limits, null_bytes(columns.schema())) or any(
+            sample.leftovers for sample in samples
+        ):
             columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
-        yield shards
+        yield shards, columns.schema()
 
 
 def _tables(shard: _Shard, schema: pa.Schema, limit: int | None, options: _Options) -> Iterator[pa.Table]:
     """Tables of whole samples, of at most ``limit`` bytes unless a sample is larger."""
     path = str(local_path(shard.uri)) if is_local(shard.uri) else shard.uri
-    for samples in _groups(shard.samples, min(limit or _STEP_BYTES, _STEP_BYTES)):
+    for samples in _groups(shard.samples, min(limit or _STEP_BYTES, _STEP_BYTES), null_bytes(schema)):
         rows = TarRows(shard.source, path, schema, with_bytes=options.materialize)
         for sample in samples:
             document = sample.document
             if document is None:
                 assert sample.json is not None
-                document = read_document(shard.source.content(sample.json), options.layout, sample.key)
+                document = read_document(shard.source.content(sample.json), options.layout, sample.key, options.limits)
             rows.add(sample, document)
         table = rows.table()
         if options.materialize and rows.points_elsewhere:
@@ -194,20 +205,21 @@ def _tables(shard: _Shard, schema: pa.Schema, limit: int | None, options: _Optio
                 table,
                 storage_options=options.storage_options,
                 allowed_roots=folders_of([path]) if options.allowed_roots is None else options.allowed_roots,
-                max_member_bytes=options.max_member_bytes,
+                max_member_bytes=options.limits.max_member_bytes,
             )
         # the sizes that samples were grouped by are rough
         yield from split_samples(table, limit)
 
 
-def _groups(samples: Sequence[Sample], limit: int) -> Iterator[list[Sample]]:
+def _groups(samples: Sequence[Sample], limit: int, row_bytes: int) -> Iterator[list[Sample]]:
     group: list[Sample] = []
     filled = 0
     for sample in samples:
-        if group and filled + sample.size > limit:
+        size = sample.size + sample.rows * row_bytes
+        if group and filled + size > limit:
             yield group
             group, filled = [], 0
         group.append(sample)
-        filled += sample.size
+        filled += size
     if group:
         yield group

@@ -5,8 +5,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from interleaved_assets.io import content_types
+from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.documents import Document
-from interleaved_assets.io.tar.index import TarMember
+from interleaved_assets.io.tar.index import TarMember, shown
 from interleaved_assets.io.tar.json_columns import is_unicode, json_text
 from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.source import TarSource
@@ -22,30 +24,47 @@ class ImageRef(NamedTuple):
     """What an image token leads to: a member or a frame of one, and what is wrong with it as a row error.
 
     ``name`` is the member's, or the token itself where it leads nowhere; ``member`` is None then, and where its bytes
-    cannot be had.
+    cannot be had. ``size`` is how many bytes the row takes for it, ``content_type`` its type if its name says another.
     """
 
     name: str | None
     member: TarMember | None = None
     frame: int | None = None
     error: str | None = None
+    size: int = 0
+    content_type: str | None = None
 
 
 class Leftover(NamedTuple):
-    """A member, or a frame of one, that no token leads to; ``number`` is the member's in the tar."""
+    """A member, or a frame of one, that no token leads to; ``number`` is the member's in the tar, ``size`` in bytes."""
 
     number: int
     name: str
     member: TarMember
+    size: int
     frame: int | None = None
 
 
 class _Frame(NamedTuple):
-    """What is kept of a frame of a TIFF."""
+    """What is kept of a frame of a TIFF; ``size`` in bytes, cut out."""
 
     width: int
     height: int
+    size: int
     error: str | None
+
+
+class _NoTiff(NamedTuple):
+    """A member named like a TIFF that holds an image of another type, which is one image."""
+
+    content_type: str
+
+
+_Frames = list[_Frame] | _NoTiff | str | None
+"""What a container holds: frames, another image, or what is wrong with it as a row error.
+
+None where its bytes would have to be fetched to know.
+"""
 
 
 class References:
@@ -64,11 +83,14 @@ class References:
         self._members = source.index.members
         self.names = [plain_name(member.name) for member in self._members]
         self._places: dict[str, list[int]] = defaultdict(list)
+        self._ordinals: list[int] = []  # of each member, among those of its name
         for number, name in enumerate(self.names):
-            self._places[name].append(number)
+            places = self._places[name]
+            self._ordinals.append(len(places))
+            places.append(number)
         self._referenced: set[int] = set()
         self._used_frames: Counter[int] = Counter()
-        self._frames: dict[int, list[_Frame] | str | None] = {}
+        self._frames: dict[int, _Frames] = {}
         self.notes: Counter[str] = Counter()
         self.notes["repeated_members"] += len(self.names) - len(self._places)
 
@@ -81,31 +103,35 @@ class References:
             key: its name without extension.
         """
         tokens = [token for token in document.images if token is not None]
+        names = [token if isinstance(token, str) and is_unicode(token) else None for token in tokens]
+        places = [None if name is None else self._find(name, json_number) for name in names]
+        times = Counter(places)
+        are_frames = [name is not None and self._is_frame_token(name, document) for name in names]
+        is_framed = any(is_frame and place is None for is_frame, place in zip(are_frames, places, strict=True))
+        container = self._container(document, json_number, key) if is_framed else None
+        frames: Counter[int] = Counter()  # of each container, those that a token has led to
         refs = []
-        frames = 0
-        container: int | None = None
-        for token, size in zip(tokens, document.sizes, strict=True):
-            if not isinstance(token, str) or not is_unicode(token):
-                detail = f"{json_text(token)} is no name of a member or a frame"
-                refs.append(ImageRef(None, error=row_error("invalid_token", detail)))
-                continue
-            number = self._find(token, json_number)
+        for token, place, is_frame, size in zip(tokens, places, are_frames, document.sizes, strict=True):
+            number = container if place is None and is_frame else place
             if number is not None:
                 self._referenced.add(number)
-                refs.append(self._member(number))
-            elif self._is_frame_token(token, document):
-                if not frames:
-                    container = self._container(document, json_number, key)
-                if container is None:
-                    refs.append(self._missing(token, document, key))
+                if place is None or self._is_repeated_container(
+                    number, times[number], is_container=number == container
+                ):
+                    refs.append(self._frame(number, frames[number], size))
+                    frames[number] += 1
                 else:
-                    refs.append(self._frame(container, frames, size))
-                frames += 1
+                    refs.append(self._member(number))
+            elif is_frame:
+                refs.append(self._missing(token, document, key))
+            elif isinstance(token, str) and is_unicode(token):
+                detail = f"{shown(token)} is not in the tar"
+                refs.append(ImageRef(token, error=row_error("missing_member", detail)))
             else:
-                refs.append(ImageRef(token, error=row_error("missing_member", f"{token} is not in the tar")))
-        if container is not None:
-            self._referenced.add(container)
-            self._used_frames[container] = max(self._used_frames[container], frames)
+                detail = f"{json_text(token)} is no name of a member or a frame"
+                refs.append(ImageRef(None, error=row_error("invalid_token", detail)))
+        for number, used in frames.items():
+            self._used_frames[number] = max(self._used_frames[number], used)
         return refs
 
     def leftovers(self) -> Iterator[Leftover]:
@@ -114,17 +140,17 @@ class References:
             if number in self._used_frames:
                 yield from self._unused_frames(number, name, member)
             elif number not in self._referenced and not self.is_document(number):
-                yield Leftover(number, name, member)
+                yield Leftover(number, name, member, member.size)
 
     def _unused_frames(self, number: int, name: str, member: TarMember) -> Iterator[Leftover]:
         # a container that is cut, too large or no TIFF is an error of the rows that need it
         frames = self._frames.get(number, "")
         if frames is None:
             self.notes["unchecked_frames"] += 1
-        elif not isinstance(frames, str):
+        elif isinstance(frames, list):
             for frame in range(self._used_frames[number], len(frames)):
                 if frames[frame].error is None:
-                    yield Leftover(number, f"{name}#frame={frame}", member, frame)
+                    yield Leftover(number, f"{name}#frame={frame}", member, frames[frame].size, frame)
                 else:
                     self.notes["damaged_frames"] += 1
 
@@ -137,23 +163,23 @@ class References:
         if self._source.is_cut(member):
             return row_error("truncated_shard", self._source.index.damage or "")
         if member.size > self._limit:
-            return row_error("member_too_large", f"{member.name}: {member.size} bytes, over {self._limit}")
+            return row_error("member_too_large", f"{shown(member.name)}: {member.size} bytes, over {self._limit}")
         return None
 
     def _find(self, name: str, json_number: int) -> int | None:
         """The member of that name, or of that name in the folder of the document."""
         folder = self.names[json_number].rpartition("/")[0]
-        own = self._places[self.names[json_number]]
+        own = len(self._places[self.names[json_number]])
         for candidate in (name, f"{folder}/{plain_name(name)}" if folder else name):
             places = self._places.get(plain_name(candidate))
             if places:
-                return places[own.index(json_number)] if len(places) == len(own) else places[-1]
+                return places[self._ordinals[json_number]] if len(places) == own else places[-1]
         return None
 
     def _member(self, number: int) -> ImageRef:
         member = self._members[number]
         error = self.error_of(member)
-        return ImageRef(member.name, None if error else member, error=error)
+        return ImageRef(member.name, error=error) if error else ImageRef(member.name, member, size=member.size)
 
     def _is_frame_token(self, token: str, document: Document) -> bool:
         if document.container is None:
@@ -163,49 +189,76 @@ class References:
     def _container(self, document: Document, json_number: int, key: str) -> int | None:
         if document.container is not None:
             return self._find(document.container, json_number)
-        found = (self._find(key + extension, json_number) for extension in _CONTAINERS)
+        stems = dict.fromkeys([key, *filter(None, [document.own_id])])
+        found = (self._find(stem + extension, json_number) for stem in stems for extension in _CONTAINERS)
         return next((number for number in found if number is not None), None)
+
+    def _is_repeated_container(self, number: int, times: int, *, is_container: bool) -> bool:
+        """Whether tokens that name a member mean its frames: it is a TIFF with several, and one is named by each."""
+        if times + is_container < 2 or not self.names[number].endswith(_CONTAINERS):
+            return False
+        if self.error_of(self._members[number]) is not None:
+            return False
+        frames = self._frames_of(number, is_needed=True)
+        return isinstance(frames, list) and len(frames) > 1
 
     def _missing(self, token: str, document: Document, key: str) -> ImageRef:
         container = document.container or f"{key}{_CONTAINERS[0]}"
-        return ImageRef(token, error=row_error("missing_member", f"{token} needs {container}, which is not in the tar"))
+        if document.container is None and document.own_id not in (None, key):
+            container = f"{shown(container)} or {shown(str(document.own_id))}{_CONTAINERS[0]}"
+        detail = f"{shown(token)} needs {shown(container)}, which is not in the tar"
+        return ImageRef(token, error=row_error("missing_member", detail))
 
     def _frame(self, number: int, index: int, size: tuple[int, int] | None) -> ImageRef:
         """Frame ``index`` of a member, which should have ``size``."""
         member = self._members[number]
-        error = self.error_of(member)
-        frames = None if error else self._frames_of(number)
-        if error is None and frames is not None:
-            if isinstance(frames, str):
-                error = frames
-            elif index >= len(frames):
-                error = row_error("frame_out_of_range", f"frame {index} of {member.name}, which has {len(frames)}")
-            elif frames[index].error is not None:
-                error = row_error("invalid_tiff", f"frame {index} of {member.name}: {frames[index].error}")
-            elif size is not None and size != (frames[index].width, frames[index].height):
-                found = f"{frames[index].width} × {frames[index].height}"
-                detail = f"frame {index} of {member.name} is {found}, image_metadata says {size[0]} × {size[1]}"
-                # the frame is kept: whoever looks at the row can see which image it is
-                return ImageRef(member.name, member, index, row_error("frame_mismatch", detail))
-        return ImageRef(member.name, None if error else member, index, error)
+        if (error := self.error_of(member)) is not None:
+            return ImageRef(member.name, frame=index, error=error)
+        frames, name = self._frames_of(number), shown(member.name)
+        if frames is None:
+            return ImageRef(member.name, member, index, size=member.size)
+        if isinstance(frames, _NoTiff):
+            if index == 0:
+                return ImageRef(member.name, member, size=member.size, content_type=frames.content_type)
+            detail = f"frame {index} of {name}, which is {frames.content_type} and no TIFF: its one image is frame 0"
+            error = row_error("frame_out_of_range", detail)
+        elif isinstance(frames, str):
+            error = frames
+        elif index >= len(frames):
+            error = row_error("frame_out_of_range", f"frame {index} of {name}, which has {len(frames)}")
+        elif (found := frames[index]).error is not None:
+            error = row_error("invalid_tiff", f"frame {index} of {name}: {found.error}")
+        elif size is not None and size != (found.width, found.height):
+            sizes = f"{found.width} × {found.height}, image_metadata says {size[0]} × {size[1]}"
+            # the frame is kept, so that its row shows which image it is
+            error = row_error("frame_mismatch", f"frame {index} of {name} is {sizes}")
+            return ImageRef(member.name, member, index, error, found.size)
+        else:
+            return ImageRef(member.name, member, index, size=found.size)
+        return ImageRef(member.name, frame=index, error=error)
 
-    def _frames_of(self, number: int) -> list[_Frame] | str | None:
-        """The frames of a member, or its row error; None where its bytes would have to be fetched to know."""
-        if number not in self._frames:
+    def _frames_of(self, number: int, *, is_needed: bool = False) -> _Frames:
+        """What a member has for frames; ``is_needed``: its bytes are fetched, should they have to be."""
+        if self._frames.get(number) is None:
             member = self._members[number]
-            if not self._source.is_mapped:
-                self._frames[number] = None
-            else:
-                try:
-                    frames = tiff_frames(self._source.content(member))
-                    self._frames[number] = [_Frame(frame.width, frame.height, frame.error) for frame in frames]
-                except ValueError as error:
-                    self._frames[number] = row_error("invalid_tiff", f"{member.name}: {error}")
+            is_known = is_needed or self._source.is_mapped
+            self._frames[number] = _frames(self._source.content(member), member.name) if is_known else None
         return self._frames[number]
+
+
+def _frames(data: BytesLike, name: str) -> _Frames:
+    content_type = content_types.sniff(bytes(data[: content_types.SNIFFED_BYTES]))
+    if content_type not in (None, content_types.TIFF):
+        return _NoTiff(content_type)
+    try:
+        return [_Frame(frame.width, frame.height, frame.size, frame.error) for frame in tiff_frames(data)]
+    except ValueError as error:
+        return row_error("invalid_tiff", f"{shown(name)}: {error}")
 
 
 def plain_name(name: str) -> str:
     """A member's name as tokens and ids have it: without the ``./`` that ``tar -c .`` puts in front."""
-    while name.startswith("./") and len(name) > 2:
-        name = name[2:]
-    return name
+    start = 0
+    while name.startswith("./", start) and len(name) > start + 2:
+        start += 2
+    return name[start:]

@@ -14,7 +14,7 @@ from interleaved_assets.io.batches import binary_column
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.documents import Document
 from interleaved_assets.io.tar.exact import MODALITIES
-from interleaved_assets.io.tar.index import TarMember
+from interleaved_assets.io.tar.index import TarMember, shown
 from interleaved_assets.io.tar.json_columns import is_unicode, json_text
 from interleaved_assets.io.tar.layout import ID_COLUMN, UNREFERENCED_MEMBERS, split_extension
 from interleaved_assets.io.tar.passthrough import ColumnCells
@@ -59,6 +59,7 @@ class TarRows:
 
     def __init__(self, source: TarSource, path: str, schema: pa.Schema, *, with_bytes: bool) -> None:
         self._source, self._path, self._schema, self._with_bytes = source, path, schema, with_bytes
+        self._keeps_leftovers = schema.get_field_index(UNREFERENCED_MEMBERS) >= 0
         self._positions: list[int] = []
         self._modalities: list[int] = []
         self._texts: list[str | None] = []
@@ -197,12 +198,15 @@ class TarRows:
             self._errors[row] = ref.error
         if ref.member is None:
             return row
-        self._types[row] = self._content_type(ref.member) if ref.frame is None else content_types.TIFF
+        if ref.frame is None:
+            self._types[row] = ref.content_type or self._content_type(ref.member)
+        else:
+            self._types[row] = content_types.TIFF
         if self._with_bytes:
             try:
                 self._contents[row] = self._pieces(ref.member, ref.frame)
             except ValueError as error:
-                detail = f"frame {ref.frame} of {ref.member.name}: {error}"
+                detail = f"frame {ref.frame} of {shown(ref.member.name)}: {error}"
                 self._errors[row] = row_error("invalid_tiff", detail)
         return row
 
@@ -243,7 +247,7 @@ class TarRows:
             for column in exact.rows.column_names:
                 if column not in RESERVED_COLUMNS:
                     self._cells[column].add_array(first, exact.rows[column])
-        if sample.leftovers and rows[_METADATA] and UNREFERENCED_MEMBERS in self._schema.names:
+        if sample.leftovers and rows[_METADATA] and self._keeps_leftovers:
             members = pa.chunked_array([self._leftovers(sample, {} if exact is None else exact.members)])
             self._cells[UNREFERENCED_MEMBERS].add_array(rows[_METADATA][0], members)
 
@@ -254,7 +258,7 @@ class TarRows:
             try:
                 content = b"".join(self._pieces(leftover.member, leftover.frame))
             except ValueError as error:
-                logger.warning("%s: %s cannot be kept: %s", self._source.uri, leftover.name, error)
+                logger.warning("%s: %s cannot be kept: %s", self._source.uri, shown(leftover.name), error)
                 continue
             members.append({"name": names.get(leftover.name, leftover.name), "content": content})
         return pa.array([members], UNREFERENCED_TYPE)

@@ -1,25 +1,26 @@
 """The samples of a tar: which document, which images and which other members belong together."""
 
 import logging
+from bisect import bisect_left
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from interleaved_assets.io.tar.documents import Document, read_document
-from interleaved_assets.io.tar.index import TarMember
+from interleaved_assets.io.tar.documents import Document, read_document, too_large_document
+from interleaved_assets.io.tar.index import TarMember, shown
 from interleaved_assets.io.tar.layout import ID_COLUMN, ShardLayout, split_extension, webdataset_key
+from interleaved_assets.io.tar.limits import ROW_BYTES, TarLimits
 from interleaved_assets.io.tar.passthrough import ColumnTypes
-from interleaved_assets.io.tar.references import ImageRef, Leftover, References
+from interleaved_assets.io.tar.references import ImageRef, Leftover, References, plain_name
 from interleaved_assets.io.tar.source import TarSource
 from interleaved_assets.model.errors import ShardError, row_error
 
 logger = logging.getLogger(__name__)
 
-KEPT_JSON_BYTES: Final = 64 * 2**20
-"""Documents stay in memory between finding the samples and building their rows up to so many bytes of JSON."""
-
-# What a row takes besides its text and bytes, roughly: ids, locators, types.
-_ROW_BYTES: Final = 300
+KEPT_BYTES: Final = 256 * 2**20
+"""Documents stay in memory between finding the samples and building their rows up to so many bytes, roughly."""
 
 _MEANING: Final = {
     "repeated_sample_ids": "samples have the id of one before, and got another",
@@ -47,6 +48,7 @@ class Sample:
         error: what is wrong with the sample as a whole, as a row error.
         document: what its JSON says, where that is kept in memory.
         size: bytes that its rows take, roughly.
+        rows: their number.
     """
 
     key: str
@@ -58,7 +60,8 @@ class Sample:
     leftovers: list[Leftover] = field(default_factory=list)
     error: str | None = None
     document: Document | None = None
-    size: int = _ROW_BYTES
+    size: int = ROW_BYTES
+    rows: int = 1
 
 
 class SampleList(NamedTuple):
@@ -73,28 +76,41 @@ def find_samples(
     layout: ShardLayout,
     types: ColumnTypes,
     *,
-    max_member_bytes: int,
-    kept_json_bytes: int = KEPT_JSON_BYTES,
+    limits: TarLimits,
+    with_bytes: bool,
+    kept_bytes: int = KEPT_BYTES,
 ) -> SampleList:
     """Read every document of the tar, find out what belongs to it, and tell ``types`` what it says.
+
+    Args:
+        source: the tar.
+        layout: where what stands in a document.
+        types: what is told.
+        limits: what each sample may take.
+        with_bytes: whether rows will have the bytes of their images, which count then.
+        kept_bytes: how much of the documents stays in memory.
 
     Raises:
         ShardError: it is not a tar, or so damaged that there is no sample.
     """
-    references = References(source, layout, max_member_bytes)
+    references = References(source, layout, limits.max_member_bytes)
     samples: list[Sample] = []
     uneven = 0
     for number, member in enumerate(source.index.members):
         if not references.is_document(number):
             continue
-        sample, document = _read_sample(source, layout, references, number)
+        document = _document(source, layout, references, number, limits)
+        if types.count_with(_columns(document)) > limits.max_columns:
+            columns = f"over max_columns {limits.max_columns}; name those that are wanted in fields"
+            document = too_large_document(f"with its fields the shard would have more columns, {columns}")
         observe_document(types, document)
         uneven += len(document.uneven)
-        kept_json_bytes -= member.size
-        if kept_json_bytes >= 0 or document.is_blank:
+        sample = _sample(document, references, number, member, limits if with_bytes else None)
+        kept_bytes -= document.size
+        if kept_bytes >= 0 or document.is_blank:
             sample.document = document
         samples.append(sample)
-    samples = _with_leftovers(samples, references)
+    samples = _with_leftovers(samples, references, limits)
     if not source.index.is_complete:
         _mark_end(samples, source)
     repeated = _make_unique(samples)
@@ -127,58 +143,111 @@ def observe_document(types: ColumnTypes, document: Document) -> None:
         types.state_schema(exact.rows.schema, ordered=False)
 
 
-def _read_sample(
-    source: TarSource, layout: ShardLayout, references: References, number: int
-) -> tuple[Sample, Document]:
-    member, name = source.index.members[number], references.names[number]
+def refuse_wide_samples(samples: Sequence[Sample], limits: TarLimits, row_bytes: int) -> bool:
+    """Leave the metadata row alone of samples that are too large because each row takes ``row_bytes`` for its columns.
+
+    Their documents become members that go with them. Gives whether there are any.
+    """
+    refused = False
+    for sample in samples:
+        size = sample.rows * row_bytes
+        if sample.json is None or sample.rows == 1 or sample.size + size <= limits.max_sample_bytes:
+            continue
+        refused = True
+        detail = f"{sample.rows} rows take {size} bytes for columns, over max_sample_bytes {limits.max_sample_bytes}"
+        sample.document = too_large_document(f"{detail}; name the columns that are wanted in fields")
+        sample.error, sample.images, sample.rows = sample.document.error, [], 1
+        sample.leftovers = [Leftover(sample.number, plain_name(sample.json.name), sample.json, sample.json.size)]
+    return refused
+
+
+def _columns(document: Document) -> set[str]:
+    columns = {*document.fields, *document.per_image, *document.per_text}
+    exact = document.exact
+    if exact is not None:
+        columns.update(*(part.schema.names for part in (exact.rows,) if part is not None))
+        columns.update(exact.schema.names if exact.schema is not None else ())
+    return columns
+
+
+def _document(
+    source: TarSource, layout: ShardLayout, references: References, number: int, limits: TarLimits
+) -> Document:
+    """The document in a JSON member; one that cannot be had is blank, with the reason as its error."""
+    member = source.index.members[number]
+    if (error := references.error_of(member)) is not None:
+        return Document(error=error)
+    return read_document(source.content(member), layout, split_extension(references.names[number])[0], limits)
+
+
+def _sample(
+    document: Document, references: References, number: int, member: TarMember, limits: TarLimits | None
+) -> Sample:
+    """The sample of a document, without the members that it does not name.
+
+    Images count by what their rows take, each of them as often as it is named; without ``limits`` rows have no bytes.
+    """
+    name = references.names[number]
     key = split_extension(name)[0]
-    error = references.error_of(member)
-    document = Document() if error else read_document(source.content(member), layout, key)
-    sample = Sample(key, number, member, error=error or document.error)
-    if document.error is not None and document.is_blank:
+    sample = Sample(key, number, member, error=document.error, size=document.size, rows=document.rows)
+    if document.error is not None and document.is_blank and references.error_of(member) is None:
         # kept as it is, since nothing of it is in the rows
-        sample.leftovers.append(Leftover(number, name, member))
+        sample.leftovers.append(Leftover(number, name, member, member.size))
+        sample.size += member.size
     sample.sample_id = key if document.own_id is None else document.own_id
     sample.stated_id = document.fields.get(ID_COLUMN)
     sample.images = references.resolve(document, number, key)
-    sample.size += 2 * member.size + _ROW_BYTES * (len(document.texts) + len(document.images))
-    sample.size += sum(member.size for member in {ref.member for ref in sample.images if ref.member is not None})
-    return sample, document
+    if limits is None:
+        return sample
+    for place, ref in enumerate(sample.images):
+        if sample.size + ref.size <= limits.max_sample_bytes:
+            sample.size += ref.size
+        else:
+            detail = f"with {ref.size} bytes more the rows of the sample exceed {limits.max_sample_bytes}"
+            error = row_error("sample_too_large", f"{detail}; raise max_sample_bytes, or read without bytes")
+            sample.images[place] = ImageRef(ref.name, frame=ref.frame, error=ref.error or error)
+    return sample
 
 
-def _with_leftovers(samples: list[Sample], references: References) -> list[Sample]:
+def _with_leftovers(samples: list[Sample], references: References, limits: TarLimits) -> list[Sample]:
     """The samples, each with the members that no token led to; members without a document make samples of their own."""
     by_key: dict[str, list[Sample]] = defaultdict(list)
     by_group: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         by_key[sample.key].append(sample)
         by_group[webdataset_key(sample.key)].append(sample)
+    key_lengths = {len(key) for key in by_key}
     found = list(samples)
     for leftover in references.leftovers():
         name = references.names[leftover.number]
-        candidates = _owners(name, by_key) or by_group[webdataset_key(name)]
+        candidates = _owners(name, by_key, key_lengths) or by_group[webdataset_key(name)]
         if not candidates:
             orphan = Sample(webdataset_key(name), leftover.number, document=Document())
             orphan.sample_id = orphan.key
             candidates.append(orphan)
             found.append(orphan)
-        before = [sample for sample in candidates if sample.number < leftover.number]
-        owner = before[-1] if before else candidates[0]
+        # the last one in front of it, and the first where there is none
+        owner = candidates[max(0, bisect_left(candidates, leftover.number, key=attrgetter("number")) - 1)]
         if error := references.error_of(leftover.member):
             owner.error = owner.error or error
+        elif owner.size + leftover.size > limits.max_sample_bytes:
+            detail = f"with {shown(leftover.name)} its rows exceed {limits.max_sample_bytes} bytes, so it is left out"
+            owner.error = owner.error or row_error("sample_too_large", f"{detail}; raise max_sample_bytes")
         else:
             owner.leftovers.append(leftover)
-            owner.size += leftover.member.size
-    return sorted(found, key=lambda sample: sample.number)
+            owner.size += leftover.size
+    return sorted(found, key=attrgetter("number"))
 
 
-def _owners(name: str, by_key: dict[str, list[Sample]]) -> list[Sample]:
+def _owners(name: str, by_key: dict[str, list[Sample]], key_lengths: set[int]) -> list[Sample]:
     """Samples with the longest key that ``name`` begins with, up to one of its dots."""
-    stem, extension = split_extension(name)
-    while extension:
-        if stem in by_key:
-            return by_key[stem]
-        stem, extension = split_extension(stem)
+    first = name.rfind("/") + 2  # the dot of a hidden file is none
+    dot = name.rfind(".", first)
+    while dot > 0:
+        # a name may be a megabyte of dots, so what is no key by its length is not looked up
+        if dot in key_lengths and (samples := by_key.get(name[:dot])):
+            return samples
+        dot = name.rfind(".", first, dot)
     return []
 
 

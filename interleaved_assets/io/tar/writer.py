@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 from interleaved_assets.io.batches import gathered
 from interleaved_assets.io.storage import StorageOptions, atomic_output
 from interleaved_assets.io.storage.atomic import BytesLike
-from interleaved_assets.io.tar.exact import MODALITIES
-from interleaved_assets.io.tar.index import BLOCK, RECORD, member_header, padding
+from interleaved_assets.io.tar.exact import MODALITIES, check_columns
+from interleaved_assets.io.tar.index import BLOCK, RECORD, member_header, padding, shown
+from interleaved_assets.io.tar.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.members import TarDocuments
 from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import OptionError, UnsupportedModality
-from interleaved_assets.model.schema import align_or_reconcile
+from interleaved_assets.model.schema import RESERVED_COLUMNS, align_or_reconcile
 
 _COMPRESSED: Final = (".tar.gz", ".tgz")
 _GZIP_LEVEL: Final = 6
@@ -38,11 +39,11 @@ class TarShard:
         sha256: hex digest of its bytes, once it is committed; None where hashing is off.
     """
 
-    def __init__(self, uri: str, sink: Any) -> None:
+    def __init__(self, uri: str, sink: Any, limits: TarLimits = LIMITS) -> None:
         self.uri, self.rows = uri, 0
         self.size = 0
         self.sha256: str | None = None
-        self._sink = sink
+        self._sink, self._limits = sink, limits
         self._collected = bytearray()
         self._written = 0
         self._schema: pa.Schema | None = None
@@ -56,15 +57,16 @@ class TarShard:
 
         Raises:
             UnsupportedModality: a row is neither metadata nor text nor an image.
-            OptionError: the rows are no valid batch, have other columns than those before, or go on with a sample
-                that was written before.
+            OptionError: the rows are no valid batch, have other columns than those before, go on with a sample
+                that was written before, or could not be read back: a value is damaged or out of its type's range, or a
+                sample is over a limit.
             StorageError: the tar cannot be written.
         """
         check_modalities(table, self.uri)
         if table.num_rows == 0:
             return
         table = align_or_reconcile(table, None)
-        if problems := InterleavedBatch(table).problems():
+        if problems := [*_damage(table, self._limits), *InterleavedBatch(table).problems()]:
             raise OptionError(f"cannot write {self.uri}: {'; '.join(problems)}")
         if self._schema is not None and table.schema != self._schema:
             raise OptionError(f"cannot write {self.uri}: the rows have other columns than those before them")
@@ -72,9 +74,12 @@ class TarShard:
         if repeated := ids & self._ids:
             name = min(repeated)
             raise OptionError(f"cannot write {self.uri}: sample {name!r} was written before; give all its rows at once")
-        for members in TarDocuments(table, states_schema=self._schema is None):
-            for name, content in members:
-                self._put(name, content)
+        try:
+            for members in TarDocuments(table, states_schema=self._schema is None, limits=self._limits):
+                for name, content in members:
+                    self._put(name, content)
+        except OptionError as error:
+            raise OptionError(f"cannot write {self.uri}: {error}") from error
         self._schema = table.schema
         self._ids |= ids
         self.rows += table.num_rows
@@ -106,7 +111,9 @@ class TarShard:
 
 
 @contextmanager
-def tar_shard(uri: str, *, storage_options: StorageOptions = None, hashed: bool = True) -> Iterator[TarShard]:
+def tar_shard(
+    uri: str, *, storage_options: StorageOptions = None, hashed: bool = True, limits: TarLimits = LIMITS
+) -> Iterator[TarShard]:
     """Write a tar that appears whole at the end of the block, or not at all.
 
     It holds, for each sample, ``<key>.json`` and then ``<key>.<position>.<extension>`` for each image, the key made
@@ -117,6 +124,7 @@ def tar_shard(uri: str, *, storage_options: StorageOptions = None, hashed: bool 
         uri: where to.
         storage_options: what fsspec needs.
         hashed: also compute ``sha256``, at about 1.8 GB/s.
+        limits: those that it will be read with; a sample over one of them is refused.
 
     Raises:
         StorageError: the tar cannot be written.
@@ -126,7 +134,7 @@ def tar_shard(uri: str, *, storage_options: StorageOptions = None, hashed: bool 
         if uri.lower().endswith(_COMPRESSED):
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=output, compresslevel=_GZIP_LEVEL, mtime=0)
             sink = stack.enter_context(packed)
-        shard = TarShard(uri, sink)
+        shard = TarShard(uri, sink, limits)
         yield shard
         shard.finish()
     shard.size, shard.sha256 = output.size, output.sha256
@@ -167,6 +175,34 @@ class InterleavedWebdatasetWriter(ShardWriter):
         with tar_shard(uri, storage_options=self._storage_options, hashed=False) as shard:
             for part in parts:
                 shard.write(part)
+
+
+def _damage(table: pa.Table, limits: TarLimits) -> Iterator[str]:
+    """Values and columns that would not come back, beside those that make no valid batch."""
+    others = table.drop_columns([name for name in ("binary_content",) if name in table.column_names])
+    passthrough = len(set(table.column_names) - RESERVED_COLUMNS)
+    if passthrough > limits.max_columns:
+        yield f"there are {passthrough} passthrough columns, over max_columns {limits.max_columns}"
+    try:
+        check_columns(table.schema)
+    except ValueError as error:
+        yield str(error).replace("_interleaved", "the table")
+    try:
+        others.validate(full=True)
+    except pa.ArrowInvalid as error:
+        yield _first_damaged(others) or str(error)
+
+
+def _first_damaged(table: pa.Table) -> str | None:
+    """The first cell that is damaged, or a time or a date out of its type's range."""
+    for row in range(table.num_rows):
+        for name in table.column_names:
+            try:
+                table[name].slice(row, 1).combine_chunks().validate(full=True)
+            except pa.ArrowInvalid as error:
+                sample_id = table["sample_id"][row]
+                return f"sample {shown(str(sample_id))!r}, column {name!r}: {error}"
+    return None
 
 
 def check_modalities(table: pa.Table, shard: str) -> None:

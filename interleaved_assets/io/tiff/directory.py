@@ -27,12 +27,14 @@ class TiffEntry(NamedTuple):
 class TiffDirectory(NamedTuple):
     """The tags of one image, in order; ``next_at`` is where the place of the next directory is stated.
 
-    ``problem`` says what is wrong with the directory where it is damaged.
+    ``problem`` says what is wrong with the directory where it is damaged; ``value_bytes`` is how many bytes its
+    entries take, and their values.
     """
 
     entries: tuple[TiffEntry, ...]
     next_at: int
     problem: str | None = None
+    value_bytes: int = 0
 
 
 def read_header(data: BytesLike) -> tuple[str, bool, int]:
@@ -89,18 +91,20 @@ def read_directory(data: BytesLike, order: str, is_big: bool, position: int) -> 
     entry = struct.Struct(order + ("HHQQ" if is_big else "HHII"))
     entries: dict[int, TiffEntry] = {}
     problem = None
+    taken = end + link_bytes - position
     for at in range(first, end, entry_bytes):
         tag, kind, values, offset = entry.unpack_from(data, at)
         width = TYPE_BYTES.get(kind)
         if width is None or tag in entries:
             continue  # as libtiff does: an unknown type cannot be read, a repeated tag does not count
         length = width * values
+        taken += length
         if length <= link_bytes:
             offset = at + entry_bytes - link_bytes  # a value that fits stands in the entry itself
         elif offset + length > size:
             problem = f"the value of tag {tag} in the directory at byte {position} reaches beyond the end at {size}"
         entries[tag] = TiffEntry(tag, kind, values, offset)
-    return TiffDirectory(tuple(entries[tag] for tag in sorted(entries)), end, problem)
+    return TiffDirectory(tuple(entries[tag] for tag in sorted(entries)), end, problem, taken)
 
 
 def read_values(data: BytesLike, order: str, entry: TiffEntry) -> np.ndarray:

@@ -46,6 +46,9 @@ class TiffFrame(NamedTuple):
 
     A directory that is damaged is a frame too, so that the frames around it keep their numbers: ``error`` says what is
     wrong, and width and height are 0.
+
+    ``size`` is how many bytes the frame takes when it is cut out, a few more at most. Frames may share strips, so they
+    may take more than the file together.
     """
 
     width: int
@@ -54,6 +57,7 @@ class TiffFrame(NamedTuple):
     is_big: bool
     is_only: bool
     entries: tuple[TiffEntry, ...]
+    size: int
     error: str | None = None
 
 
@@ -79,7 +83,7 @@ def tiff_frames(data: BytesLike) -> list[TiffFrame]:
     if not frames:
         raise ValueError("the TIFF has no frame")
     if len(frames) == 1:
-        return [frames[0]._replace(is_only=True)]
+        return [frames[0]._replace(is_only=True, size=len(data))]
     return frames
 
 
@@ -121,10 +125,34 @@ def _frame(data: BytesLike, order: str, is_big: bool, found: TiffDirectory) -> T
     if problem is None:
         try:
             width, height = (read_number(data, order, found.entries, tag) for tag in (_WIDTH, _HEIGHT))
-            return TiffFrame(width, height, order, is_big, False, found.entries)
+            return TiffFrame(
+                width, height, order, is_big, False, found.entries, _frame_bytes(data, order, is_big, found)
+            )
         except ValueError as error:
             problem = str(error)
-    return TiffFrame(0, 0, order, is_big, False, (), problem)
+    return TiffFrame(0, 0, order, is_big, False, (), 0, problem)
+
+
+def _frame_bytes(data: BytesLike, order: str, is_big: bool, found: TiffDirectory) -> int:
+    size = found.value_bytes
+    pixels = None
+    for entry in found.entries:
+        if entry.tag in (_STRIP_COUNTS, _TILE_COUNTS):
+            pixels = int(read_values(data, order, entry).sum())
+        elif entry.tag in _DIRECTORIES:
+            size += _nested_bytes(data, entry, order, is_big)
+    # where lengths are not stated, strips lie within the file; where they overlap, cutting the frame out fails
+    return size + (len(data) if pixels is None else min(max(pixels, 0), len(data)))
+
+
+def _nested_bytes(data: BytesLike, entry: TiffEntry, order: str, is_big: bool, depth: int = 0) -> int:
+    """Bytes of the Exif or GPS directory that ``entry`` points to; 0 where it is damaged, and so left out."""
+    try:
+        found = read_directory(data, order, is_big, read_number(data, order, (entry,), entry.tag))
+    except ValueError:
+        return 0
+    inner = [entry for entry in found.entries if entry.tag in _DIRECTORIES] if depth == 0 else []
+    return found.value_bytes + sum(_nested_bytes(data, entry, order, is_big, 1) for entry in inner)
 
 
 def _segments(data: BytesLike, frame: TiffFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -164,6 +192,10 @@ def _uncompressed_counts(data: BytesLike, frame: TiffFrame, strips: int) -> np.n
     is_planar = number(_PLANAR, 1) == 2
     row_bytes = (frame.width * bits * (1 if is_planar else samples) + 7) // 8
     per_plane = -(-frame.height // rows)
+    if frame.height * row_bytes > len(data):
+        raise ValueError(
+            f"the TIFF frame of {frame.width} × {frame.height} pixels reaches beyond the end at {len(data)}"
+        )
     if strips != per_plane * (samples if is_planar else 1):
         raise ValueError(f"the TIFF frame has {strips} strips, which does not fit its size")
     first = np.arange(strips, dtype=np.int64) % per_plane * rows

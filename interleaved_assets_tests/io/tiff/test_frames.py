@@ -374,3 +374,18 @@ def check_all(data: bytes) -> None:
             continue
         # nothing comes out many times as large as what went in
         assert sum(map(len, pieces)) <= 3 * len(data) + 1000
+
+
+@pytest.mark.parametrize("width", [2**63 - 1, 2**62, 2**33])
+def test_sizes_that_no_file_has_are_damage(width: int) -> None:
+    """A BigTIFF of two frames whose strips' lengths have to be worked out from their sizes."""
+    values = {256: width, 257: 2**31, 258: 8, 259: 1, 262: 1, 273: 16}
+    data = b"II" + struct.pack("<HHHQ", 43, 8, 0, 16)
+    for link in (16 + 8 + 20 * len(values) + 8, 0):
+        data += struct.pack("<Q", len(values))
+        data += b"".join(struct.pack("<HHQQ", tag, 16, 1, value) for tag, value in values.items()) + struct.pack(
+            "<Q", link
+        )
+    for frame in tiff_frames(data):
+        with pytest.raises(ValueError, match="reaches beyond the end"):
+            frame_pieces(data, frame)
