@@ -15,6 +15,7 @@ from interleaved_assets.io.batches import are_adjacent, filter_rows, gathered, w
 from interleaved_assets.io.parquet.types import original_schema
 from interleaved_assets.io.reader import ShardReader, align_shard
 from interleaved_assets.io.storage import InputFile, StorageOptions, is_local, local_path, open_input, storage_errors
+from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.schema import (
     INTERLEAVED_SCHEMA,
@@ -30,6 +31,7 @@ _STEP_BYTES: Final = 64 * 2**20
 # A remote row group larger than this is not fetched whole, but streamed a window of each column at a time.
 _WHOLE_GROUP_BYTES: Final = 128 * 2**20
 _WINDOW_BYTES: Final = 8 * 2**20
+_LOCAL_WINDOW_BYTES: Final = 2**20
 
 
 @dataclass
@@ -140,8 +142,8 @@ def _open(uri: str, storage_options: StorageOptions) -> Iterator[pq.ParquetFile]
         stack.enter_context(_damage(uri))
         if is_local(uri):
             with storage_errors(uri, "read"):
-                source = stack.enter_context(pa.memory_map(str(local_path(uri))))
-            yield pq.ParquetFile(source)
+                local = stack.enter_context(LocalFile(local_path(uri), uri))
+            yield pq.ParquetFile(local, buffer_size=_LOCAL_WINDOW_BYTES, pre_buffer=False)
             return
         source = stack.enter_context(open_input(uri, storage_options))
         metadata = pq.ParquetFile(source).metadata

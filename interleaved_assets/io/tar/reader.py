@@ -19,7 +19,7 @@ from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, ShardLayout
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE, TarRows
 from interleaved_assets.io.tar.samples import KEPT_JSON_BYTES, Sample, find_samples
-from interleaved_assets.io.tar.source import TarSource, open_tar
+from interleaved_assets.io.tar.source import MAX_UNPACKED_BYTES, TarSource, open_tar
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 
 # Columns are built from so many bytes at a time at most, so that no offset of 32 bits overflows.
@@ -35,6 +35,7 @@ def read_tar_shard(
     storage_options: StorageOptions = None,
     allowed_roots: Sequence[str] | None = None,
     max_member_bytes: int = MAX_MEMBER_BYTES,
+    max_unpacked_bytes: int = MAX_UNPACKED_BYTES,
     types: Mapping[str, pa.DataType] | None = None,
     notes: Counter[str] | None = None,
 ) -> Iterator[pa.Table]:
@@ -54,6 +55,7 @@ def read_tar_shard(
         allowed_roots: folders and URLs that the locators of images may point below which a tar names without holding
             them; by default the tar's own folder.
         max_member_bytes: larger members are not read; their rows get an error.
+        max_unpacked_bytes: a compressed tar that unpacks to more, in a temporary file, is refused.
         types: wished types of passthrough columns; a column gets its type where that loses nothing.
         notes: counts by kind what was noticed and is no error of a row (see :class:`~.samples.SampleList`).
 
@@ -61,7 +63,9 @@ def read_tar_shard(
         StorageError: the tar is missing or unreadable.
         ShardError: it is not a tar, or damaged so that no sample can be read.
     """
-    options = _Options(layout or ShardLayout(), materialize, storage_options, allowed_roots, max_member_bytes)
+    options = _Options(
+        layout or ShardLayout(), materialize, storage_options, allowed_roots, max_member_bytes, max_unpacked_bytes
+    )
     columns = ColumnTypes(options.layout.fields, types)
     with _opened([uri], options, columns, Counter() if notes is None else notes) as (shard,):
         tables = _tables(shard, columns.schema(), max_batch_bytes, options)
@@ -76,7 +80,7 @@ class InterleavedWebdatasetReader(ShardReader):
     """Reads tars of interleaved documents. Options as for :class:`ShardReader` and :class:`ShardLayout`, and these.
 
     Attributes:
-        read_kwargs: also ``max_member_bytes``, a number or text such as ``"1GiB"``.
+        read_kwargs: also ``max_member_bytes`` and ``max_unpacked_bytes``, numbers or text such as ``"1GiB"``.
         materialize_on_read: put the bytes of images into the rows; else only their locators.
         allowed_roots: see :func:`read_tar_shard`.
         notes: what was noticed so far and is no error of a row, counted by kind.
@@ -97,11 +101,14 @@ class InterleavedWebdatasetReader(ShardReader):
     allowed_roots: Sequence[str] | None = None
     notes: Counter[str] = field(default_factory=Counter, init=False)
 
-    read_options: ClassVar[frozenset[str]] = frozenset({"max_member_bytes"})
+    read_options: ClassVar[frozenset[str]] = frozenset({"max_member_bytes", "max_unpacked_bytes"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._max_member_bytes = parse_size(self._options.get("max_member_bytes", MAX_MEMBER_BYTES), "max_member_bytes")
+        self._max_unpacked_bytes = parse_size(
+            self._options.get("max_unpacked_bytes", MAX_UNPACKED_BYTES), "max_unpacked_bytes"
+        )
         self._layout = ShardLayout(
             sample_id_field=self.sample_id_field,
             texts_field=self.texts_field,
@@ -122,6 +129,7 @@ class InterleavedWebdatasetReader(ShardReader):
             self._storage_options,
             self.allowed_roots,
             self._max_member_bytes,
+            self._max_unpacked_bytes,
         )
         wished = {column.name: column.type for column in self._target or () if column.name not in RESERVED_COLUMNS}
         columns = ColumnTypes(self._layout.fields, wished)
@@ -139,6 +147,7 @@ class _Options(NamedTuple):
     storage_options: StorageOptions
     allowed_roots: Sequence[str] | None
     max_member_bytes: int
+    max_unpacked_bytes: int
 
 
 class _Shard(NamedTuple):
@@ -157,7 +166,14 @@ def _opened(
     with ExitStack() as stack:
         shards = []
         for uri in uris:
-            source = stack.enter_context(open_tar(uri, options.storage_options, by_ranges=not options.materialize))
+            source = stack.enter_context(
+                open_tar(
+                    uri,
+                    options.storage_options,
+                    by_ranges=not options.materialize,
+                    max_unpacked_bytes=options.max_unpacked_bytes,
+                )
+            )
             samples, noticed = find_samples(
                 source,
                 options.layout,
@@ -190,6 +206,7 @@ def _tables(shard: _Shard, schema: pa.Schema, limit: int | None, options: _Optio
                 storage_options=options.storage_options,
                 allowed_roots=folders_of([path]) if options.allowed_roots is None else options.allowed_roots,
                 max_member_bytes=options.max_member_bytes,
+                max_unpacked_bytes=options.max_unpacked_bytes,
             )
         # the sizes that samples were grouped by are rough
         yield from split_samples(table, limit)

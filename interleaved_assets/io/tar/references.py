@@ -193,7 +193,7 @@ class References:
         """The frames of a member, or its row error; None where its bytes would have to be fetched to know."""
         if number not in self._frames:
             member = self._members[number]
-            if not self._source.is_mapped:
+            if not self._source.is_on_disk:
                 self._frames[number] = None
             else:
                 try:
