@@ -154,6 +154,12 @@ class RunSettings(_Section):
         description="Bytes of rows held at once per shard, as a number or with a unit (128MiB), at least 1 MiB. "
         "Default 128 MiB (134217728).",
     )
+    max_unpacked_bytes: int = Field(
+        default=2048 * _MIB,
+        ge=_MIB,
+        description="Bytes that a compressed raw shard may unpack to on temporary disk, at least 1 MiB; a larger one "
+        "fails. Default 2 GiB (2147483648).",
+    )
     keep_days: int = Field(
         default=90,
         ge=1,

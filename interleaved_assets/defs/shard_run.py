@@ -10,7 +10,8 @@ import itertools
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 import dagster as dg
@@ -34,6 +35,7 @@ from interleaved_assets.defs.shard_events import (
     record_success,
     standing_failures,
 )
+from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline.checks import ShardCheck
 from interleaved_assets.pipeline.execute import Outcome, Stage, take_through, take_together
@@ -179,14 +181,15 @@ def _one_by_one(
     def work(key: str) -> Done:
         return Done.of(tries.copy()(take_through, stage, key, settings), draw, settings)
 
-    pool = ThreadPoolExecutor(settings.run.parallel_shards, thread_name_prefix=stage.name)
-    try:
-        futures = {pool.submit(work, key): key for key in keys}
-        for future in as_completed(futures):
+    # a run that is terminated ends with the shards under way, not with all that were waiting
+    with Workers(settings.run.parallel_shards, stage.name) as workers:
+        done: SimpleQueue[Future[Done]] = SimpleQueue()
+        futures = {workers.submit(work, key): key for key in keys}
+        for future in futures:
+            future.add_done_callback(done.put)
+        while futures:
+            future = done.get()
             yield futures.pop(future), future.exception() or future.result()
-    finally:
-        # a run that is terminated ends with the shards under way, not with all that were waiting
-        pool.shutdown(cancel_futures=True)
 
 
 def _together(

@@ -1,10 +1,8 @@
 """Cutting and joining tables at sample borders, without copying image bytes."""
 
-import contextlib
-import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.casting import concat_unified
 from interleaved_assets.model.rows import filter_rows
 
@@ -174,29 +173,16 @@ def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
     """``items``, produced up to ``depth`` ahead in a thread of its own.
 
     At most ``depth`` items exist beside the one in the consumer's hands. An exception comes out in the item's place.
-    Closing the generator waits for the item under way and closes ``items`` in its thread.
+    Closing the generator takes no lock and waits for nothing, so that the garbage collector may do it: the thread ends
+    after the item under way, and closes ``items`` then.
     """
     iterator = iter(items)
     end = object()
-    pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
-    worker = pool.submit(threading.get_ident).result()
-    ahead: deque[Future[T | object]] = deque(pool.submit(next, iterator, end) for _ in range(depth))
-    try:
-        while True:
-            item = ahead.popleft().result()
-            if item is end:
-                return
-            ahead.append(pool.submit(next, iterator, end))
+    with Workers(1, "prefetch", at_end=iterator.close if isinstance(iterator, Generator) else None) as worker:
+        ahead: deque[Future[T | object]] = deque(worker.submit(next, iterator, end) for _ in range(depth))
+        while (item := ahead.popleft().result()) is not end:
+            ahead.append(worker.submit(next, iterator, end))
             yield item  # type: ignore[misc]  # the sentinel was sorted out above
-    finally:
-        for future in ahead:
-            future.cancel()
-        # a generator left behind may be closed by whichever thread collects garbage, the worker included, or when the
-        # interpreter ends and takes no more work
-        with contextlib.suppress(RuntimeError):
-            if isinstance(iterator, Generator):
-                pool.submit(iterator.close)
-        pool.shutdown(wait=threading.get_ident() != worker)
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:

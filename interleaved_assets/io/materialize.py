@@ -3,10 +3,6 @@
 Ranges, members of tars and whole files are fetched once each, however many rows want them.
 """
 
-import gzip
-import lzma
-import tarfile
-import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -24,16 +20,24 @@ from interleaved_assets.io.storage import (
     filesystem,
     is_local,
     local_path,
-    open_input,
 )
 from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.filesystem import client_errors
+from interleaved_assets.io.storage.local import check_regular
+from interleaved_assets.io.tar.index import TarMember
+from interleaved_assets.io.tar.source import MAX_UNPACKED_BYTES, TarSource, open_tar
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
-from interleaved_assets.model.errors import InterleavedError, StorageError, StorageUnavailable, error_code, row_error
+from interleaved_assets.model.errors import (
+    InterleavedError,
+    ShardError,
+    StorageError,
+    StorageUnavailable,
+    error_code,
+    row_error,
+)
 from interleaved_assets.model.source_ref import parse_source_ref
 
 _COMPRESSED_TARS: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-# what tarfile and the decompressors raise for damage (gzip's is an OSError)
-_TAR_DAMAGE: Final = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 
 
 class Source(NamedTuple):
@@ -45,14 +49,25 @@ class Source(NamedTuple):
     end: int | None = None
 
 
+class FetchLimits(NamedTuple):
+    """Bytes that one file, member or range may have, and that a compressed tar may unpack to."""
+
+    member_bytes: int
+    unpacked_bytes: int
+
+
 def is_compressed_tar(path: str) -> bool:
     """Whether ``path`` is a tar whose members lie at no byte offset of the file, since all of it is compressed."""
     return path.lower().endswith(_COMPRESSED_TARS)
 
 
 def fetch(
-    sources: Collection[Source], *, storage_options: StorageOptions, max_member_bytes: int
-) -> dict[Source, bytes | str]:
+    sources: Collection[Source],
+    *,
+    storage_options: StorageOptions,
+    max_member_bytes: int,
+    max_unpacked_bytes: int = MAX_UNPACKED_BYTES,
+) -> dict[Source, BytesLike | str]:
     """The bytes of each source, or the row error that says why there are none.
 
     Ranges and whole files take one ``cat_ranges`` call per filesystem; the members of one tar are read in one pass.
@@ -60,9 +75,10 @@ def fetch(
     Raises:
         StorageUnavailable: the storage failed in a way that may pass. It is no fault of the rows, so none is blamed.
     """
+    limits = FetchLimits(max_member_bytes, max_unpacked_bytes)
     ranges: dict[int, tuple[AbstractFileSystem, dict[Source, tuple[str, int, int]]]] = {}
     members: defaultdict[str, list[Source]] = defaultdict(list)
-    result: dict[Source, bytes | str] = {}
+    result: dict[Source, BytesLike | str] = {}
     for source in sources:
         if source.member is not None:
             members[source.path].append(source)
@@ -82,7 +98,7 @@ def fetch(
     for fs, wanted in ranges.values():
         result.update(_fetch_ranges(fs, wanted, max_member_bytes))
     for path, wanted_members in members.items():
-        result.update(_fetch_members(path, wanted_members, storage_options, max_member_bytes))
+        result.update(_fetch_members(path, wanted_members, storage_options, limits))
     return result
 
 
@@ -91,8 +107,9 @@ def _range(source: Source, max_member_bytes: int) -> tuple[int, int]:
     if is_local(source.path):
         path = local_path(source.path)
         size = path.stat().st_size
-        if not path.is_file():
-            raise StorageError(f"cannot read {source.path}: it is not a regular file")
+        check_regular(path, source.path)
+        if path.is_dir():
+            raise StorageError(f"cannot read {source.path}: it is not a regular file but a folder")
         if source.start is None or source.end is None:
             return 0, size
     elif source.start is None or source.end is None:
@@ -104,7 +121,12 @@ def _fetch_ranges(
     fs: AbstractFileSystem, wanted: dict[Source, tuple[str, int, int]], max_member_bytes: int
 ) -> Iterator[tuple[Source, bytes | str]]:
     paths, starts, ends = (list(column) for column in zip(*wanted.values(), strict=True))
-    found = fs.cat_ranges(paths, starts, ends, on_error="return")
+    found: Sequence[bytes | BaseException]
+    try:
+        with client_errors(", ".join(sorted({source.path for source in wanted})), "read"):
+            found = fs.cat_ranges(paths, starts, ends, on_error="return")
+    except StorageError as error:
+        found = [error] * len(wanted)
     for source, start, end, data in zip(wanted, starts, ends, found, strict=True):
         if isinstance(data, BaseException):
             yield source, _problem(data, source.path)
@@ -118,37 +140,34 @@ def _fetch_ranges(
 
 
 def _fetch_members(
-    path: str, wanted: list[Source], storage_options: StorageOptions, max_member_bytes: int
-) -> Iterator[tuple[Source, bytes | str]]:
+    path: str, wanted: list[Source], storage_options: StorageOptions, limits: FetchLimits
+) -> Iterator[tuple[Source, BytesLike | str]]:
     """The first member of each name, as far as the tar can be read."""
     missing = {source.member: source for source in wanted}
     try:
-        with open_input(path, storage_options) as file, tarfile.open(fileobj=file, mode="r:*") as tar:
-            for info in tar:
-                if info.name in missing:
-                    yield missing[info.name], _member(tar, info, path, max_member_bytes)
-                    del missing[info.name]
+        with open_tar(path, storage_options, by_ranges=True, max_unpacked_bytes=limits.unpacked_bytes) as tar:
+            for member in tar.index.members:
+                if (source := missing.pop(member.name, None)) is not None:
+                    yield source, _member(tar, member, limits.member_bytes)
                 if not missing:
                     return
-        problem = None
-    except _TAR_DAMAGE as error:
-        problem = row_error("unreadable_source", f"{path} is not a sound tar: {str(error) or 'it ends too early'}")
+            damage = tar.index.damage
+        problem = damage and row_error("unreadable_source", f"{path} is not a sound tar: {damage}")
+    except ShardError as error:
+        problem = row_error("unreadable_source", f"{path} is not a sound tar: {error}")
     except InterleavedError as error:
         problem = _problem(error, path)
     for source in missing.values():
         yield source, problem or row_error("missing_member", f"{source.member} is not in {path}")
 
 
-def _member(tar: tarfile.TarFile, info: tarfile.TarInfo, path: str, max_member_bytes: int) -> bytes | str:
-    if info.size > max_member_bytes:
-        return _too_large(f"{info.name} of {path}", info.size, max_member_bytes)
-    file = tar.extractfile(info) if info.isreg() else None
-    if file is None:
-        return row_error("missing_member", f"{info.name} of {path} is not a regular file")
-    try:
-        return file.read()
-    except tarfile.ReadError as error:
-        return row_error("short_read", f"{info.name} of {path}: {error}")
+def _member(tar: TarSource, member: TarMember, max_member_bytes: int) -> BytesLike | str:
+    if member.size > max_member_bytes:
+        return _too_large(f"{member.name} of {tar.uri}", member.size, max_member_bytes)
+    data = tar.range(member.offset, member.size)
+    if len(data) < member.size:
+        return row_error("short_read", f"{member.name} of {tar.uri}: {len(data)} of {member.size} bytes")
+    return data
 
 
 def _too_large(name: str, size: int | None, limit: int) -> str:
@@ -192,6 +211,7 @@ def materialize(
     allowed_roots: Sequence[str] | None = None,
     only_missing: bool = True,
     max_member_bytes: int = MAX_MEMBER_BYTES,
+    max_unpacked_bytes: int = MAX_UNPACKED_BYTES,
 ) -> pa.Table:
     """``table`` with ``binary_content`` filled in for image rows.
 
@@ -209,6 +229,7 @@ def materialize(
         allowed_roots: folders and URLs that a ``source_ref`` may point below; None and an empty list allow no place.
         only_missing: leave rows that have bytes alone; else fetch them again.
         max_member_bytes: limit for what is fetched for one row.
+        max_unpacked_bytes: limit for what a compressed tar unpacks to, in a temporary file.
 
     Raises:
         StorageUnavailable: the storage failed in a way that may pass; trying again later may succeed.
@@ -219,7 +240,10 @@ def materialize(
         return table
     rows = np.flatnonzero(chosen)
     outcomes = _outcomes(
-        table["source_ref"].take(pa.array(rows)).to_pylist(), allowed_roots or (), storage_options, max_member_bytes
+        table["source_ref"].take(pa.array(rows)).to_pylist(),
+        allowed_roots or (),
+        storage_options,
+        FetchLimits(max_member_bytes, max_unpacked_bytes),
     )
     errors = table["materialize_error"].to_pylist()
     pieces = _present(table["binary_content"])
@@ -284,12 +308,17 @@ def _rows_to_fill(table: pa.Table, only_missing: bool) -> np.ndarray:
 
 
 def _outcomes(
-    locators: list[str | None], allowed_roots: Sequence[str], storage_options: StorageOptions, max_member_bytes: int
+    locators: list[str | None], allowed_roots: Sequence[str], storage_options: StorageOptions, limits: FetchLimits
 ) -> list[_Outcome]:
     allowed: dict[str, bool] = {}
     plans = [_plan(locator, allowed_roots, allowed) for locator in locators]
     sources = dict.fromkeys(plan.source for plan in plans if isinstance(plan, _Plan))
-    fetched = fetch(sources, storage_options=storage_options, max_member_bytes=max_member_bytes)
+    fetched = fetch(
+        sources,
+        storage_options=storage_options,
+        max_member_bytes=limits.member_bytes,
+        max_unpacked_bytes=limits.unpacked_bytes,
+    )
     frames: dict[Source, list[TiffFrame] | str] = {}
     return [plan if isinstance(plan, str) else _outcome(plan, fetched[plan.source], frames) for plan in plans]
 
@@ -316,7 +345,7 @@ def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, 
     return _Plan(Source(path, ref.member), ref.frame_index)
 
 
-def _outcome(plan: _Plan, data: bytes | str, frames: dict[Source, list[TiffFrame] | str]) -> _Outcome:
+def _outcome(plan: _Plan, data: BytesLike | str, frames: dict[Source, list[TiffFrame] | str]) -> _Outcome:
     if isinstance(data, str):
         return data
     if plan.frame_index is None:

@@ -3,7 +3,6 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -94,8 +93,7 @@ class ShardReader(ABC):
             StorageError: a file is missing or unreadable.
             ShardError: a file is not what its ending says, is damaged as a whole, or does not fit the schema asked for.
         """
-        with closing(prefetch(self._batches())) as batches:
-            yield from batches
+        return prefetch(self._batches())
 
     def _batches(self) -> Iterator[InterleavedBatch]:
         for files in self.partitions():

@@ -1,6 +1,7 @@
 """What both shard writers share: names, modes, materialization, the error policy and the schema."""
 
 import hashlib
+import io
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,9 @@ class ShardWriter(ABC):
     """Writes each batch as one file of its own.
 
     A file is named after the batch's source files and how many batches of them came before, so the same input gives the
-    same names: ``<stem of the first source>-<hash of all sources>-<number>.<extension>``.
+    same names: ``<stem of the first source>-<hash of all sources>-<number>.<extension>``. A batch without source files
+    is named after its rows, ``batch-<hash of them>-<number>.<extension>``, so that writers of other rows into the same
+    folder never replace it.
 
     Attributes:
         output_dir: folder or URL to write below; made where missing.
@@ -121,7 +124,7 @@ class ShardWriter(ABC):
         """
         table = batch.to_pyarrow()
         self.check(table, _named(batch))
-        stem = _stem(batch.source_files)
+        stem = _stem(batch.source_files, table)
         number, uri = self._next_free(stem)
         if uri is not None:
             self._write_parts(uri, align_shard(table, None, _named(batch)), batch)
@@ -167,14 +170,36 @@ class ShardWriter(ABC):
             number += 1
 
 
-def _stem(source_files: tuple[str, ...]) -> str:
+def _stem(source_files: tuple[str, ...], table: pa.Table) -> str:
     """Name of the first source without its endings, and a hash of all, which tells equal names apart."""
     if not source_files:
-        return "batch"
+        return f"batch-{_rows_hash(table)}"
     name = source_files[0].rpartition("/")[2]
     readable = quote(name.partition(".")[0], safe="").encode()[:_STEM_BYTES].decode() or "batch"
     digest = hashlib.sha256("\n".join(source_files).encode()).hexdigest()[:12]
     return f"{readable}-{digest}"
+
+
+def _rows_hash(table: pa.Table) -> str:
+    """Hash of all rows; that of equal rows in other chunks may differ."""
+    digest = _Digest()
+    with pa.ipc.new_stream(pa.PythonFile(digest, mode="w"), table.schema) as stream:
+        stream.write_table(table)
+    return digest.sha256.hexdigest()[:12]
+
+
+class _Digest(io.RawIOBase):
+    """A file to write to, of which only the hash is kept."""
+
+    def __init__(self) -> None:
+        self.sha256 = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.sha256.update(data)
+        return len(data)
 
 
 def _named(batch: InterleavedBatch) -> str:

@@ -231,8 +231,27 @@ def test_closing_early_closes_the_source_and_ends_the_thread() -> None:
     ahead = prefetch(numbers())
     assert next(ahead) == 0
     ahead.close()
-    assert closed.is_set()
+    assert closed.wait(20)
+    deadline = time.monotonic() + 20
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert threading.active_count() == before
+
+
+def test_closing_does_not_wait_for_the_item_under_way() -> None:
+    go_on = threading.Event()
+
+    def numbers() -> Iterator[int]:
+        yield 0
+        assert go_on.wait(20)
+        yield 1
+
+    ahead = prefetch(numbers())
+    assert next(ahead) == 0
+    started = time.monotonic()
+    ahead.close()
+    assert time.monotonic() - started < 10
+    go_on.set()
 
 
 def test_a_generator_left_behind_does_not_hold_up_the_end_of_the_program() -> None:

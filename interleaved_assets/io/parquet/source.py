@@ -14,11 +14,13 @@ from interleaved_assets.io.parquet.footer import Footer, parse_footer
 from interleaved_assets.io.parquet.seal import checked_footer
 from interleaved_assets.io.parquet.types import decoded_type
 from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
+from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.errors import ShardError
 
 # A remote row group larger than this is not fetched whole, but streamed a window of each column at a time.
 _WHOLE_GROUP_BYTES: Final = 128 * 2**20
 _WINDOW_BYTES: Final = 8 * 2**20
+_LOCAL_WINDOW_BYTES: Final = 2**20
 _UNLIMITED: Final = 2**62
 
 
@@ -98,7 +100,7 @@ def open_parquet(
     with ExitStack() as stack:
         stack.enter_context(storage_errors(uri, "read"))
         if is_local(uri):
-            source = stack.enter_context(pa.memory_map(str(local_path(uri))))
+            source = stack.enter_context(LocalFile(local_path(uri), uri))
         else:
             source = stack.enter_context(open_input(uri, storage_options))
         # innermost: to the others every OSError is one of the storage
@@ -106,7 +108,9 @@ def open_parquet(
         footer = parse_footer(checked_footer(source))
         options: dict[str, Any] = {"page_checksum_verification": True}
         metadata = pq.ParquetFile(source, **options).metadata
-        if not is_local(uri):
+        if is_local(uri):
+            options |= {"pre_buffer": False, "buffer_size": _LOCAL_WINDOW_BYTES}
+        else:
             groups = [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
             fits = max(groups, default=0) <= _WHOLE_GROUP_BYTES
             options |= {"pre_buffer": fits, "buffer_size": 0 if fits else _WINDOW_BYTES}

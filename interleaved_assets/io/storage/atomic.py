@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import mmap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,7 +15,7 @@ from interleaved_assets.model.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
-BytesLike = bytes | bytearray | memoryview | mmap.mmap
+BytesLike = bytes | bytearray | memoryview
 
 # Object stores show an object only once its upload is completed, so no temporary name is needed there.
 _VISIBLE_ONCE_CLOSED: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"})

@@ -10,10 +10,17 @@ from typing import Any, Final
 
 from fsspec.core import split_protocol, url_to_fs
 from fsspec.exceptions import FSTimeoutError
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import get_filesystem_class
 from fsspec.spec import AbstractFileSystem
 
-from interleaved_assets.model.errors import MissingDependency, OptionError, StorageError, StorageUnavailable
+from interleaved_assets.model.errors import (
+    InterleavedError,
+    MissingDependency,
+    OptionError,
+    StorageError,
+    StorageUnavailable,
+)
 from interleaved_assets.model.shown import has_user, without_credentials
 
 StorageOptions = Mapping[str, Any] | None
@@ -85,9 +92,9 @@ def is_chain(uri: str) -> bool:
 
 
 def local_path(uri: str) -> Path:
-    """The absolute path of a local ``uri``."""
-    for prefix in _LOCAL_PREFIXES:
-        uri = uri.removeprefix(prefix)
+    """The absolute path of a local ``uri``. What is checked and what is opened both go by this."""
+    prefix = next((prefix for prefix in _LOCAL_PREFIXES if uri.startswith(prefix)), "")
+    uri = uri.removeprefix(prefix)
     return Path(os.path.abspath(os.path.expanduser(uri)))  # noqa: PTH100, PTH111 - Path.resolve would follow links
 
 
@@ -98,12 +105,15 @@ def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[Abstra
         OptionError: no filesystem is known for the scheme, or the URL has a user or password in it.
         MissingDependency: the package for the scheme is not installed.
     """
+    if is_local(uri):
+        # fsspec has a parser of its own, for which file:/a, local:/a and data:,a are URLs, and no paths
+        return LocalFileSystem(), str(local_path(uri))
     if has_user(uri):
         raise OptionError(
             f"{without_credentials(uri)}: the URL has a user or password in it, and URLs are stored with the data and "
             "shown in messages. Pass them in storage_options, or in the environment."
         )
-    options = {} if is_local(uri) else dict(storage_options or {})
+    options = dict(storage_options or {})
     try:
         if "::" not in uri or is_chain(uri):
             return url_to_fs(uri, **options)
@@ -123,7 +133,7 @@ def join(folder: str, name: str) -> str:
 
 def exists(uri: str, storage_options: StorageOptions = None) -> bool:
     """Whether there is a file or folder at ``uri`` now, cached listings aside."""
-    with storage_errors(uri, "look at"):
+    with client_errors(uri, "look at"):
         fs, path = filesystem(uri, storage_options)
         fs.invalidate_cache(path)
         try:
@@ -141,6 +151,20 @@ def storage_errors(uri: str, doing: str) -> Iterator[None]:
     except StorageError:
         raise
     except _storage_failures() as error:
+        raise as_storage_error(error, uri, doing) from error
+
+
+@contextmanager
+def client_errors(uri: str, doing: str) -> Iterator[None]:
+    """The same for a block that calls a filesystem and does nothing else: there any exception is the filesystem's.
+
+    Filesystems of third parties raise what they like, RuntimeError and TypeError included, and have no class in common.
+    """
+    try:
+        yield
+    except (InterleavedError, MemoryError):
+        raise
+    except Exception as error:
         raise as_storage_error(error, uri, doing) from error
 
 

@@ -1,41 +1,83 @@
 """Open files to read, local or remote; small files in one request; a local copy of a remote file."""
 
+import contextlib
 import hashlib
+import io
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, cast
 
 from interleaved_assets.io.storage.filesystem import (
     StorageOptions,
+    client_errors,
     filesystem,
     is_local,
     local_path,
     storage_errors,
 )
+from interleaved_assets.io.storage.local import LocalFile, check_regular
 
+_LOCAL_BUFFER_BYTES: Final = 256 * 2**10
 _READ_AHEAD_BYTES: Final = 8 * 2**20
 _COPY_BYTES: Final = 16 * 2**20
 
 
 @contextmanager
 def open_input(uri: str, storage_options: StorageOptions = None) -> Iterator[BinaryIO]:
-    """A seekable binary file to read; a local one has a ``fileno``, so that it can be memory-mapped.
+    """A seekable binary file to read.
 
     Raises:
-        StorageError: it is missing or unreadable, also later on while the block reads from it.
+        StorageError: it is missing, unreadable, or no regular file; also later on while the block reads from it, for
+            one thing where a local file has changed since it was opened.
     """
     with storage_errors(uri, "read"):
         if is_local(uri):
-            with local_path(uri).open("rb") as local:
+            with io.BufferedReader(LocalFile(local_path(uri), uri), _LOCAL_BUFFER_BYTES) as local:
                 yield local
         else:
-            fs, path = filesystem(uri, storage_options)
-            fs.invalidate_cache(path)  # a cached listing may have the size and ETag of a version since replaced
-            with fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead") as remote:
-                yield remote
+            with client_errors(uri, "read"):
+                fs, path = filesystem(uri, storage_options)
+                fs.invalidate_cache(path)  # a cached listing may have the size and ETag of a version since replaced
+                file = fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead")
+            with _RemoteFile(file, uri) as remote:
+                yield cast(BinaryIO, remote)
+
+
+class _RemoteFile(io.BufferedIOBase):
+    """A file of a filesystem, whatever that raises as a :class:`StorageError`."""
+
+    def __init__(self, file: BinaryIO, uri: str) -> None:
+        self._file, self._uri = file, uri
+
+    def read(self, size: int | None = -1) -> bytes:
+        with client_errors(self._uri, "read"):
+            return self._file.read(-1 if size is None else size)
+
+    def read1(self, size: int = -1) -> bytes:
+        return self.read(size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        with client_errors(self._uri, "read"):
+            return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        with client_errors(self._uri, "read"):
+            return self._file.tell()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None:
@@ -44,8 +86,11 @@ def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None
     Raises:
         StorageError: it cannot be read.
     """
-    with storage_errors(uri, "read"):
+    with client_errors(uri, "read"):
         fs, path = filesystem(uri, storage_options)
+        if is_local(uri):
+            with contextlib.suppress(FileNotFoundError):
+                check_regular(local_path(uri), uri)
         # s3fs would otherwise ask for the size first, to fetch what is large in parts: twice the time for a small file
         in_one_go = {"max_concurrency": 1} if "s3" in fs.protocol else {}
         try:
@@ -73,7 +118,7 @@ def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Pat
     """
     if is_local(uri):
         path = local_path(uri)
-        with storage_errors(uri, "read"), path.open("rb"):
+        with storage_errors(uri, "read"), LocalFile(path, uri):
             pass  # a missing or unreadable file is reported here, not by whoever opens the path
         yield path
         return

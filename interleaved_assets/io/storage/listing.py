@@ -4,6 +4,7 @@ import glob
 import re
 from collections.abc import Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from fsspec.spec import AbstractFileSystem
@@ -16,6 +17,7 @@ from interleaved_assets.io.storage.filesystem import (
     local_path,
     storage_errors,
 )
+from interleaved_assets.io.storage.local import check_regular
 from interleaved_assets.model.errors import OptionError, StorageError
 
 FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -55,7 +57,8 @@ def find_files(
 
     A folder is searched recursively for files with one of ``extensions`` (compared without case, with their dot);
     so are the matches of a glob, without going down into folders that match. A path that names one file is taken
-    whatever its extension; it also wins over its meaning as a glob.
+    whatever its extension; it also wins over its meaning as a glob. FIFOs, sockets, devices and links to them are
+    passed over in folders and globs, and refused where a path names one.
 
     Raises:
         StorageError: a path is missing or unreadable, or a folder or glob holds no file with the right extension.
@@ -133,12 +136,14 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
     try:
         entry = _entry(fs, path)
         if entry is not None and entry["type"] != "directory":
+            if is_local(uri):
+                check_regular(local_path(uri), uri)
             return [(uri, int(entry["size"] or 0))]
         entries = fs.find(path, detail=True) if entry is not None else fs.glob(path, detail=True)
     except ValueError as error:
         raise OptionError(f"{uri} names nothing that can be searched: {error}") from error
     what = "matches" if entry is None else "holds"
-    files = {name: info for name, info in entries.items() if info["type"] != "directory"}
+    files = {name: info for name, info in entries.items() if info["type"] != "directory" and _is_openable(info)}
     chosen = {name: info for name, info in files.items() if name.lower().endswith(suffixes)}
     if not chosen:
         raise StorageError(
@@ -146,6 +151,16 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
             f"{f' ({len(files)} with other endings)' if files else ''}. Check the path, or pass file_extensions."
         )
     return [(_with_path(uri, name, fs), int(info["size"] or 0)) for name, info in chosen.items()]
+
+
+def _is_openable(info: dict[str, Any]) -> bool:
+    """Whether it may be opened: no FIFO, socket or device, nor a link to one."""
+    if not info.get("islink"):
+        return info["type"] != "other"
+    try:
+        return Path(info["name"]).is_file()
+    except OSError:
+        return False
 
 
 def _entry(fs: AbstractFileSystem, path: str) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from interleaved_assets.io.materialize import MAX_MEMBER_BYTES
+from interleaved_assets.io.tar.source import MAX_UNPACKED_BYTES
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 
@@ -20,12 +21,14 @@ class TarLimits(NamedTuple):
             document that would take so many when parsed and as rows is not parsed: ``document_too_large``.
         max_columns: a document that would bring a shard to more passthrough columns is not read:
             ``document_too_large``.
+        max_unpacked_bytes: a compressed tar that unpacks to more, in a temporary file, is refused as a whole.
     """
 
     max_member_bytes: int = MAX_MEMBER_BYTES
     max_document_bytes: int = 64 * 2**20
     max_sample_bytes: int = 512 * 2**20
     max_columns: int = 10_000
+    max_unpacked_bytes: int = MAX_UNPACKED_BYTES
 
 
 LIMITS: Final = TarLimits()

@@ -38,6 +38,7 @@ def read_tar_shard(
     max_document_bytes: int = LIMITS.max_document_bytes,
     max_sample_bytes: int = LIMITS.max_sample_bytes,
     max_columns: int = LIMITS.max_columns,
+    max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
     types: Mapping[str, pa.DataType] | None = None,
     notes: Counter[str] | None = None,
 ) -> Iterator[pa.Table]:
@@ -56,8 +57,8 @@ def read_tar_shard(
         storage_options: what fsspec needs.
         allowed_roots: folders and URLs that the locators of images may point below which a tar names without holding
             them; by default the tar's own folder.
-        max_member_bytes, max_document_bytes, max_sample_bytes, max_columns: what a member, a document, a sample and all
-            documents together may take; beyond, rows get an error (see :class:`~.limits.TarLimits`).
+        max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes: what a member, a document,
+            a sample, all documents together and a compressed tar may take (see :class:`~.limits.TarLimits`).
         types: wished types of passthrough columns; a column gets its type where that loses nothing.
         notes: counts by kind what was noticed and is no error of a row (see :class:`~.samples.SampleList`).
 
@@ -66,7 +67,9 @@ def read_tar_shard(
         ShardError: it is not a tar, or damaged so that no sample can be read.
         OptionError: a limit is none.
     """
-    limits = check_limits(TarLimits(max_member_bytes, max_document_bytes, max_sample_bytes, max_columns))
+    limits = check_limits(
+        TarLimits(max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes)
+    )
     options = _Options(layout or ShardLayout(), materialize, storage_options, allowed_roots, limits)
     columns = ColumnTypes(options.layout.fields, types)
     with _opened([uri], options, columns, Counter() if notes is None else notes) as ((shard,), schema):
@@ -165,7 +168,14 @@ def _opened(
     with ExitStack() as stack:
         shards = []
         for uri in uris:
-            source = stack.enter_context(open_tar(uri, options.storage_options, by_ranges=not options.materialize))
+            source = stack.enter_context(
+                open_tar(
+                    uri,
+                    options.storage_options,
+                    by_ranges=not options.materialize,
+                    max_unpacked_bytes=options.limits.max_unpacked_bytes,
+                )
+            )
             samples, noticed = find_samples(
                 source,
                 options.layout,
@@ -206,6 +216,7 @@ def _tables(shard: _Shard, schema: pa.Schema, limit: int | None, options: _Optio
                 storage_options=options.storage_options,
                 allowed_roots=folders_of([path]) if options.allowed_roots is None else options.allowed_roots,
                 max_member_bytes=options.limits.max_member_bytes,
+                max_unpacked_bytes=options.limits.max_unpacked_bytes,
             )
         # the sizes that samples were grouped by are rough
         yield from split_samples(table, limit)

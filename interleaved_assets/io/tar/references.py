@@ -241,7 +241,7 @@ class References:
         """What a member has for frames; ``is_needed``: its bytes are fetched, should they have to be."""
         if self._frames.get(number) is None:
             member = self._members[number]
-            is_known = is_needed or self._source.is_mapped
+            is_known = is_needed or self._source.is_on_disk
             self._frames[number] = _frames(self._source.content(member), member.name) if is_known else None
         return self._frames[number]
 

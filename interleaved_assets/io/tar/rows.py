@@ -225,7 +225,7 @@ class TarRows:
 
     def _content_type(self, member: TarMember) -> str | None:
         known = content_types.type_of(split_extension(member.name)[1])
-        if known is not None or not self._source.is_mapped:
+        if known is not None or not self._source.is_on_disk:
             return known
         return content_types.sniff(bytes(self._source.range(member.offset, content_types.SNIFFED_BYTES)))
 

@@ -1,22 +1,33 @@
-"""A tar opened for reading: mapped into memory where it is local, else copied to a temporary file or read by ranges."""
+"""A tar opened for reading: by position where it is local, else copied to a temporary file or read by ranges."""
 
+import bz2
 import gzip
-import mmap
+import lzma
+import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import BinaryIO, Final
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Final
 
-from interleaved_assets.io.storage import StorageOptions, is_local, open_input
+from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
 from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.tar.index import TarIndex, TarMember, index_tar
 from interleaved_assets.model.errors import ShardError
 
-_GZIP_MAGIC: Final = b"\x1f\x8b"
+MAX_UNPACKED_BYTES: Final = 2 * 2**30
+"""Default limit for what a compressed tar may unpack to, in bytes."""
+
+_OPENERS: Final[dict[bytes, Callable[..., Any]]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
 _COPY_BYTES: Final = 16 * 2**20
 
 
@@ -35,13 +46,13 @@ class TarSource:
     size: int
     has_offsets: bool
     broken_off: str | None
-    _map: mmap.mmap | None
-    _file: BinaryIO | None
+    _file: LocalFile | BinaryIO
+    _last: dict[TarMember, BytesLike] = field(default_factory=dict)
 
     @property
-    def is_mapped(self) -> bool:
-        """Whether any byte can be had at no cost, without a request to a storage."""
-        return self._map is not None
+    def is_on_disk(self) -> bool:
+        """Whether bytes come from this machine, without a request to a storage."""
+        return isinstance(self._file, LocalFile)
 
     @cached_property
     def index(self) -> TarIndex:
@@ -54,16 +65,28 @@ class TarSource:
         return index if self.broken_off is None else index._replace(damage=self.broken_off, is_complete=False)
 
     def range(self, offset: int, size: int) -> BytesLike:
-        """So many bytes from ``offset``, fewer at the end; a view where the tar is mapped."""
-        if self._map is not None:
-            return memoryview(self._map)[offset : offset + size]
-        assert self._file is not None
+        """So many bytes from ``offset``, fewer at the end.
+
+        Raises:
+            StorageError: they cannot be read, or the tar has changed since it was opened.
+        """
+        if isinstance(self._file, LocalFile):
+            return self._file.read_at(offset, size)
         self._file.seek(offset)
         return self._file.read(size)
 
     def content(self, member: TarMember) -> BytesLike:
-        """The bytes of ``member``; fewer than its size where the tar is cut in it."""
-        return self.range(member.offset, member.size)
+        """The bytes of ``member``; fewer than its size where the tar is cut in it.
+
+        Those of the last member are kept, since its frames are asked for one after the other.
+
+        Raises:
+            StorageError: as for :meth:`range`.
+        """
+        if member not in self._last:
+            self._last.clear()
+            self._last[member] = self.range(member.offset, member.size)
+        return self._last[member]
 
     def is_cut(self, member: TarMember) -> bool:
         """Whether the tar ends within ``member``."""
@@ -71,55 +94,66 @@ class TarSource:
 
 
 @contextmanager
-def open_tar(uri: str, storage_options: StorageOptions = None, *, by_ranges: bool = False) -> Iterator[TarSource]:
-    """Open the tar at ``uri``, which may be compressed with gzip whatever its name.
+def open_tar(
+    uri: str,
+    storage_options: StorageOptions = None,
+    *,
+    by_ranges: bool = False,
+    max_unpacked_bytes: int = MAX_UNPACKED_BYTES,
+) -> Iterator[TarSource]:
+    """Open the tar at ``uri``, which may be compressed with gzip, bzip2 or xz whatever its name.
 
-    A local tar is mapped; a remote or compressed one is copied into a temporary file first, and that is mapped. With
+    A local tar is read where it lies; a remote or compressed one is copied into a temporary file first. With
     ``by_ranges`` a remote one that is not compressed is not copied: what is asked for is fetched, and nothing else.
 
-    The file must not be cut short while it is open; replacing it by another is no harm.
+    The file must stay as it is while it is open; replacing it by another is no harm.
 
     Raises:
-        StorageError: it is missing or unreadable, or there is no room for the copy.
-        ShardError: it is empty, or its compressed data are damaged.
+        StorageError: it is missing or unreadable, there is no room for the copy, or it changed while it was read.
+        ShardError: it is empty, its compressed data are damaged, or unpack to more than ``max_unpacked_bytes``.
     """
     with open_input(uri, storage_options) as file:
-        is_compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-        size = file.seek(0, 2)
+        magic = file.read(max(map(len, _OPENERS)))
+        size = file.seek(0, os.SEEK_END)
         file.seek(0)
-        if not is_compressed and (is_local(uri) or by_ranges):
-            mapped = _mapped(file, size, uri) if is_local(uri) else None
-            yield TarSource(uri, size, True, None, mapped, None if mapped else file)
+        if size == 0:
+            raise ShardError(f"{uri} is empty: not even the end mark of a tar is there. Fetch or write it anew.")
+        opener = next((opener for front, opener in _OPENERS.items() if magic.startswith(front)), None)
+        if opener is None and is_local(uri):
+            with storage_errors(uri, "read"), LocalFile(local_path(uri), uri) as local:
+                yield TarSource(uri, local.size, True, None, local)
             return
-        with tempfile.TemporaryFile(prefix="interleaved-") as copy:
+        if opener is None and by_ranges:
+            yield TarSource(uri, size, True, None, file)
+            return
+        with tempfile.NamedTemporaryFile(prefix="interleaved-") as copy:
             broken_off = None
-            if is_compressed:
-                broken_off = _decompress(file, copy, uri)
+            if opener is not None:
+                broken_off = _decompress(opener(file), copy, uri, max_unpacked_bytes)
             else:
                 shutil.copyfileobj(file, copy, _COPY_BYTES)
             copy.flush()
-            size = copy.tell()
-            yield TarSource(uri, size, not is_compressed, broken_off, _mapped(copy, size, uri), None)
+            if copy.tell() == 0:
+                raise ShardError(f"{uri} is empty: not even the end mark of a tar is there. Fetch or write it anew.")
+            with LocalFile(Path(copy.name), uri) as local:
+                yield TarSource(uri, local.size, opener is None, broken_off, local)
 
 
-def _mapped(file: BinaryIO, size: int, uri: str) -> mmap.mmap:
-    if size == 0:
-        raise ShardError(f"{uri} is empty: not even the end mark of a tar is there. Fetch or write it anew.")
-    # closed by the garbage collector, when the last view is gone
-    return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-
-
-def _decompress(source: BinaryIO, copy: BinaryIO, uri: str) -> str | None:
-    """Write what ``source`` holds to ``copy``; gives why it ended early, None where it did not."""
+def _decompress(plain: Any, copy: IO[bytes], uri: str, limit: int) -> str | None:
+    """Write what ``plain`` gives to ``copy``; gives why it ended early, None where it did not."""
     try:
-        with gzip.GzipFile(fileobj=source) as plain:
-            # read1 gives what was decompressed before the damage, read would lose it
-            while part := plain.read1(_COPY_BYTES):
-                copy.write(part)
+        # read1 gives what was decompressed before the damage, read would lose it
+        while part := plain.read1(_COPY_BYTES):
+            if copy.tell() + len(part) > limit:
+                raise ShardError(
+                    f"{uri} unpacks to more than {limit} bytes. Raise max_unpacked_bytes if it is meant to, "
+                    "or unpack it and give the plain tar."
+                )
+            copy.write(part)
     except EOFError:
-        return f"the gzip data end in the middle, after {copy.tell()} bytes of tar"
-    except zlib.error as error:
-        return f"the gzip data are damaged after {copy.tell()} bytes of tar: {error}"
+        return f"the compressed data end in the middle, after {copy.tell()} bytes of tar"
+    except (zlib.error, lzma.LZMAError) as error:
+        return f"the compressed data are damaged after {copy.tell()} bytes of tar: {error}"
     except gzip.BadGzipFile as error:
         raise ShardError(f"{uri}: the gzip data are damaged: {error}. Fetch or write it anew.") from error
     return None

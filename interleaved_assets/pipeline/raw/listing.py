@@ -61,7 +61,8 @@ def list_raw_files(storage: StorageSettings) -> Iterator[tuple[RawShard, Mapping
             raise StorageError(f"raw root {storage.raw_root} does not exist: set storage.raw_root in interleaved.toml")
         found = fs.find(root, detail=True)
     for path in sorted(found):
-        if path.endswith(SHARD_EXTENSIONS) and not path.rsplit("/", 1)[-1].startswith("."):
+        is_file = found[path]["type"] != "other" or found[path].get("islink")  # no FIFO, socket or device
+        if is_file and path.endswith(SHARD_EXTENSIONS) and not path.rsplit("/", 1)[-1].startswith("."):
             below = path[len(root) + 1 :]
             uri = join(storage.raw_root, below)
             yield RawShard(shard_key(below), uri, found[path]["size"], _stamp(found[path])), found[path]

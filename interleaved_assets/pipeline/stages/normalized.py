@@ -36,6 +36,7 @@ def normalize(shard: Shard) -> Work:
             materialize=True,
             storage_options=shard.options,
             allowed_roots=[settings.storage.raw_root],
+            max_unpacked_bytes=settings.run.max_unpacked_bytes,
             notes=notes,
         )
     )

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from interleaved_assets.io.batches import prefetch
+from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring.clip.cache import EmbeddingCache, image_key, text_key
 from interleaved_assets.scoring.clip.prescreen import prescreened
@@ -229,25 +230,31 @@ class ScoreStream:
     _known_texts: OrderedDict[bytes, Vector] = field(default_factory=OrderedDict)
 
     def run(self, shards: Iterable[tuple[str, Iterable[pa.Table]]]) -> Generator[tuple[str, pa.Table], None, None]:
-        """Name and score table of each shard, in order. Closing it ends the threads."""
+        """Name and score table of each shard, in order.
+
+        Closing it lets the threads end, and waits for nothing, so that the garbage collector may do it. What was
+        embedded since the last complete shard is then missing from the cache.
+        """
         started = time.perf_counter()
         self._may_decode.set()
-        pool = ThreadPoolExecutor(self.threads or os.cpu_count(), thread_name_prefix="clip-decode")
-        steps = self.reader.steps(shards, lambda data: pool.submit(self._decode, data))
-        ahead = prefetch(steps, depth=_BATCHES_AHEAD * self.embedder.batch_size)
-        try:
-            for step in ahead:
-                self._take(step)
-                while (shard := self._next_complete()) is not None:
-                    self.stats.seconds += time.perf_counter() - started
-                    yield shard.name, shard.scores.table()
-                    started = time.perf_counter()
-        finally:
-            ahead.close()
-            pool.shutdown(cancel_futures=True)
-            if self.cache is not None:
-                # also after a failure: what was embedded need not be embedded again
-                self.cache.flush()
+        with Workers(self.threads or os.cpu_count() or 1, "clip-decode") as decoders:
+            steps = self.reader.steps(shards, lambda data: decoders.submit(self._decode, data))
+            try:
+                for step in prefetch(steps, depth=_BATCHES_AHEAD * self.embedder.batch_size):
+                    self._take(step)
+                    while (shard := self._next_complete()) is not None:
+                        self.stats.seconds += time.perf_counter() - started
+                        yield shard.name, shard.scores.table()
+                        started = time.perf_counter()
+            except Exception:
+                # what was embedded need not be embedded again
+                self._flush()
+                raise
+            self._flush()
+
+    def _flush(self) -> None:
+        if self.cache is not None:
+            self.cache.flush()
 
     def _decode(self, data: Buffer) -> Pixels:
         self._may_decode.wait()
@@ -303,8 +310,7 @@ class ScoreStream:
             self._embed_texts()
         if head.open_samples:
             return None
-        if self.cache is not None:
-            self.cache.flush()
+        self._flush()
         self.stats.batch_size = self.embedder.batch_size
         return self._shards.popleft()
 

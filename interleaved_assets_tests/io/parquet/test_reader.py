@@ -365,7 +365,9 @@ def test_memory_follows_the_limit_and_not_the_file(tmp_path: Path) -> None:
     image = image_bytes(0, 2**18)
     rows = [{"sample_id": f"{row // 2}", "position": row % 2, "binary_content": image} for row in range(256)]
     # one row group of 64 MiB
-    pq.write_table(rows_table(rows), tmp_path / "a.parquet", use_dictionary=False, compression="none")
+    pq.write_table(
+        rows_table(rows), tmp_path / "a.parquet", use_dictionary=False, compression="none", write_batch_size=2
+    )
     limit = 2 * 2**20
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()

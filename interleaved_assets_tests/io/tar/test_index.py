@@ -165,14 +165,14 @@ def test_padding() -> None:
     assert len(padding(1024, RECORD)) == RECORD - 1024
 
 
-def test_a_local_tar_is_mapped_and_a_compressed_one_decompressed(tmp_path: Path) -> None:
+def test_a_local_tar_is_on_disk_and_a_compressed_one_decompressed(tmp_path: Path) -> None:
     plain = write_tar(tmp_path / "a.tar", ("a.json", b"{}"))
     with open_tar(plain) as tar:
-        assert (tar.is_mapped, tar.has_offsets) == (True, True)
+        assert (tar.is_on_disk, tar.has_offsets) == (True, True)
         assert bytes(tar.content(tar.index.members[0])) == b"{}"
     (tmp_path / "b.tar").write_bytes(gzip.compress(Path(plain).read_bytes()))
     with open_tar(str(tmp_path / "b.tar")) as tar:
-        assert (tar.is_mapped, tar.has_offsets, tar.broken_off) == (True, False, None)
+        assert (tar.is_on_disk, tar.has_offsets, tar.broken_off) == (True, False, None)
         assert bytes(tar.content(tar.index.members[0])) == b"{}"
 
 

@@ -1,0 +1,196 @@
+"""Local files that change while they are read, and what is no regular file."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.io.materialize import Source, fetch
+from interleaved_assets.io.parquet.reader import read_parquet_shard
+from interleaved_assets.io.storage import find_files, local_copy, open_input, read_small
+from interleaved_assets.io.storage.local import LocalFile
+from interleaved_assets.io.tar.reader import read_tar_shard
+from interleaved_assets.io.tar.source import open_tar
+from interleaved_assets.model.errors import StorageError
+
+
+@pytest.fixture(autouse=True)
+def time_limit() -> Iterator[None]:
+    """A minute: what opens a FIFO may wait for ever."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def local(path: Path) -> LocalFile:
+    return LocalFile(path, str(path))
+
+
+def test_ranges_reads_and_seeks(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"0123456789")
+    with local(path) as file:
+        assert (file.size, file.read_at(2, 3), file.read_at(8, 5), file.read_at(20, 5)) == (10, b"234", b"89", b"")
+        assert (file.read(4), file.read(), file.read(1), file.tell()) == (b"0123", b"456789", b"", 10)
+        assert (file.seek(-3, os.SEEK_END), file.readall()) == (7, b"789")
+        buffer = bytearray(4)
+        assert (file.seek(8), file.readinto(memoryview(buffer)), buffer) == (8, 2, b"89\0\0")
+
+
+def test_a_file_replaced_by_another_is_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with local(path) as file:
+        (tmp_path / "b").write_bytes(b"new file")
+        (tmp_path / "b").replace(path)
+        assert file.read() == b"old"
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 3)
+
+
+def grow(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def rewrite(path: Path) -> None:
+    size, before = path.stat().st_size, path.stat().st_mtime_ns
+    with path.open("r+b") as file:
+        file.write(bytes(size))
+    os.utime(path, ns=(before + 1, before + 1))  # clocks of filesystems tick in milliseconds
+
+
+@pytest.mark.parametrize("change", [cut, grow, rewrite])
+def test_a_file_that_changes_is_refused(change: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 2_000_000)
+    with local(path) as file, open_input(str(path)) as buffered:
+        assert file.read_at(0, 10) == buffered.read(10) == b"x" * 10
+        change(path)
+        with pytest.raises(StorageError, match="a changed while it was read"):
+            file.read_at(1000, 10)
+        with pytest.raises(StorageError, match="a changed while it was read"):
+            buffered.read()
+
+
+# A memory-mapped file that is cut ends the process with SIGBUS, so each case has a process of its own.
+_CHANGED_IN_THE_MIDDLE = """
+import sys
+from pathlib import Path
+from interleaved_assets.io.batches import row_bytes
+from interleaved_assets.io.parquet.reader import read_parquet_shard
+from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.tar.reader import read_tar_shard
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets_tests.documents import document, write_shard
+from interleaved_assets_tests.io.storage.test_local import cut, rewrite
+
+folder, form, change = Path(sys.argv[1]), sys.argv[2], {"cut": cut, "rewrite": rewrite}[sys.argv[3]]
+path = folder / "a.tar"
+write_shard(path, {f"doc{n}": document("text", b"\\x89PNG" + bytes([n]) * 300_000) for n in range(20)})
+read = read_tar_shard
+options = {"materialize": True}
+if form == "parquet":
+    tables = list(read_tar_shard(str(path), materialize=True, max_batch_bytes=700_000))
+    path, read, options = folder / "a.parquet", read_parquet_shard, {}
+    with parquet_shard(str(path), tables[0].schema, row_group_bytes=700_000) as file:
+        for table in tables:
+            file.write(table)
+batches = read(str(path), max_batch_bytes=700_000, **options)
+print(next(batches).num_rows > 0)
+change(path)
+try:
+    for batch in batches:
+        pass
+except InterleavedError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("form", ["tar", "parquet"])
+@pytest.mark.parametrize("change", ["cut", "rewrite"])
+def test_a_shard_that_changes_while_it_is_read_is_one_error(form: str, change: str, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", _CHANGED_IN_THE_MIDDLE, str(tmp_path), form, change],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    message = f"StorageError {tmp_path}/a.{form} changed while it was read. Read it again once it is complete."
+    assert run.stdout.splitlines() == ["True", message]
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def socket_file(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def linked_fifo(path: Path) -> None:
+    os.mkfifo(path.with_suffix(".fifo"))
+    path.symlink_to(path.with_suffix(".fifo"))
+
+
+@pytest.mark.parametrize("make", [fifo, socket_file, device, linked_fifo])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: open_input(path).__enter__(),
+        lambda path: local_copy(path).__enter__(),
+        lambda path: open_tar(path).__enter__(),
+        read_small,
+        lambda path: list(read_tar_shard(path)),
+        lambda path: list(read_parquet_shard(path)),
+        lambda path: find_files(path, (".tar",)),
+    ],
+    ids=["open_input", "local_copy", "open_tar", "read_small", "read_tar_shard", "read_parquet_shard", "find_files"],
+)
+def test_only_regular_files_are_opened(
+    make: Callable[[Path], None], read: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    make(Path("a.tar"))
+    with pytest.raises(StorageError, match="is not a regular file"):
+        read(str(tmp_path / "a.tar"))
+
+
+@pytest.mark.parametrize("make", [fifo, device, linked_fifo])
+def test_folders_are_searched_for_regular_files(make: Callable[[Path], None], tmp_path: Path) -> None:
+    (tmp_path / "b.tar").write_bytes(b"x")
+    (tmp_path / "c.tar").symlink_to(tmp_path / "b.tar")
+    make(tmp_path / "a.tar")
+    assert [Path(file.uri).name for file in find_files(str(tmp_path), (".tar",))] == ["b.tar", "c.tar"]
+    assert [Path(file.uri).name for file in find_files(f"{tmp_path}/*.tar", (".tar",))] == ["b.tar", "c.tar"]
+
+
+@pytest.mark.parametrize("make", [fifo, device, linked_fifo])
+@pytest.mark.parametrize("source", [(), ("member",), (None, 0, 4)], ids=["whole", "member", "range"])
+def test_a_source_ref_to_no_regular_file_is_a_row_error(
+    make: Callable[[Path], None], source: tuple[object, ...], tmp_path: Path
+) -> None:
+    make(tmp_path / "a.tar")
+    wanted = Source(str(tmp_path / "a.tar"), *source)
+    result = fetch([wanted], storage_options=None, max_member_bytes=100)[wanted]
+    assert str(result).startswith(f"unreadable_source: cannot read {tmp_path / 'a.tar'}: it is not a regular file")

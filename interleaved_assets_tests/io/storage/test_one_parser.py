@@ -1,0 +1,85 @@
+"""What passes the check of a locator is opened below its root: both read a URL in one way."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from interleaved_assets.io.materialize import Source, fetch
+from interleaved_assets.io.storage import check_allowed, filesystem
+from interleaved_assets.model.errors import InterleavedError
+
+PREFIXES = (
+    "",
+    "file:",
+    "FILE:",
+    "File://",
+    "file://",
+    "file:///",
+    "local:",
+    "local://",
+    "local:///",
+    "data:,",
+    "data:",
+)
+CHAINS = ("", "simplecache::", "SIMPLECACHE::", "file::", "::", "memory://a::")
+PARTS = ("..", ".", "", "%2e%2e", "%2F", "~", "raw", "link", "secret", "a.tar", "file:", "local:", "data:", "a::b", "*")
+
+
+@pytest.mark.parametrize("prefix", ["file:", "local:", "data:"])
+def test_a_folder_named_like_a_scheme_leads_nowhere_else(
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "raw"
+    below = root / f"{prefix}{tmp_path}/secret"
+    below.parent.mkdir(parents=True)
+    below.write_bytes(b"allowed")
+    (tmp_path / "secret").write_bytes(b"forbidden")
+    monkeypatch.chdir(root)
+    uri = f"{prefix}{tmp_path}/secret"
+    assert check_allowed(uri, [str(root)])
+    for source in (Source(uri), Source(uri, None, 0, 7)):
+        assert fetch([source], storage_options=None, max_member_bytes=100)[source] == b"allowed"
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    chain=st.sampled_from(CHAINS),
+    prefix=st.sampled_from(PREFIXES),
+    is_absolute=st.booleans(),
+    parts=st.lists(st.sampled_from(PARTS), max_size=5),
+)
+def test_what_passes_the_check_opens_below_the_root(
+    chain: str, prefix: str, is_absolute: bool, parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "raw"
+    for folder in ("raw", "file:", "local:"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    if not (root / "link").is_symlink():
+        (root / "link").symlink_to(tmp_path)
+    monkeypatch.chdir(root)
+    uri = chain + prefix + (f"{root}/" if is_absolute else "") + "/".join(parts)
+    if check_allowed(uri, [str(root)]):
+        fs, path = filesystem(uri)
+        assert fs.protocol == ("file", "local")
+        opened = os.path.realpath(fs._strip_protocol(path))
+        assert opened == str(root) or opened.startswith(f"{root}/")
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    scheme=st.sampled_from(["memory", "MEMORY", "s3", "file", "simplecache::memory"]),
+    slashes=st.sampled_from(["://", ":///", "://///", ":/"]),
+    parts=st.lists(st.sampled_from((*PARTS, "%5c..", "\\..", "bucket")), max_size=6),
+)
+def test_what_passes_the_check_of_a_remote_root_opens_below_it(scheme: str, slashes: str, parts: list[str]) -> None:
+    uri = f"{scheme}{slashes}{'/'.join(parts)}"
+    if check_allowed(uri, ["memory://bucket/raw"]):
+        try:
+            _, path = filesystem(uri)
+        except InterleavedError:
+            return  # refused is as good
+        assert path == "/bucket/raw" or path.startswith("/bucket/raw/")
+        assert ".." not in path.split("/")

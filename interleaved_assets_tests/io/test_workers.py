@@ -1,0 +1,189 @@
+"""Readers that are left behind: the garbage collector may close them anywhere, and nothing hangs."""
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.io.batches import prefetch
+from interleaved_assets.io.workers import Workers
+from interleaved_assets.pipeline.parallel import in_order
+
+# The collector runs where ThreadPoolExecutor.submit holds its lock: it makes the string while it does.
+_COLLECTED_INSIDE_SUBMIT = """
+import gc
+from concurrent.futures import ThreadPoolExecutor
+
+def failing():
+    try:
+        items = iter({iterator})
+        raise ValueError(next(items))
+    except ValueError as error:
+        kept = [error]
+        kept.append(kept)  # a cycle, which only the collector can free
+
+class Name(str):
+    def __str__(self):
+        gc.collect()
+        return "worker"
+
+{setup}
+gc.disable()
+failing()
+ThreadPoolExecutor(1, thread_name_prefix=Name("worker")).submit(int).result()
+print("ended")
+"""
+
+_READER = """
+import sys
+import pyarrow as pa
+from interleaved_assets.io import InterleavedParquetReader, InterleavedParquetWriter
+from interleaved_assets.model import INTERLEAVED_SCHEMA, InterleavedBatch
+writer = InterleavedParquetWriter(sys.argv[1])
+for number in range(3):
+    rows = [{"sample_id": f"s{number}", "position": 0, "modality": "text", "text_content": "x"}]
+    writer.write(InterleavedBatch(pa.Table.from_pylist(rows, schema=INTERLEAVED_SCHEMA), (f"/{number}.tar",)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "iterator"),
+    [
+        ("from interleaved_assets.io.batches import prefetch", "prefetch(number for number in range(9))"),
+        (_READER, "InterleavedParquetReader(sys.argv[1])"),
+    ],
+    ids=["prefetch", "reader"],
+)
+def test_a_reader_collected_inside_submit_does_not_hang(setup: str, iterator: str, tmp_path: Path) -> None:
+    program = _COLLECTED_INSIDE_SUBMIT.format(setup=setup, iterator=iterator)
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert (run.stdout, run.stderr) == ("ended\n", "")
+
+
+_FAILING_SHARDS = """
+import gc, sys
+from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from interleaved_assets.io.workers import Workers
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.parallel import in_order
+from interleaved_assets.pipeline.stages import normalized
+from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+
+folder = Path(sys.argv[1])
+settings = project(folder, "[run]\\nmax_batch_bytes = 1048576\\n")
+good, _ = document("text", sharp_image(1))
+image = document("text", b"\\x89PNG" + bytes(600_000))
+bad = (good | {"images": [None, b"no image"], "texts": [1, None]}, [])
+for number in range(60):
+    # the second batch of each fails, while the third is read ahead
+    write_shard(folder / "raw" / f"{number}.tar", {"a": image, "b": image, "c": bad, "d": image, "e": image})
+
+kept = []
+
+def failure(key):
+    try:
+        take_through(normalized.STAGE, key, settings)
+    except Exception as error:
+        cycle = [error]
+        cycle.append(cycle)
+        return type(error).__name__
+    return "none"
+
+gc.set_threshold(50, 2, 2)  # the collector runs at any moment
+for count in (1, 5, 20, 60):
+    found = []
+    for name in in_order(failure, map(str, range(count)), threads=2):
+        found.append(name)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(str, range(20)))
+    print(set(found), len(found))
+"""
+
+
+def test_shards_that_fail_in_the_middle_do_not_hang_the_run(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", _FAILING_SHARDS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lines = [f"{{'MaterializeError'}} {count}" for count in (1, 5, 20, 60)]
+    assert (run.stdout.splitlines(), run.stderr) == (lines, "")
+
+
+@pytest.mark.parametrize(
+    "iterate", [lambda work: prefetch(map(work, range(9))), lambda work: in_order(work, range(9), threads=1)]
+)
+def test_a_generator_is_closed_while_its_thread_is_busy(iterate: Callable[..., Iterator[int]]) -> None:
+    go_on = threading.Event()
+
+    def work(number: int) -> int:
+        assert number == 0 or go_on.wait(20)
+        return number
+
+    results = iterate(work)
+    assert next(results) == 0
+    started = time.monotonic()
+    del results
+    gc.collect()
+    assert time.monotonic() - started < 10
+    go_on.set()
+
+
+def test_the_end_of_the_block_waits_for_tasks_under_way_and_drops_the_others() -> None:
+    done: list[int] = []
+    begun = threading.Event()
+
+    def work(number: int) -> None:
+        begun.set()
+        time.sleep(0.1)
+        done.append(number)
+
+    with Workers(1, "test") as workers:
+        for number in range(100):
+            workers.submit(work, number)
+        assert begun.wait(20)
+    assert 1 <= len(done) < 100
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("test_")]
+
+
+def test_a_failed_task_keeps_nothing_alive() -> None:
+    class Item:
+        pass
+
+    def work(_item: Item) -> None:
+        raise KeyError("no")
+
+    item = Item()
+    link = weakref.ref(item)
+    gc.disable()
+    try:
+        with Workers(1, "test") as workers:
+            future = workers.submit(work, item)
+            assert isinstance(future.exception(20), KeyError)
+        del item, future
+        assert link() is None
+    finally:
+        gc.enable()
+
+
+def test_no_more_threads_than_tasks() -> None:
+    with Workers(8, "test") as workers:
+        assert [workers.submit(str, number).result() for number in range(3)] == ["0", "1", "2"]
+        assert len([thread for thread in threading.enumerate() if thread.name.startswith("test_")]) == 3
+
+
+def test_another_pool_may_be_at_work_meanwhile() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda _: list(prefetch(iter(range(3)))), range(20))) == [[0, 1, 2]] * 20
