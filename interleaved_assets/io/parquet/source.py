@@ -100,7 +100,7 @@ def open_parquet(
     with ExitStack() as stack:
         stack.enter_context(storage_errors(uri, "read"))
         if is_local(uri):
-            source = stack.enter_context(LocalFile(local_path(uri), uri))
+            source: Any = stack.enter_context(LocalFile(local_path(uri), uri))
         else:
             source = stack.enter_context(open_input(uri, storage_options))
         # innermost: to the others every OSError is one of the storage

@@ -57,8 +57,8 @@ def read_tar_shard(
         storage_options: what fsspec needs.
         allowed_roots: folders and URLs that the locators of images may point below which a tar names without holding
             them; by default the tar's own folder.
-        max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes: what a member, a document,
-            a sample, all documents together and a compressed tar may take (see :class:`~.limits.TarLimits`).
+        max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes: what a member, a
+            document, a sample, all documents together and a compressed tar may take (see :class:`~.limits.TarLimits`).
         types: wished types of passthrough columns; a column gets its type where that loses nothing.
         notes: counts by kind what was noticed and is no error of a row (see :class:`~.samples.SampleList`).
 
