@@ -1,5 +1,6 @@
 """What both shard writers share, seen through the Parquet writer."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,19 @@ def test_names_come_from_the_source_files_and_the_number(tmp_path: Path) -> None
     assert names(tmp_path / "1") == sorted(first)
     assert first[0].replace("-00000", "-00001") == first[2]
     assert [name.partition("-")[0] for name in first] == ["x", "x", "x", "x", "shard", "batch", "batch"]
-    assert first[5:] == ["batch-00000.parquet", "batch-00001.parquet"]
+    assert [re.fullmatch(r"batch-[0-9a-f]{12}-(\d{5})\.parquet", name)[1] for name in first[5:]] == ["00000", "00000"]
+
+
+def test_writers_of_other_rows_without_source_files_do_not_replace_each_other(tmp_path: Path) -> None:
+    def write(sample_id: str) -> str:
+        batch = InterleavedBatch(rows_table([{"sample_id": sample_id, "position": 0, "modality": "text"}]))
+        (path,) = InterleavedParquetWriter(str(tmp_path), mode="overwrite").write(batch)
+        return path
+
+    first, second, again = write("a"), write("b"), write("a")
+    assert (first == again, first == second) == (True, False)
+    assert pq.read_table(first)["sample_id"].to_pylist() == ["a"]
+    assert pq.read_table(second)["sample_id"].to_pylist() == ["b"]
 
 
 def test_a_long_name_is_cut(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_truncated_gzip_gives_what_came_before(tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz").write_bytes(packed[: len(packed) // 2])
     with open_tar(str(tmp_path / "a.tar.gz")) as tar:
         assert [member.name for member in tar.index.members] == ["a.json", "b.png"]
-        assert tar.index.damage == f"the gzip data end in the middle, after {tar.size} bytes of tar"
+        assert tar.index.damage == f"the compressed data end in the middle, after {tar.size} bytes of tar"
         assert 50_000 < tar.size < 150_000
         assert tar.is_cut(tar.index.members[1])
 
