@@ -324,11 +324,9 @@ def _secrets(options: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:
-    files = {
-        name: _absolute(value, folder)
-        for name in ("model_config_path", "cache_dir")
-        if (value := getattr(clip, name)) is not None
-    }
+    files = {}
+    if clip.model_config_path is not None:
+        files["model_config_path"] = _absolute(clip.model_config_path, folder)
     if (folder / clip.pretrained).is_file():  # else a tag that open_clip knows
         files["pretrained"] = _absolute(clip.pretrained, folder)
     heads = {name: head.model_copy(update={"path": _absolute(head.path, folder)}) for name, head in clip.heads.items()}

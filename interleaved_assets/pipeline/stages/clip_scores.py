@@ -24,6 +24,8 @@ from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.settings import Settings
 
 NAME: Final = "clip_scores"
+NOT_COMPARED: Final = ("no_text", "prescreened")
+"""Codes of images that CLIP had nothing to compare with or was not to see: no errors, and counted by themselves."""
 _COLUMNS: Final = ("sample_id", "position", "modality", "text_content", "binary_content", "materialize_error")
 
 
@@ -93,16 +95,17 @@ def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Wor
     with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
         out.write(scores)
     measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
-    errors = Counter(error_code(error) for error in scores["clip_error"].drop_null().to_pylist())
+    reasons = Counter(error_code(error) for error in scores["clip_error"].drop_null().to_pylist())
+    no_errors = {code: reasons.pop(code, 0) for code in NOT_COMPARED}
     return Work(
         outputs={"rows": OutputFile.of(out)},
         data_version=_computed_from(shard),
         counts_in=shard.read[normalized.NAME].counts_out,
         counts_out=Counts(rows=scores.num_rows, images=scores.num_rows),
-        errors=dict(errors),
+        errors=dict(reasons),
         **column_facts(out.schema),
         extents=extents(scores),
-        counted={UNEXPLAINED: unexplained(scores, "clip_error", measured)},
+        counted={UNEXPLAINED: unexplained(scores, "clip_error", measured), **no_errors},
         notes=facts,
     )
 

@@ -1,4 +1,4 @@
-"""What CLIP scores depend on, as hashes: of the model for the cache, of all of it for staleness. Loads no torch."""
+"""What CLIP scores depend on, as hashes: of the model, of all of it for staleness. Loads no torch."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def checkpoint_file(settings: ClipSettings) -> str | None:
 def score_fingerprint(settings: ClipSettings, storage_options: StorageOptions = None) -> str:
     """Hash of every setting and file that changes what is in a CLIP score table; 32 hex digits.
 
-    Not of the device, the batch size, the number of threads and the cache, which change nothing but speed and rounding.
+    Not of the device, the batch size and the number of threads, which change nothing but speed and rounding.
     ``precision`` and ``resize`` count as they are written, so that ``auto`` means the same on every machine.
 
     Raises:

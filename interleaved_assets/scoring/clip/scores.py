@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import MissingDependency, OptionError
-from interleaved_assets.scoring.clip.cache import EmbeddingCache
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.clip.stream import ClipStats, ImageScores, ScoreStream, ShardReader
@@ -40,7 +39,6 @@ class ClipScorer:
     tokenizer: "Tokenizer"
     preprocess: "Preprocess"
     heads: tuple["Head", ...]
-    storage_options: StorageOptions = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -85,7 +83,6 @@ def load_scorer(settings: ClipSettings, storage_options: StorageOptions = None) 
         tokenizer=Tokenizer(model.tokenizer, settings.long_text),
         preprocess=Preprocess.of(model.preprocess_config, model.resizer, settings.max_pixels),
         heads=tuple(load_head(name, head, model.width, storage_options) for name, head in settings.heads.items()),
-        storage_options=storage_options,
     )
 
 
@@ -116,21 +113,15 @@ def score_shards(
         OptionError: at once, ``clip.prescreen`` is on and ``image_scores`` is not given.
         SettingsError: a bound of ``clip.prescreen`` is on a score that was not computed; the model's values are not
             finite.
-        StorageError: at once, the cache cannot be read.
         Exception: whatever the device fails with. The shards that came before stand, and no image is marked for it.
     """
     if scorer.settings.prescreen.is_on and image_scores is None:
         raise OptionError("clip.prescreen has bounds, so image_scores= has to give the scores they are on")
-    model = scorer.embedder.model
-    cache = None
-    if scorer.settings.cache_dir is not None:
-        cache = EmbeddingCache(scorer.settings.cache_dir, model.fingerprint, model.width, scorer.storage_options)
-    reader = ShardReader(scorer.settings, scorer.schema, scorer.heads, scorer.tokenizer, cache, image_scores)
+    reader = ShardReader(scorer.settings, scorer.schema, scorer.heads, scorer.tokenizer, image_scores)
     stream = ScoreStream(
         reader=reader,
         preprocess=scorer.preprocess,
         embedder=scorer.embedder,
-        cache=cache,
         threads=scorer.settings.threads,
         stats=ClipStats() if stats is None else stats,
     )

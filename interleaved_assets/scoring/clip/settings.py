@@ -139,7 +139,10 @@ class ClipSettings(_Section):
         "a GPU, 32 on a CPU.",
     )
     threads: int | None = Field(
-        default=None, ge=1, description="Threads that decode and scale images. Default none: one per CPU core."
+        default=None,
+        ge=1,
+        description="Threads that decode and scale images. Default none: one for each processor that this process may "
+        "use.",
     )
     long_text: Literal["truncate", "window"] = Field(
         default="truncate",
@@ -155,9 +158,6 @@ class ClipSettings(_Section):
     )
     keep_embeddings: bool = Field(
         default=False, description="Whether the score file keeps the image embeddings, as float16. Default false."
-    )
-    cache_dir: str | None = Field(
-        default=None, description="Folder or URL where embeddings are kept for later runs. Default none: no cache."
     )
     max_pixels: int = Field(
         default=DEFAULT_MAX_PIXELS,

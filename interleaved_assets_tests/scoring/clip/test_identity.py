@@ -32,7 +32,7 @@ def changed(settings: ClipSettings, **values: object) -> ClipSettings:
 
 
 def test_what_changes_no_score_changes_no_fingerprint(files: ClipSettings) -> None:
-    other = changed(files, device="cpu", batch_size=7, threads=3, cache_dir="/somewhere", enabled=True)
+    other = changed(files, device="cpu", batch_size=7, threads=3, enabled=True)
     assert score_fingerprint(other) == score_fingerprint(files)
     assert len(score_fingerprint(files)) == 32
 
