@@ -169,10 +169,11 @@ class CheckSettings(_Section):
     """What the checks hold shards to that no stage's own work depends on; changing it makes nothing stale."""
 
     min_keep_rate: float = Field(
-        default=0.0,
+        default=0.05,
         ge=0,
         le=1,
-        description="Share of a shard's rows that selection has to keep, 0 to 1; below it the check warns. Default 0.",
+        description="Share of a shard's rows, and of its images, that selection has to keep, 0 to 1; below it the "
+        "check fails as an ERROR, whatever other shards keep, and the report says so. 0 turns it off. Default 0.05.",
     )
     max_keep_rate: float = Field(
         default=1.0,

@@ -22,13 +22,18 @@ _ICON_ENTRY: Final = struct.Struct("<BBBxHHII")
 _OLD_BITMAP_HEADER: Final = 12
 
 
+def bytes_of(data: Buffer) -> memoryview:
+    """``data`` as numbers 0 to 255, not copied; an Arrow buffer by itself gives signed ones, which equal no bytes."""
+    return memoryview(data).cast("B")
+
+
 def png_chunks(data: Buffer) -> Iterator[bytes]:
     """Names of a PNG's chunks up to the last, or to the file's end; none of what is no PNG.
 
     Raises:
         ImageError: ``undecodable_image``, a chunk says that it is longer than what is left of the file.
     """
-    view = memoryview(data)
+    view = bytes_of(data)
     start = len(_PNG) if view[: len(_PNG)] == _PNG else len(view)
     kind = b""
     while kind != b"IEND" and start + 8 <= len(view):

@@ -9,7 +9,7 @@ from PIL import Image, UnidentifiedImageError
 
 from interleaved_assets.io.tiff.directory import read_directory, read_header, read_number
 from interleaved_assets.model.errors import ImageError, row_error
-from interleaved_assets.scoring.containers import Buffer, icon_image, png_chunks
+from interleaved_assets.scoring.containers import Buffer, bytes_of, icon_image, png_chunks
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ def open_header(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.
     """
     if not len(data):
         raise ImageError(row_error("undecodable_image", "0 bytes"))
-    view = icon_image(memoryview(data), max_pixels)
+    view = icon_image(bytes_of(data), max_pixels)
     for _ in png_chunks(view):
         pass  # raises where one is longer than the file
     image = pillow_result(lambda: Image.open(_HeaderFile(view), formats=IMAGE_FORMATS))

@@ -168,13 +168,14 @@ def chunk(name: bytes, content: bytes, length: int | None = None) -> bytes:
     return struct.pack(">I", said) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
 
+@pytest.mark.parametrize("wrap", [bytes, pa.py_buffer])
 @pytest.mark.parametrize("name", [b"IDAT", b"tEXt", b"zzZz"])
-def test_a_png_chunk_longer_than_the_file_is_refused_without_reading_it(name, monkeypatch):
+def test_a_png_chunk_longer_than_the_file_is_refused_without_reading_it(name, wrap, monkeypatch):
     monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded"))
     whole = encode(noise(8, 8))
     data = whole[:33] + chunk(name, b"abc", 0x7FFFFFFF) + whole[33:]
     with pytest.raises(ImageError, match=rf"undecodable_image: .*truncated: PNG chunk {name.decode()} of 2147483647"):
-        decode_image(data)
+        decode_image(wrap(data))
 
 
 def icon(*images: tuple[int, int, bytes]) -> bytes:
@@ -192,7 +193,7 @@ def test_the_png_in_an_icon_is_not_decoded_above_the_limit(monkeypatch):
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda *_: pytest.fail("decoded"))
     for data in (icon((16, 32, large)), icon((16, 32, b""), (32, 32, large))):
         with pytest.raises(ImageError) as caught:
-            decode_image(data, max_pixels=11_999)
+            decode_image(pa.py_buffer(data), max_pixels=11_999)
         assert caught.value.error == "too_many_pixels: 120 x 100 pixels, the limit is 11999"
     assert image_size(icon((16, 32, large))) == (120, 100)
 

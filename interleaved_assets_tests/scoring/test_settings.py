@@ -7,7 +7,7 @@ from interleaved_assets.scoring.settings import ScoringSettings
 def test_defaults():
     settings = ScoringSettings()
     assert settings.scorers == ("sharpness", "qr", "thumbnail")
-    assert settings.qr_detector == "zxing"
+    assert settings.qr_detector == "zxing+aruco"
     assert settings.max_pixels == 89_478_485
 
 

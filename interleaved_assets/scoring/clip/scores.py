@@ -7,7 +7,7 @@ The model and torch load with :func:`load_scorer`; importing this module loads n
         ...
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import MissingDependency, OptionError
+from interleaved_assets.scoring.clip.demo_model import refuse_demo_model
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.clip.stream import ClipStats, ImageScores, ScoreStream, ShardReader
@@ -56,14 +57,27 @@ class ClipScorer:
         }
 
 
-def load_scorer(settings: ClipSettings, storage_options: StorageOptions = None) -> ClipScorer:
+def load_scorer(
+    settings: ClipSettings,
+    storage_options: StorageOptions = None,
+    *,
+    is_demo_data: Callable[[], bool] = lambda: False,
+) -> ClipScorer:
     """The scorer of ``settings``. The model is loaded once a process, however often this is called.
+
+    Args:
+        settings: which model, heads and device.
+        storage_options: for fsspec, where files are remote.
+        is_demo_data: whether what is to be scored is the demo's data, the only data that the demo's model knows; asked
+            only where the model is that one.
 
     Raises:
         MissingDependency: torch or open_clip is not installed.
-        SettingsError: device, model, checkpoint or a head is not there, damaged, or does not fit the rest.
+        SettingsError: device, model, checkpoint or a head is not there, damaged, or does not fit the rest; the model is
+            the demo's and the data is not.
         StorageUnavailable: the storage did not answer.
     """
+    refuse_demo_model(settings, is_demo_data, storage_options)
     try:
         from interleaved_assets.scoring.clip.embed import Embedder
         from interleaved_assets.scoring.clip.heads import load_head

@@ -26,6 +26,7 @@ _RESERVED_COLUMNS: Final = frozenset(
         "score_error",
         "thumbnail",
         "sharpness_grey",
+        "sharpness_256",
         "clip_score",
         "clip_text_position",
         "embedding",
@@ -81,6 +82,12 @@ class PrescreenSettings(_Section):
     min_sharpness: float | None = Field(
         default=None, ge=0, description="Variance of the Laplacian, at least (grey levels squared). Default none."
     )
+    min_sharpness_256: float | None = Field(
+        default=None,
+        ge=0,
+        description="Variance of the Laplacian at a short side of 256 pixels, at least (grey levels squared). Default "
+        "none.",
+    )
     max_qr_area_ratio: float | None = Field(
         default=None, ge=0, description="Share of the image under QR codes, below, 0 to 1. Default none."
     )
@@ -112,6 +119,11 @@ class ClipSettings(_Section):
         default="openai",
         description="Weights: a tag that open_clip knows for the model, or the file or URL of a checkpoint; not used "
         "with hf-hub: and local-dir:. Default openai.",
+    )
+    allow_demo_model: bool = Field(
+        default=False,
+        description="Whether the demo's model, which knows the demo's drawn scenes only, may judge other data. Default "
+        "false.",
     )
     model_config_path: str | None = Field(
         default=None,
