@@ -26,7 +26,12 @@ from PIL import Image as PillowImage
 
 from benchmarks.qr_pages import SHARES, Corners, Image, draw_photographs, variants, without_codes
 from interleaved_assets.model.errors import ImageError, MissingDependency
-from interleaved_assets.scoring.qr import find_with_opencv, find_with_zbar, find_with_zxing
+from interleaved_assets.scoring.qr import (
+    find_with_opencv,
+    find_with_zbar,
+    find_with_zxing,
+    find_with_zxing_and_aruco,
+)
 
 SAME_CODE = 0.5  # intersection over union from which a found quadrilateral counts as the code
 THRESHOLD = 0.05
@@ -59,18 +64,19 @@ def opencv_aruco(image: Image) -> list[Corners]:
 
 
 def zxing_then_aruco(image: Image) -> list[Corners]:
-    """A cascade: OpenCV's second detector looks where zxing-cpp found nothing."""
+    """A cascade that is not gated: OpenCV's second detector looks wherever zxing-cpp read nothing."""
     return find_with_zxing(image) or opencv_aruco(image)
 
 
 FINDERS: dict[str, Find] = {
+    "**zxing+aruco**": find_with_zxing_and_aruco,
     "**zxing**": find_with_zxing,
     "zxing, unreadable codes too": zxing_unreadable_too,
     "**opencv**": find_with_opencv,
     "opencv, decoding as well": opencv_decoding,
     "opencv, ArUco": opencv_aruco,
     "**zbar**": find_with_zbar,
-    "cascade zxing, ArUco": zxing_then_aruco,
+    "cascade, not gated": zxing_then_aruco,
 }
 
 

@@ -210,10 +210,11 @@ class CheckSettings(_Section):
     """What the checks hold shards to that no stage's own work depends on; changing it makes nothing stale."""
 
     min_keep_rate: float = Field(
-        default=0.0,
+        default=0.05,
         ge=0,
         le=1,
-        description="Share of a shard's rows that selection has to keep, 0 to 1; below it the check warns. Default 0.",
+        description="Share of a shard's rows, and of its images, that selection has to keep, 0 to 1; below it the "
+        "check fails as an ERROR, whatever other shards keep, and the report says so. 0 turns it off. Default 0.05.",
     )
     max_keep_rate: float = Field(
         default=1.0,
@@ -391,11 +392,9 @@ def _texts(values: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:
-    files = {
-        name: _absolute(value, folder)
-        for name in ("model_config_path", "cache_dir")
-        if (value := getattr(clip, name)) is not None
-    }
+    files = {}
+    if clip.model_config_path is not None:
+        files["model_config_path"] = _absolute(clip.model_config_path, folder)
     if is_checkpoint(clip.pretrained):
         files["pretrained"] = _absolute(clip.pretrained, folder)
     heads = {name: head.model_copy(update={"path": _absolute(head.path, folder)}) for name, head in clip.heads.items()}

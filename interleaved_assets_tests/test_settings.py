@@ -115,10 +115,10 @@ def test_every_setting_says_what_it_means_and_its_default() -> None:
 
 def test_files_of_the_model_start_at_the_file_and_tags_stay(tmp_path: Path) -> None:
     (tmp_path / "model.pt").touch()
-    text = '[clip]\npretrained = "{}"\ncache_dir = "cache"\n[clip.heads.mine]\npath = "mine.pth"\n'
+    text = '[clip]\npretrained = "{}"\nmodel_config_path = "model.json"\n[clip.heads.mine]\npath = "mine.pth"\n'
     local = load_settings(write(tmp_path, text.format("model.pt"))).clip
     assert local.pretrained == str(tmp_path / "model.pt")
-    assert local.cache_dir == str(tmp_path / "cache")
+    assert local.model_config_path == str(tmp_path / "model.json")
     assert local.heads["mine"].path == str(tmp_path / "mine.pth")
     assert load_settings(write(tmp_path, text.format("openai"))).clip.pretrained == "openai"
 

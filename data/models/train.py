@@ -32,6 +32,7 @@ from interleaved_assets.demo.backdrops import LANDSCAPES, PAPERS
 from interleaved_assets.demo.prose import heading, paragraph, pick_topic
 from interleaved_assets.demo.scenes import COLOURS, PLACES, RELATIONS, Composition, blur, draw_scene
 from interleaved_assets.demo.shapes import SHAPES
+from interleaved_assets.scoring.clip.demo_model import DEMO_MARKER
 
 HERE: Final = Path(__file__).parent
 CONFIG: Final = HERE / "scenes-clip.json"
@@ -299,7 +300,8 @@ def main() -> None:
                 np.savez(options.drawn, images=examples.images, captions=examples.captions, labels=examples.labels)
         print(f"{len(examples.images)} scenes after {time.monotonic() - started:.0f} s", flush=True)
         state = train(examples, config, options.epochs, options.batch, options.learning_rate)
-        save_file({name: _stored(value) for name, value in state.items()}, options.checkpoint)
+        # the marker without which the model could curate data that it knows nothing of
+        save_file({name: _stored(value) for name, value in state.items()}, options.checkpoint, metadata=DEMO_MARKER)
         print(f"{options.checkpoint.stat().st_size / 1e6:.1f} MB after {time.monotonic() - started:.0f} s", flush=True)
     evaluate(options.checkpoint)
 

@@ -57,14 +57,15 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
             problems.append(f"Changed and vanished raw shards are not told apart from others: {found.problem}")
             context.log.warning(problems[-1])
         uri = join(settings.storage.output_root, REPORT_FILE)
-        page = html_report(data, subtitle=settings.storage.raw_root, problems=problems)
+        least = settings.checks.min_keep_rate
+        page = html_report(data, subtitle=settings.storage.raw_root, problems=problems, min_keep_rate=least)
         with atomic_output(uri, settings.storage.options) as out:
             out.write(page.encode())
         statuses = {shard.key: shard.problem or shard.status.text for shard in data.worst() if not shard.is_current}
         tell_statuses(context, statuses, set(registered), settings)
         return dg.MaterializeResult(
             metadata={
-                "report": dg.MetadataValue.md(markdown_report(data, problems)),
+                "report": dg.MetadataValue.md(markdown_report(data, problems, least)),
                 "html": dg.MetadataValue.path(uri),
                 "dagster/uri": uri,
                 "html_bytes": out.size,

@@ -60,6 +60,7 @@ def html_report(
     title: str = "Data set report",
     subtitle: str = "",
     problems: Sequence[str] = (),
+    min_keep_rate: float = 0.0,
 ) -> str:
     """The report as one HTML page that loads nothing: styles, script, charts and pictures are inside it.
 
@@ -71,6 +72,7 @@ def html_report(
         data: the aggregate of the shards.
         title, subtitle: heading of the page and the line below it.
         problems: what else a reader has to know before any figure, such as a raw root that did not answer.
+        min_keep_rate: share of rows, and of images, below which the page says first that nearly everything is lost.
     """
     script, style = _source("dataset_report.js"), _source("dataset_report.css")
     shards = data.worst(HTML_SHARDS)
@@ -84,7 +86,7 @@ def html_report(
         totals=totals(data),
         states=_states(data),
         statuses=data.by_status(),
-        problems=[*problems, *_problems(data)],
+        problems=[*problems, *_problems(data, min_keep_rate)],
         notes=_notes(data),
         reasons_chart=_reasons_chart(data),
         reasons=[
@@ -107,15 +109,15 @@ def html_report(
     )
 
 
-def markdown_report(data: DatasetAggregate, problems: Sequence[str] = ()) -> str:
+def markdown_report(data: DatasetAggregate, problems: Sequence[str] = (), min_keep_rate: float = 0.0) -> str:
     """The report in short, for a page that shows Markdown: totals, what is not current and why, reasons, scores, the
     shards to look at, errors.
 
     Args:
-        problems: as for :func:`html_report`.
+        problems, min_keep_rate: as for :func:`html_report`.
     """
     parts = [f"{text.counted(len(data.shards), 'shard')} ({', '.join(_states(data)) or 'none'})"]
-    parts += [f"**{text.markdown_cell(problem)}**" for problem in (*problems, *_problems(data))]
+    parts += [f"**{text.markdown_cell(problem)}**" for problem in (*problems, *_problems(data, min_keep_rate))]
     parts += [text.markdown_cell(note) for note in _notes(data)]
     if any(not shard.is_current for shard in data.shards):
         parts.append("#### What is not current, and why")
@@ -205,7 +207,7 @@ def _status_cells(line: StatusLine) -> list[str]:
     return [line.status.state, line.status.text, f"{', '.join(line.examples)}{more}", text.count(line.shards)]
 
 
-def _problems(data: DatasetAggregate) -> list[str]:
+def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
     """What a reader has to know before any figure."""
     found = []
     if not data.shards:
@@ -218,6 +220,16 @@ def _problems(data: DatasetAggregate) -> list[str]:
         found.append("No scores are stored: there are no distributions and no keep-rate curves.")
     if data.total("rows_in") and not data.total("rows_kept"):
         found.append("Everything was dropped.")
+    elif lost := [
+        f"{text.count(tally.after)} of {text.counted(tally.before, tally.name.removesuffix('s'))} "
+        f"({text.share(tally.after, tally.before)})"
+        for tally in totals(data)
+        if tally.name != "samples" and tally.before and tally.after / tally.before < min_keep_rate
+    ]:
+        found.append(
+            f"Nearly everything was dropped: {' and '.join(lost)} kept, and checks.min_keep_rate is "
+            f"{min_keep_rate:.1%}. See the reasons below: a threshold or a model may not fit this data."
+        )
     return found
 
 

@@ -89,6 +89,7 @@ _SHOWN: Final = {
         Measure("aspect", "Aspect ratio", "aspect", low=0.02, high=50, scale="log"),
         Measure("sharpness", "Sharpness", "sharpness", low=1e-2, high=1e5, scale="log"),
         Measure("sharpness_grey", "Sharpness in grey", "grey sharpness", low=1e-2, high=1e5, scale="log"),
+        Measure("sharpness_256", "Sharpness at 256 pixels", "sharpness 256", low=1e-2, high=1e5, scale="log"),
         Measure("qr", "QR code area", "QR area", zero_means="without a QR code"),
         Measure("nsfw", "NSFW probability", "NSFW"),
         Measure(

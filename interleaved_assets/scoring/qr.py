@@ -1,6 +1,7 @@
-"""QR codes: how much of an image they cover, found by one of three detectors.
+"""QR codes: how much of an image they cover, found by one of four detectors.
 
-`docs/qr-detectors.md` compares them; zxing-cpp finds the most, fastest, and is the default.
+`docs/qr-detectors.md` compares them; zxing-cpp with OpenCV's second detector behind it finds the most, and is the
+default.
 """
 
 import functools
@@ -16,19 +17,20 @@ from numpy.typing import NDArray
 from interleaved_assets.model.errors import ImageError, MissingDependency, OptionError, row_error
 from interleaved_assets.scoring.decode import BgrImage
 
-QrDetector = Literal["zxing", "opencv", "zbar"]
+QrDetector = Literal["zxing+aruco", "zxing", "opencv", "zbar"]
+DEFAULT_DETECTOR: Final[QrDetector] = "zxing+aruco"
 Quadrilateral = NDArray[np.float32]
 """Four corners in pixels, x to the right and y down, in order around the code: shape 4 x 2."""
 
 
-def qr_area_ratio(image: BgrImage, detector: QrDetector = "zxing") -> float:
+def qr_area_ratio(image: BgrImage, detector: QrDetector = DEFAULT_DETECTOR) -> float:
     """Area of all QR codes in the image ÷ area of the image, 0 (none found) to 1.
 
     Each code counts with the quadrilateral between its outer corners, without the quiet zone around it.
 
     Args:
         image: height x width x 3, uint8, blue-green-red.
-        detector: ``zxing``, ``opencv`` or ``zbar``.
+        detector: ``zxing+aruco``, ``zxing``, ``opencv`` or ``zbar``.
 
     Raises:
         OptionError: no such detector.
@@ -57,12 +59,50 @@ def qr_detector(name: QrDetector) -> Callable[[BgrImage], list[Quadrilateral]]:
 
 def find_with_zxing(image: BgrImage) -> list[Quadrilateral]:
     """Codes that zxing-cpp sees and can read. What it sees and cannot read is on pages of text more often no code."""
+    readable, _ = _search_with_zxing(image, return_errors=False)
+    return readable
+
+
+def find_with_zxing_and_aruco(image: BgrImage) -> list[Quadrilateral]:
+    """Codes that zxing-cpp can read, and those that it sees and OpenCV's ``QRCodeDetectorAruco`` sees as well.
+
+    OpenCV looks only where zxing-cpp reports a code that it cannot read, which is on few images, and what it finds
+    counts where it overlaps such a code and none that was read.
+
+    Raises:
+        ImageError: ``scorer_failed``, OpenCV raised.
+    """
+    readable, unreadable = _search_with_zxing(image, return_errors=True)
+    if not unreadable:
+        return readable
+    try:
+        found, corners = cv2.QRCodeDetectorAruco().detectMulti(image)
+    except cv2.error as error:
+        raise ImageError(row_error("scorer_failed", f"qr: OpenCV's ArUco detector raised: {error.err}")) from error
+    confirmed = [
+        code
+        for code in (np.asarray(code, dtype=np.float32) for code in (corners if found else ()))
+        if any(_overlap(code, seen) for seen in unreadable) and not any(_overlap(code, read) for read in readable)
+    ]
+    return readable + confirmed
+
+
+def _search_with_zxing(image: BgrImage, *, return_errors: bool) -> tuple[list[Quadrilateral], list[Quadrilateral]]:
+    """Codes that could be read, and with ``return_errors`` those that could not."""
     found = zxingcpp.read_barcodes(
         # of colour zxing-cpp makes grey itself, at twice the cost
         cv2.cvtColor(image, cv2.COLOR_BGR2GRAY),
         formats=zxingcpp.BarcodeFormat.QRCode,  # type: ignore[arg-type]  # the stub omits that one format will do
+        return_errors=return_errors,
     )
-    return [_corners(code.position) for code in found]
+    readable = [_corners(code.position) for code in found if code.valid]
+    return readable, [_corners(code.position) for code in found if not code.valid]
+
+
+def _overlap(one: Quadrilateral, other: Quadrilateral) -> bool:
+    # hulls, since the corners of what cannot be read may be in any order
+    common, _ = cv2.intersectConvexConvex(cv2.convexHull(one), cv2.convexHull(other))
+    return common > 0
 
 
 def find_with_opencv(image: BgrImage) -> list[Quadrilateral]:
@@ -98,16 +138,17 @@ def _corners(position: zxingcpp.Position) -> Quadrilateral:
 def _pyzbar() -> ModuleType:
     try:
         from pyzbar import pyzbar
-    except ImportError as error:
-        # the package is there and its import fails where the C library is not
+    except (ImportError, OSError) as error:
+        # the package is there and its import fails where the C library, or a library that it needs itself, is not
         raise MissingDependency(
-            "QR detector 'zbar' needs the system library libzbar: run 'apt-get install libzbar0', "
-            "or set qr_detector to 'zxing' or 'opencv'"
+            f"QR detector 'zbar' needs the system library libzbar, which cannot be loaded ({error}): run "
+            f"'apt-get install libzbar0', or set qr_detector to '{DEFAULT_DETECTOR}'"
         ) from error
     return pyzbar
 
 
 _DETECTORS: Final[dict[str, Callable[[BgrImage], list[Quadrilateral]]]] = {
+    "zxing+aruco": find_with_zxing_and_aruco,
     "zxing": find_with_zxing,
     "opencv": find_with_opencv,
     "zbar": find_with_zbar,

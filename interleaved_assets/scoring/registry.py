@@ -12,7 +12,7 @@ from interleaved_assets.scoring.decode import BgrImage
 from interleaved_assets.scoring.nsfw import nsfw_model, nsfw_score
 from interleaved_assets.scoring.qr import qr_area_ratio, qr_detector
 from interleaved_assets.scoring.ranges import ABOVE_ZERO, Range
-from interleaved_assets.scoring.sharpness import sharpness, sharpness_grey
+from interleaved_assets.scoring.sharpness import sharpness, sharpness_256, sharpness_grey
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN, thumbnail
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ def _one_number(name: str, column: str, prepare: "Callable[[ScoringSettings], Me
 
 register_scorer(_one_number("sharpness", "sharpness", lambda _settings: sharpness, Range(low=0)))
 register_scorer(_one_number("sharpness_grey", "sharpness_grey", lambda _settings: sharpness_grey, Range(low=0)))
+register_scorer(_one_number("sharpness_256", "sharpness_256", lambda _settings: sharpness_256, Range(low=0)))
 register_scorer(_one_number("qr", "qr_area_ratio", _prepare_qr, Range(0, 1)))
 register_scorer(_one_number("nsfw", "nsfw_score", _prepare_nsfw, Range(0, 1)))
 register_scorer(Scorer("thumbnail", {THUMBNAIL_COLUMN: pa.binary()}, lambda _settings: thumbnail))

@@ -1,7 +1,6 @@
 """Score the images of a table: each decoded once for all scorers, on a thread pool."""
 
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
@@ -11,11 +10,12 @@ import pyarrow.compute as pc
 
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.scoring.decode import BgrImage, decode_opened
-from interleaved_assets.scoring.opencv import opencv_for_threads
+from interleaved_assets.scoring.containers import Buffer
+from interleaved_assets.scoring.decode import BgrImage, decode_opened, one_image
+from interleaved_assets.scoring.decoders import decoders_for_threads, processors
 from interleaved_assets.scoring.registry import Measure, Scorer, chosen_scorers, scores_schema
 from interleaved_assets.scoring.settings import ScoringSettings
-from interleaved_assets.scoring.size import Buffer, aspect_ratio, displayed_size, image_size, open_header
+from interleaved_assets.scoring.size import aspect_ratio, displayed_size, image_size, open_header
 
 _NO_SIZE: Final = (None, None, None)
 
@@ -33,7 +33,8 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
     An image that cannot be decoded or measured has an error in ``score_error`` (``"<code>: <detail>"``, several joined
     by ``"; "``) and null in the columns concerned, never a score. So has a row that came with a ``materialize_error``,
     which is carried over, and a row without bytes (``missing_source``). What could be measured is kept: one scorer's
-    failure does not cost the others, and a damaged image still has its size where the header is whole.
+    failure, whatever it raises, does not cost the others (``scorer_failed``), and a damaged image still has its size
+    where the header is whole.
 
     At most ``threads`` decoded images are in memory at once; encoded bytes are used where they lie in ``rows``.
 
@@ -64,8 +65,8 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
     if not scorers:
         # headers are read in microseconds; handing them to threads takes longer
         return _score_table(images, [score(source) for source in _sources(images)], scores_schema(settings))
-    threads = threads or _processors()
-    with opencv_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
+    threads = threads or processors()
+    with decoders_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
         measured = list(pool.map(score, _sources(images)))
     return _score_table(images, measured, scores_schema(settings))
 
@@ -87,11 +88,10 @@ def score_image(data: Buffer, scorers: Sequence[PreparedScorer], *, max_pixels: 
     try:
         if not scorers:
             return *_sized(*image_size(data)), None
-        header = open_header(data)
+        header = open_header(data, max_pixels=max_pixels)
         size = _sized(*displayed_size(header))
-        image = decode_opened(header, data, max_pixels=max_pixels)
-        # what is measured is the decoded image, should the header ever disagree with it
-        size = _sized(image.shape[1], image.shape[0])
+        with one_image("decode"):
+            image = decode_opened(header, data, max_pixels=max_pixels)
     except ImageError as error:
         errors.append(error.error)
     values: list[object] = []
@@ -107,7 +107,8 @@ def _sized(width: int, height: int) -> tuple[int, int, float]:
 def _measure(prepared: PreparedScorer, image: BgrImage | None, errors: list[str]) -> Sequence[object]:
     if image is not None:
         try:
-            measured = prepared.measure(image)
+            with one_image(prepared.scorer.name):
+                measured = prepared.measure(image)
             return measured if isinstance(measured, tuple) else (measured,)
         except ImageError as error:
             errors.append(error.error)
@@ -139,9 +140,3 @@ def _score_table(images: pa.Table, measured: Sequence[tuple[object, ...]], schem
     columns = zip(*measured, strict=True) if measured else [()] * len(fields)
     measures = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
     return pa.table([*keys, *measures], schema=schema)
-
-
-def _processors() -> int:
-    """Processors that this process may use."""
-    # macOS has no affinity
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

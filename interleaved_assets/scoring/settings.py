@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from interleaved_assets.scoring.qr import QrDetector
+from interleaved_assets.scoring.qr import DEFAULT_DETECTOR, QrDetector
 from interleaved_assets.scoring.registry import known_scorers
 from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS
 
@@ -19,12 +19,14 @@ class ScoringSettings(BaseModel):
 
     scorers: tuple[str, ...] = Field(
         default=("sharpness", "qr", "thumbnail"),
-        description="What is measured of each image besides its size: sharpness, sharpness_grey, qr, nsfw, a scorer of "
-        "your own; thumbnail keeps a small picture for contact sheets. Default sharpness, qr and thumbnail.",
+        description="What is measured of each image besides its size: sharpness (as NeMo Curator measures it), "
+        "sharpness_256 (whatever the resolution; recommended), sharpness_grey, qr, nsfw, a "
+        "scorer of your own; thumbnail keeps a small picture for contact sheets. Default sharpness, qr and thumbnail.",
     )
     qr_detector: QrDetector = Field(
-        default="zxing",
-        description="What looks for QR codes: zxing, opencv, or zbar (needs Debian's libzbar0). Default zxing.",
+        default=DEFAULT_DETECTOR,
+        description="What looks for QR codes: zxing+aruco (zxing-cpp, and OpenCV's second detector where zxing-cpp "
+        "sees a code that it cannot read), zxing, opencv, or zbar (needs Debian's libzbar0). Default zxing+aruco.",
     )
     max_pixels: int = Field(
         default=DEFAULT_MAX_PIXELS,

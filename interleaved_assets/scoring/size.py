@@ -1,20 +1,19 @@
 """Width, height and aspect ratio of an image, from its header: nothing is decoded."""
 
-import struct
 from collections.abc import Callable
 from io import BufferedReader
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from PIL import Image, UnidentifiedImageError
 
 from interleaved_assets.io.tiff.directory import read_directory, read_header, read_number
 from interleaved_assets.model.errors import ImageError, row_error
+from interleaved_assets.scoring.containers import Buffer, bytes_of, icon_image, png_chunks
 
 T = TypeVar("T")
 
 _HEADER_BYTES: Final = 4096
-Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 
 DEFAULT_MAX_PIXELS: Final = 89_478_485
 """Pixels above which an image is refused: Pillow's own limit for a decompression bomb, 256 MiB as RGB."""
@@ -27,21 +26,8 @@ IMAGE_FORMATS: Final = tuple(
 )
 """Formats with a signature of their own. Left out are those that are guessed at (TGA, PCX) or that run code (EPS)."""
 
-# Pillow's plugins parse damaged files by hand, so what they raise says little about what is wrong.
-_PILLOW_ERRORS: Final = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    RuntimeError,
-    TypeError,
-    EOFError,
-    struct.error,
-    LookupError,
-    ArithmeticError,
-)
-
-# Where the decoder turns pixels by the EXIF orientation. TIFF has the tag as one of its own, which Pillow's size
-# heeds; no decoder turns AVIF by it.
+# Where pixels are turned by the EXIF orientation. TIFF has the tag as one of its own, which decoders and Pillow's size
+# heed; AVIF has boxes of its own for it.
 _TURNED_BY_EXIF: Final = frozenset({"JPEG", "MPO", "PNG", "WEBP"})
 _ORIENTATION_TAG: Final = 0x0112
 _TIFF_SIGNATURES: Final = frozenset({b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"})
@@ -90,34 +76,52 @@ def aspect_ratio(width: int, height: int) -> float:
     return width / height
 
 
-def open_header(data: Buffer) -> Image.Image:
-    """The image as Pillow knows it before decoding.
+def open_header(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.Image:
+    """The image as Pillow knows it before decoding; of an ICO file with a PNG inside, that PNG.
+
+    Args:
+        data: the file's bytes.
+        max_pixels: width x height above which the bitmap of an ICO file is refused, which Pillow decodes on opening.
 
     Raises:
-        ImageError: as :func:`image_size`.
+        ImageError: as :func:`image_size`; ``undecodable_image`` as well where a PNG's chunks are longer than the file.
     """
     if not len(data):
         raise ImageError(row_error("undecodable_image", "0 bytes"))
-    # BytesIO would copy the whole image for the sake of its header
-    file = BufferedReader(pa.BufferReader(data), _HEADER_BYTES)
-    image = pillow_result(lambda: Image.open(file, formats=IMAGE_FORMATS))
+    view = icon_image(bytes_of(data), max_pixels)
+    for _ in png_chunks(view):
+        pass  # raises where one is longer than the file
+    image = pillow_result(lambda: Image.open(_HeaderFile(view), formats=IMAGE_FORMATS))
     if min(image.size) < 1:
         raise ImageError(row_error("undecodable_image", f"the header says {image.width} x {image.height} pixels"))
     return image
 
 
+class _HeaderFile(BufferedReader):
+    """An image file in memory. BytesIO would copy all of it for the sake of its header."""
+
+    def __init__(self, data: memoryview) -> None:
+        super().__init__(pa.BufferReader(data), _HEADER_BYTES)
+        self._size = len(data)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As that of its base, which allocates all it is asked for: lengths in damaged headers go up to 4 GB."""
+        return super().read(size if size is None else min(size, self._size))
+
+
 def exif_orientation(image: Image.Image) -> int:
-    """The orientation that the decoder goes by, 1 (upright) to 8; 1 where the tag is absent, damaged or not heeded."""
-    # Image.getexif() would decode a PNG to look for the tag behind the pixels, and read XMP, which OpenCV does not
+    """The orientation that every decoding here goes by, 1 (upright) to 8; 1 where the tag is absent or damaged."""
+    # Image.getexif() would decode a PNG to look for the tag behind the pixels, and read XMP
     block = image.info.get("exif")
     if image.format not in _TURNED_BY_EXIF or not block:
         return 1
     exif = Image.Exif()
     try:
         exif.load(block)
-        return int(exif.get(_ORIENTATION_TAG, 1))
-    except _PILLOW_ERRORS:
+        orientation = int(exif.get(_ORIENTATION_TAG, 1))
+    except Exception:  # noqa: BLE001 - Pillow parses tags on trust, so the type of what it raises says nothing
         return 1
+    return orientation if 1 <= orientation <= 8 else 1
 
 
 def pillow_result(action: Callable[[], T]) -> T:
@@ -132,6 +136,6 @@ def pillow_result(action: Callable[[], T]) -> T:
         raise ImageError(row_error("too_many_pixels", str(error))) from error
     except UnidentifiedImageError as error:
         raise ImageError(row_error("undecodable_image", "no image format that is known")) from error
-    except _PILLOW_ERRORS as error:
+    except Exception as error:  # its plugins parse damaged files by hand, so the type of what they raise says nothing
         detail = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(row_error("undecodable_image", detail)) from error

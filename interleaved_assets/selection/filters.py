@@ -110,6 +110,7 @@ register_filter(ImageFilter("long_side", ("width", "height"), combine=np.maximum
 register_filter(ImageFilter("aspect", ("aspect_ratio",)))
 register_filter(ImageFilter("sharpness", ("sharpness",)))
 register_filter(ImageFilter("sharpness_grey", ("sharpness_grey",)))
+register_filter(ImageFilter("sharpness_256", ("sharpness_256",)))
 register_filter(ImageFilter("qr", ("qr_area_ratio",), open_maximum=True))
 register_filter(ImageFilter("nsfw", ("nsfw_score",), open_maximum=True))
 register_filter(SampleFilter("ratio", _ratio))

@@ -29,6 +29,7 @@ _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = MappingProxyType(
         "aspect": ("min_aspect_ratio", "max_aspect_ratio"),
         "sharpness": ("min_sharpness", None),
         "sharpness_grey": ("min_sharpness_grey", None),
+        "sharpness_256": ("min_sharpness_256", None),
         "qr": (None, "max_qr_area_ratio"),
         "nsfw": (None, "max_nsfw"),
         "ratio": ("min_ratio", "max_ratio"),
@@ -75,6 +76,12 @@ class SelectionSettings(BaseModel):
     )
     min_sharpness_grey: FiniteFloat | None = Field(
         default=None, ge=0, description="Variance of the Laplacian in grey, at least, from 0. Default none."
+    )
+    min_sharpness_256: FiniteFloat | None = Field(
+        default=None,
+        ge=0,
+        description="Variance of the Laplacian in colour at a short side of at most 256 pixels, at least, from 0; the "
+        "same at every resolution. Needs the scorer sharpness_256. Default none.",
     )
     max_qr_area_ratio: FiniteFloat | None = Field(
         default=0.05, ge=0, le=1, description="Share of an image under QR codes, below, 0 to 1. Default 0.05."

@@ -248,7 +248,7 @@ def test_a_shard_far_from_the_others_warns(tmp_path: Path, instance: dg.DagsterI
     # the others in one run, the two in another: they are compared with what the first has recorded
     keys = register_all(instance, settings)
     assert run_chain(instance, settings, [key for key in keys if key.startswith("other")]).success
-    assert run(instance, tmp_path).success
+    assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0\n").success
     far = evaluation(instance, "filtered", "keep_rate_within_bounds", "b")
     assert (far.passed, far.severity.value) == (False, "WARN")
     assert figures(far)["other_shards"] == 6
@@ -265,9 +265,12 @@ def test_other_settings_are_no_basis(tmp_path: Path, instance: dg.DagsterInstanc
         good_shard(tmp_path / f"raw/other-{number}.tar", seed=number)
     run_chain(instance, settings, register_all(instance, settings))
     blurred_shard(tmp_path / "raw/b.tar")
-    assert run(instance, tmp_path, "[selection]\nmin_sharpness = 99\n").success
+    assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0\n[selection]\nmin_sharpness = 99\n").success
     found = evaluation(instance, "filtered", "keep_rate_within_bounds", "b")
-    assert (found.passed, figures(found)) == (True, {"keep_rate": 0.2, "other_shards": 1})
+    assert (found.passed, figures(found)) == (
+        True,
+        {"keep_rate": 0.2, "image_keep_rate": 0.0, "other_shards": 1},
+    )
 
 
 def test_shards_of_one_run_are_compared_with_each_other(tmp_path: Path, instance: dg.DagsterInstance) -> None:
@@ -283,7 +286,7 @@ def test_shards_of_one_run_are_compared_with_each_other(tmp_path: Path, instance
 def test_fixed_bounds_of_the_keep_rate(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0.95\n").success
     found = evaluation(instance, "filtered", "keep_rate_within_bounds", "a")
-    assert (found.passed, found.severity.value) == (False, "WARN")
+    assert (found.passed, found.severity.value) == (False, "ERROR")
     assert str(found.description).startswith("92.3% of 13 rows kept, outside of 95.0% to 100.0%")
     with pytest.raises(SettingsError, match=r"min_keep_rate 0\.9 is above max_keep_rate 0\.5"):
         project(tmp_path, "[checks]\nmin_keep_rate = 0.9\nmax_keep_rate = 0.5\n")

@@ -38,7 +38,7 @@ class Model:
         self.given: list[list[str]] = []
         """Keys of the shards that were scored together, call by call."""
 
-    def load(self, *_: object) -> "Model":
+    def load(self, *_: object, **__: object) -> "Model":
         self.loaded += 1
         return self
 

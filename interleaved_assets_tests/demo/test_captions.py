@@ -2,13 +2,16 @@
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.demo.shards import write_demo_shards
-from interleaved_assets.pipeline.execute import Outcome, take_through
+from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.pipeline.execute import Outcome, Shard, take_through
+from interleaved_assets.pipeline.stages import clip_scores
 from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.settings import load_settings
 
@@ -51,3 +54,19 @@ def test_the_record_says_what_computed_the_scores(outcomes: dict[str, Outcome]) 
     assert notes["device"]
     assert notes["precision"]
     assert float(notes["images_per_second"]) > 0
+
+
+def test_the_demos_model_is_refused_beside_other_shards_before_any_work(tmp_path: Path) -> None:
+    shutil.copytree(PROJECT / "data/models", tmp_path / "data/models")
+    shutil.copy(PROJECT / "interleaved.toml", tmp_path)
+    (tmp_path / "data/raw/mint").mkdir(parents=True)
+    (tmp_path / "data/raw/mint/pdf-000.tar").write_bytes(b"the demo's by its name")
+    (tmp_path / "data/raw/mine.tar").write_bytes(b"")
+    settings = load_settings(tmp_path / "interleaved.toml")
+
+    def shards() -> Iterator[Shard]:
+        raise AssertionError("a shard was asked for")
+        yield
+
+    with pytest.raises(SettingsError, match=r"clip\.allow_demo_model = true"):
+        list(clip_scores.score_together(shards(), settings))

@@ -300,3 +300,12 @@ def test_scores_that_are_all_missing() -> None:
     page = Page(html_report(aggregate([only_errors], MEASURES)))
     assert page.row("sharpness")[3:6] == ["0", "1", "–"]
     assert page.row("Sharpness")[-1] == "no values"
+
+
+def test_the_page_says_first_that_nearly_everything_was_dropped() -> None:
+    data = aggregate([replace(flyers(), images_kept=1)], MEASURES)
+    (before, kept) = data.total("images_in"), data.total("images_kept")
+    said = f"Nearly everything was dropped: {kept} of {before} images"
+    assert said in Page(html_report(data, min_keep_rate=0.5)).text
+    assert said in markdown_report(data, min_keep_rate=0.5)
+    assert "Nearly everything" not in Page(html_report(data)).text

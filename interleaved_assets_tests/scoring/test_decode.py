@@ -1,13 +1,18 @@
 import io
+import struct
+import zlib
 
 import cv2
 import numpy as np
 import pyarrow as pa
 import pytest
 import tifffile
+from PIL import Image, ImageFile, ImageOps
 
 from interleaved_assets.model.errors import ImageError
+from interleaved_assets.scoring import size
 from interleaved_assets.scoring.decode import decode_image
+from interleaved_assets.scoring.size import image_size
 from interleaved_assets_tests.scoring.images import encode, noise, with_orientation
 
 # Pillow warns of each oddity that it meets on its way to an error
@@ -98,6 +103,124 @@ def test_samples_without_a_defined_white_are_refused(dtype):
     tifffile.imwrite(buffer, np.ones((20, 30), dtype))
     with pytest.raises(ImageError, match=r"^undecodable_image: samples of mode '[IF]' have no defined white"):
         decode_image(buffer.getvalue())
+
+
+# Where OpenCV 5.0 gives wrong pixels without an error
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("prefix", [b"", b"Exif\0\0"])
+def test_webp_is_turned_whatever_its_exif_begins_with(orientation, prefix):
+    image = noise(40, 60, blur=3)
+    tag = b"MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1\0" + bytes([orientation]) + b"\0\0\0\0\0\0"
+    buffer = io.BytesIO()
+    Image.fromarray(image[..., ::-1]).save(buffer, "WEBP", lossless=True, exif=prefix + tag)
+    decoded = decode_image(buffer.getvalue())
+    assert image_size(buffer.getvalue()) == decoded.shape[1::-1]
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(with_orientation(image, "TIFF", orientation))))
+    assert np.array_equal(decoded[..., ::-1], np.asarray(upright))
+
+
+def bitmap(header: int, bits: int, pixels: bytes, masks: bytes = b"", width: int = 4, height: int = 2) -> bytes:
+    """A BMP whose header says ``masks`` for the channels, behind or, in 52 bytes, within it."""
+    fields = struct.pack("<IiiHHIIiiII", header, width, height, 1, bits, 3 if masks else 0, len(pixels), 1, 1, 0, 0)
+    start = 14 + len(fields) + len(masks)
+    return b"BM" + struct.pack("<IHHI", start + len(pixels), 0, 0, start) + fields + masks + pixels
+
+
+def test_channel_masks_within_a_bmp_header_of_52_bytes():
+    masks = struct.pack("<III", 0xFF000000, 0x00FF0000, 0x0000FF00)
+    pixels = np.arange(8, dtype="<u4").reshape(2, 4) * 0x0A000000 + 0x00140A00
+    decoded = decode_image(bitmap(52, 32, pixels.tobytes(), masks))
+    expected = np.dstack([(pixels >> shift) & 0xFF for shift in (8, 16, 24)])[::-1]
+    assert np.array_equal(decoded, expected)
+
+
+def test_white_of_five_bits_is_white():
+    assert decode_image(bitmap(40, 16, b"\xff\x7f" * 8)).min() == 255
+
+
+def test_of_an_animated_png_the_image_itself_is_seen_and_not_its_animation():
+    frames = [Image.new("RGB", (6, 4), colour) for colour in ((200, 10, 20), (0, 0, 255), (0, 255, 0))]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "PNG", save_all=True, append_images=frames[1:], default_image=True)
+    assert decode_image(buffer.getvalue())[0, 0].tolist() == [20, 10, 200]
+
+
+def test_a_transparent_pixel_of_a_gif_keeps_its_colour():
+    picture = Image.new("P", (4, 4), 1)
+    picture.putpalette([0, 0, 0, 250, 100, 50])
+    buffer = io.BytesIO()
+    picture.save(buffer, "GIF", transparency=1)
+    assert decode_image(buffer.getvalue())[0, 0].tolist() == [50, 100, 250]
+
+
+def test_colours_multiplied_by_their_alpha_are_divided_again():
+    rgba = np.dstack([np.full((4, 5), value, np.uint8) for value in (100, 50, 25, 128)])
+    buffer = io.BytesIO()
+    tifffile.imwrite(buffer, rgba, photometric="rgb", extrasamples=["assocalpha"])
+    blue, green, red = decode_image(buffer.getvalue())[0, 0].astype(int)
+    assert (red, green, blue) == pytest.approx((199, 99, 50), abs=1)
+
+
+def chunk(name: bytes, content: bytes, length: int | None = None) -> bytes:
+    said = len(content) if length is None else length
+    return struct.pack(">I", said) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+
+@pytest.mark.parametrize("wrap", [bytes, pa.py_buffer])
+@pytest.mark.parametrize("name", [b"IDAT", b"tEXt", b"zzZz"])
+def test_a_png_chunk_longer_than_the_file_is_refused_without_reading_it(name, wrap, monkeypatch):
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded"))
+    whole = encode(noise(8, 8))
+    data = whole[:33] + chunk(name, b"abc", 0x7FFFFFFF) + whole[33:]
+    with pytest.raises(ImageError, match=rf"undecodable_image: .*truncated: PNG chunk {name.decode()} of 2147483647"):
+        decode_image(wrap(data))
+
+
+def icon(*images: tuple[int, int, bytes]) -> bytes:
+    """An ICO file of images with the width and the bits that its entries say."""
+    start = 6 + 16 * len(images)
+    entries = contents = b""
+    for side, bits, content in images:
+        entries += struct.pack("<BBBBHHII", side % 256, side % 256, 0, 0, 1, bits, len(content), start + len(contents))
+        contents += content
+    return struct.pack("<HHH", 0, 1, len(images)) + entries + contents
+
+
+def test_the_png_in_an_icon_is_not_decoded_above_the_limit(monkeypatch):
+    large = encode(noise(100, 120))
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda *_: pytest.fail("decoded"))
+    for data in (icon((16, 32, large)), icon((16, 32, b""), (32, 32, large))):
+        with pytest.raises(ImageError) as caught:
+            decode_image(pa.py_buffer(data), max_pixels=11_999)
+        assert caught.value.error == "too_many_pixels: 120 x 100 pixels, the limit is 11999"
+    assert image_size(icon((16, 32, large))) == (120, 100)
+
+
+def test_a_bitmap_in_an_icon_is_refused_above_the_limit_before_it_is_opened(monkeypatch):
+    monkeypatch.setattr(Image, "open", lambda *_, **__: pytest.fail("opened"))
+    with pytest.raises(ImageError, match="too_many_pixels: 3000 x 2000 pixels, the limit is 5000000"):
+        decode_image(icon((16, 32, struct.pack("<IiiHHI", 40, 3000, 4000, 1, 32, 0))), max_pixels=5_000_000)
+
+
+def test_of_several_images_in_an_icon_the_largest_counts_as_in_pillow():
+    small, large, deep = (encode(noise(side, side, seed=side)) for side in (16, 32, 33))
+    data = icon((16, 32, small), (32, 8, large), (32, 32, deep))
+    assert np.array_equal(decode_image(data), noise(32, 32, seed=32))
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))[..., ::-1], noise(32, 32, seed=32))
+
+
+@pytest.mark.parametrize("data", [b"\0\0\1\0", b"\0\0\1\0\0\0", icon((16, 32, b""))[:-8], icon((16, 32, b"abc"))])
+def test_an_icon_that_ends_early_is_no_image(data):
+    with pytest.raises(ImageError, match="undecodable_image: the ICO file ends before its image"):
+        decode_image(data)
+
+
+def test_a_length_in_a_header_allocates_no_more_than_the_file():
+    data = encode(noise(8, 8), "PPM")
+    file = size._HeaderFile(memoryview(data))
+    assert file.read(2**62) == data  # as much as no machine has
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.95])

@@ -13,6 +13,7 @@ from interleaved_assets_tests.scoring.images import even, noise, page_with, qr_c
 
 HAS_ZBAR = ctypes.util.find_library("zbar") is not None
 DETECTORS = [
+    "zxing+aruco",
     "zxing",
     "opencv",
     pytest.param(
@@ -56,7 +57,7 @@ def test_corners_go_around_the_code():
 
 def test_a_ratio_is_never_above_one(monkeypatch):
     beyond = np.array([[-50, -50], [150, -50], [150, 150], [-50, 150]], np.float32)
-    monkeypatch.setitem(qr._DETECTORS, "zxing", lambda _: [beyond])
+    monkeypatch.setitem(qr._DETECTORS, "zxing+aruco", lambda _: [beyond])
     assert qr_area_ratio(even(100, 100)) == 1.0
 
 
@@ -71,22 +72,72 @@ def test_an_exception_of_opencv_is_an_error_and_not_no_code(monkeypatch):
 
 
 def test_an_unknown_detector_names_the_known_ones():
-    with pytest.raises(OptionError, match="zxing, opencv, zbar, got 'magic'"):
+    with pytest.raises(OptionError, match="zxing\\+aruco, zxing, opencv, zbar, got 'magic'"):
         qr_detector("magic")
 
 
-def test_without_libzbar_the_package_to_install_is_named(monkeypatch):
+def damaged_code():
+    """A page with a code that zxing-cpp sees and cannot read: a hole larger than its error correction."""
+    code = qr_code(8)
+    code[70:130, 60:120] = 255
+    return page_with(code, 300, 400, 60, 90)
+
+
+def test_a_code_that_cannot_be_read_counts_where_both_detectors_see_it():
+    page = damaged_code()
+    assert find_with_zxing(page) == []
+    assert qr_area_ratio(page) == pytest.approx(168**2 / (400 * 300), rel=0.05)
+
+
+def test_a_code_that_cannot_be_read_and_that_aruco_does_not_see_there_does_not_count(monkeypatch):
+    elsewhere = np.array([[[300, 200], [390, 200], [390, 290], [300, 290]]], np.float32)
+
+    class Elsewhere:
+        def detectMulti(self, _image):
+            return True, elsewhere
+
+    monkeypatch.setattr(cv2, "QRCodeDetectorAruco", Elsewhere)
+    assert qr_area_ratio(damaged_code()) == 0.0
+
+
+def test_where_all_codes_are_read_or_none_is_seen_aruco_does_not_look(monkeypatch):
+    monkeypatch.setattr(cv2, "QRCodeDetectorAruco", lambda: pytest.fail("looked"))
+    assert qr_area_ratio(page_with(qr_code(8), 300, 400, 60, 90)) > 0.2
+    assert qr_area_ratio(noise(300, 400, blur=2)) == 0.0
+
+
+def test_a_code_that_was_read_is_not_counted_again_beside_one_that_was_not():
+    page = np.vstack([damaged_code(), page_with(qr_code(8, "read"), 300, 400, 60, 90)])
+    assert len(find_with_zxing(page)) == 1
+    assert qr_area_ratio(page) == pytest.approx(2 * 168**2 / (400 * 600), rel=0.05)
+
+
+def test_an_exception_of_the_second_detector_is_an_error_and_not_no_code(monkeypatch):
+    class Failing:
+        def detectMulti(self, image):
+            return cv2.resize(image, (0, 0))  # raises cv2.error
+
+    monkeypatch.setattr(cv2, "QRCodeDetectorAruco", Failing)
+    with pytest.raises(ImageError, match=r"^scorer_failed: qr: OpenCV's ArUco detector raised: \S"):
+        qr_area_ratio(damaged_code())
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [ImportError("Unable to find zbar shared library"), OSError("libjpeg.so.62: cannot open shared object file")],
+)
+def test_without_libzbar_the_package_to_install_is_named(monkeypatch, reason):
     real_import = builtins.__import__
 
     def failing(name, *arguments, **options):
         if name.startswith("pyzbar"):
-            raise ImportError("Unable to find zbar shared library")
+            raise reason
         return real_import(name, *arguments, **options)
 
     qr._pyzbar.cache_clear()
     monkeypatch.setattr(builtins, "__import__", failing)
     try:
-        with pytest.raises(MissingDependency, match="apt-get install libzbar0"):
+        with pytest.raises(MissingDependency, match=rf"{reason}.*apt-get install libzbar0"):
             qr_detector("zbar")
     finally:
         qr._pyzbar.cache_clear()

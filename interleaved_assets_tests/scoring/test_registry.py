@@ -56,7 +56,7 @@ def test_a_scorer_may_fill_several_columns():
 
 
 def test_unregistered_scorers_are_unknown_again():
-    assert known_scorers() == ("sharpness", "sharpness_grey", "qr", "nsfw", "thumbnail")
+    assert known_scorers() == ("sharpness", "sharpness_grey", "sharpness_256", "qr", "nsfw", "thumbnail")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_version_changes_with_settings_and_scorers_only_where_they_matter(own_sc
     own = ScoringSettings(scorers=("sharpness", "brightness"))
     versions = scoring_version(plain), scoring_version(own)
     assert json.loads(versions[1])["scorers"] == {"sharpness": 1, "brightness": 1}
-    assert versions[0] == scoring_version(plain.model_copy(update={"qr_detector": "zxing"}))
+    assert versions[0] == scoring_version(plain.model_copy(update={"qr_detector": "zxing+aruco"}))
     assert versions[0] != scoring_version(plain.model_copy(update={"qr_detector": "opencv"}))
     assert versions[0] != versions[1]
     unregister_scorer("brightness")

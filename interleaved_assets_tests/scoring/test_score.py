@@ -185,13 +185,56 @@ def test_nsfw_column():
     assert scores["nsfw_score"].to_pylist() == [nsfw.nsfw_score(image), None]
 
 
-def test_a_bug_in_a_scorer_is_not_hidden():
-    register_scorer(Scorer("buggy", {"buggy": pa.float64()}, lambda _: lambda image: 1 / 0))
+def test_whatever_a_scorer_raises_is_an_error_of_that_image_alone():
+    def failing(image):
+        return {50: lambda: 1 / 0, 60: lambda: cv2.resize(image, (0, 0)), 70: lambda: 7.0}[image.shape[1]]()
+
+    register_scorer(Scorer("fragile", {"fragile": pa.float64()}, lambda _: failing))
     try:
-        with pytest.raises(ZeroDivisionError):
-            score_images(image_rows([encode(noise())]), ScoringSettings(scorers=("buggy",)))
+        rows = image_rows([encode(noise(40, width)) for width in (50, 60, 70)])
+        scores = score_images(rows, ScoringSettings(scorers=("sharpness", "fragile")))
     finally:
-        unregister_scorer("buggy")
+        unregister_scorer("fragile")
+    assert scores["fragile"].to_pylist() == [None, None, 7.0]
+    assert scores["sharpness"].null_count == 0
+    first, second, third = scores["score_error"].to_pylist()
+    assert first == "scorer_failed: fragile: ZeroDivisionError: division by zero"
+    assert second.startswith("scorer_failed: fragile: error: OpenCV")
+    assert third is None
+
+
+def test_a_missing_dependency_stops_all_images():
+    def failing(_image):
+        raise MissingDependency("install it")
+
+    register_scorer(Scorer("lacking", {"lacking": pa.float64()}, lambda _: failing))
+    try:
+        with pytest.raises(MissingDependency, match="install it"):
+            score_images(image_rows([encode(noise())]), ScoringSettings(scorers=("lacking",)))
+    finally:
+        unregister_scorer("lacking")
+
+
+def test_a_grey_float_map_is_an_error_of_its_row():
+    rows = image_rows([b"Pf\n4 3\n-1.0\n" + np.ones((3, 4), "<f4").tobytes(), encode(noise(3, 4))])
+    scores = score_images(rows, ScoringSettings(scorers=("sharpness", "sharpness_grey", "qr", "thumbnail")))
+    assert scores["score_error"].to_pylist() == [
+        "undecodable_image: samples of mode 'F' have no defined white",
+        None,
+    ]
+
+
+def test_damaged_images_print_nothing(capfd, recwarn):
+    jpeg = bytearray(encode(noise(80, 80, blur=2), "JPEG"))
+    jpeg[-40:-30] = b"\xff\xd0" * 5  # restart markers in the middle of the data
+    damaged = [jpeg, encode(noise(80, 80))[:-30], encode(noise(80, 80), "TIFF")[:-30], b"\x89PNG\r\n\x1a\n", b"BM" * 40]
+    # a checksum that is wrong makes libpng complain
+    png = bytearray(encode(noise(80, 80)))
+    png[60] ^= 0xFF
+    score_images(image_rows([bytes(content) for content in (*damaged, png)]))
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+    assert not [warning for warning in recwarn if "PIL" in warning.filename]
 
 
 def test_pools_at_once_do_not_disturb_each_other():

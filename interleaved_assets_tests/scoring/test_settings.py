@@ -7,7 +7,7 @@ from interleaved_assets.scoring.settings import ScoringSettings
 def test_defaults():
     settings = ScoringSettings()
     assert settings.scorers == ("sharpness", "qr", "thumbnail")
-    assert settings.qr_detector == "zxing"
+    assert settings.qr_detector == "zxing+aruco"
     assert settings.max_pixels == 89_478_485
 
 
@@ -20,7 +20,7 @@ def test_every_setting_says_what_it_is_with_its_default():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"scorers": ["blur"]}, "no scorer named blur; there are sharpness, sharpness_grey, qr, nsfw, thumbnail"),
+        ({"scorers": ["blur"]}, "no scorer named blur; there are sharpness, sharpness_grey, sharpness_256, qr"),
         ({"scorers": ["qr", "qr"]}, "a scorer is named twice"),
         ({"scorers": "qr"}, "valid tuple"),
         ({"qr_detector": "magic"}, "'zxing', 'opencv' or 'zbar'"),

@@ -2,7 +2,7 @@ import cv2
 import numpy as np
 import pytest
 
-from interleaved_assets.scoring.sharpness import sharpness, sharpness_grey
+from interleaved_assets.scoring.sharpness import sharpness, sharpness_256, sharpness_grey
 from interleaved_assets_tests.scoring.images import even, noise
 
 
@@ -54,3 +54,23 @@ def test_grey_is_another_scale():
     grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
     assert sharpness_grey(image) == pytest.approx(peer(grey), rel=1e-9)
     assert sharpness_grey(image) < sharpness(image) / 2
+
+
+def test_at_256_pixels_an_image_and_its_enlargement_measure_alike():
+    image = noise(300, 400, blur=1.5)
+    enlarged = cv2.resize(image, None, fx=3, fy=3, interpolation=cv2.INTER_CUBIC)
+    assert sharpness_256(enlarged) == pytest.approx(sharpness_256(image), rel=0.15)
+    assert sharpness(enlarged) < sharpness(image) / 10
+
+
+@pytest.mark.parametrize("shape", [(256, 256), (256, 900), (40, 60), (1, 1), (3, 2000)])
+def test_at_256_pixels_nothing_is_enlarged(shape):
+    image = noise(*shape)
+    assert sharpness_256(image) == sharpness(image)
+
+
+@pytest.mark.parametrize("shape", [(512, 700), (700, 512)])
+def test_at_256_pixels_the_short_side_is_reduced_by_area(shape):
+    image = noise(*shape)
+    size = (256, 350) if shape[1] == 512 else (350, 256)
+    assert sharpness_256(image) == sharpness(cv2.resize(image, size, interpolation=cv2.INTER_AREA))

@@ -17,6 +17,11 @@ def keep_rate(record: Record) -> float | None:
     return record.counts_out.rows / record.counts_in.rows if record.counts_in.rows else None
 
 
+def image_keep_rate(record: Record) -> float | None:
+    """Images kept ÷ images in, 0 to 1; None of a shard without images."""
+    return record.counts_out.images / record.counts_in.images if record.counts_in.images else None
+
+
 def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict[str, float]:
     """:func:`keep_rate` of at most ``checks.other_shards`` of ``keys``, chosen evenly, from their records.
 
@@ -46,7 +51,10 @@ def evenly(keys: Sequence[str], at_most: int) -> Sequence[str]:
 
 
 def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
-    """What was kept is within the fixed bounds, and not far from the median of other shards where there are enough."""
+    """What was kept is within the fixed bounds, and not far from the median of other shards where there are enough.
+
+    A shard that keeps next to nothing is an error whatever the others keep: that they lost as much is no excuse.
+    """
     bounds = basis.settings.checks
     rate = keep_rate(record)
     if rate is None:
@@ -54,8 +62,14 @@ def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
     others = [other for key, other in basis.keep_rates.items() if key != record.shard]
     figures: dict[str, float | int | str] = {"keep_rate": rate, "other_shards": len(others)}
     problems = []
+    of_images = image_keep_rate(record)
+    if of_images is not None:
+        figures["image_keep_rate"] = of_images
     if not bounds.min_keep_rate <= rate <= bounds.max_keep_rate:
         problems.append(f"outside of {bounds.min_keep_rate:.1%} to {bounds.max_keep_rate:.1%}")
+    if of_images is not None and of_images < bounds.min_keep_rate:
+        problems.append(f"{of_images:.1%} of {record.counts_in.images} images, below {bounds.min_keep_rate:.1%}")
+    too_few = min(rate, rate if of_images is None else of_images) < bounds.min_keep_rate
     if len(others) < bounds.min_other_shards:
         compared = f"{len(others)} other shards are too few to compare with"
     else:
@@ -66,16 +80,17 @@ def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
         if distance > bounds.max_keep_rate_distance:
             problems.append(f"{distance:.1%} from the median, more than {bounds.max_keep_rate_distance:.1%}")
     summary = f"{rate:.1%} of {record.counts_in.rows} rows kept" + "".join(f", {problem}" for problem in problems)
-    return Verdict(not problems, "WARN", f"{summary}; {compared}", figures)
+    return Verdict(not problems, "ERROR" if too_few else "WARN", f"{summary}; {compared}", figures)
 
 
 KEEP_RATE: Final = ShardCheck(
     "keep_rate_within_bounds",
-    "The share of rows that selection keeps lies between checks.min_keep_rate and checks.max_keep_rate, and no farther "
-    "than checks.max_keep_rate_distance from the median of other shards selected under the same settings: those of the "
+    "The share of rows that selection keeps lies between checks.min_keep_rate and checks.max_keep_rate, that of images "
+    "is not below the former, and the share of rows is no farther than checks.max_keep_rate_distance from the "
+    "median of other shards selected under the same settings: those of the "
     "same run, and up to checks.other_shards more, chosen evenly. A median, because a few odd shards do not move it; a "
     "plain distance, because where shards are all alike any measure of their spread is next to nothing. With fewer "
-    "others than checks.min_other_shards only the fixed bounds count. Warns.",
+    "others than checks.min_other_shards only the fixed bounds count. An error below checks.min_keep_rate, else warns.",
     judge_keep_rate,
     compares=True,
 )

@@ -6,6 +6,7 @@ from typing import Final
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.counts import UNEXPLAINED
 from interleaved_assets.pipeline.record import Extent, Record
+from interleaved_assets.pipeline.stages.clip_scores import NOT_COMPARED
 from interleaved_assets.scoring.clip.samples import clip_ranges
 from interleaved_assets.scoring.ranges import Range
 from interleaved_assets.scoring.registry import score_ranges
@@ -16,11 +17,11 @@ def judge_complete(record: Record, _: Basis) -> Verdict:
     if UNEXPLAINED not in record.counted:
         return lacking("rows without a score")
     images, rows, silent = record.counts_in.images, record.counts_out.rows, record.counted[UNEXPLAINED]
-    errors = sum(record.errors.values())
-    summary = f"{rows} rows for {images} images, {errors} of them with a reason instead of a score"
+    reasons = sum(record.errors.values()) + sum(record.counted.get(code, 0) for code in NOT_COMPARED)
+    summary = f"{rows} rows for {images} images, {reasons} of them with a reason instead of a score"
     if silent:
         summary += f", {silent} with neither"
-    figures = {"images": images, "score_rows": rows, "without_score": errors, UNEXPLAINED: silent}
+    figures = {"images": images, "score_rows": rows, "without_score": reasons, UNEXPLAINED: silent}
     return Verdict(images == rows and not silent, "ERROR", summary, figures)
 
 

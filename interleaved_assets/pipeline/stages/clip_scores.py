@@ -8,11 +8,14 @@ from typing import Final
 
 import pyarrow as pa
 
+from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import InterleavedError, error_code
 from interleaved_assets.pipeline.counts import UNEXPLAINED, column_facts, extents, unexplained
 from interleaved_assets.pipeline.execute import Shard, Stage, Work
+from interleaved_assets.pipeline.raw.keys import shard_key
+from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import Counts, OutputFile
 from interleaved_assets.pipeline.stages import image_scores, normalized
 from interleaved_assets.pipeline.tables import read_table
@@ -24,6 +27,8 @@ from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.settings import Settings
 
 NAME: Final = "clip_scores"
+NOT_COMPARED: Final = ("no_text", "prescreened")
+"""Codes of images that CLIP had nothing to compare with or was not to see: no errors, and counted by themselves."""
 _COLUMNS: Final = ("sample_id", "position", "modality", "text_content", "binary_content", "materialize_error")
 
 
@@ -34,10 +39,12 @@ def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tupl
     loaded, so that shards can be tried again at no cost but their own.
 
     Raises:
-        MissingDependency, SettingsError: the model cannot be loaded; before any work.
+        MissingDependency, SettingsError: the model cannot be loaded, or is the demo's and the raw root holds other
+            shards than the demo's; before any work.
         Exception: whatever the device fails with.
     """
-    scorer = load_scorer(settings.clip, settings.storage.options_by_scheme())
+    options = settings.storage.options_by_scheme()
+    scorer = load_scorer(settings.clip, options, is_demo_data=lambda: _is_demo_data(settings))
     begun: dict[str, Shard] = {}
     broken: dict[str, InterleavedError] = {}
     cheap_scores: dict[str, pa.Table] = {}
@@ -58,6 +65,12 @@ def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tupl
         facts: dict[str, str | float] = {**scorer.facts(), "images_per_second": stats.images_per_second}
         yield key, broken.pop(key) if key in broken else _written(begun[key], scores, facts)
     yield from broken.items()
+
+
+def _is_demo_data(settings: Settings) -> bool:
+    """Whether the raw root holds shards of the demo and no others."""
+    keys = {shard.key for shard in list_raw_shards(settings.storage)}
+    return bool(keys) and keys <= {shard_key(name) for name in SHARDS_OF_DEMO}
 
 
 def _cheap_scores(shard: Shard) -> pa.Table:
@@ -92,16 +105,17 @@ def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Wor
     with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
         out.write(scores)
     measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
-    errors = Counter(error_code(error) for error in scores["clip_error"].drop_null().to_pylist())
+    reasons = Counter(error_code(error) for error in scores["clip_error"].drop_null().to_pylist())
+    no_errors = {code: reasons.pop(code, 0) for code in NOT_COMPARED}
     return Work(
         outputs={"rows": OutputFile.of(out)},
         data_version=_computed_from(shard),
         counts_in=shard.read[normalized.NAME].counts_out,
         counts_out=Counts(rows=scores.num_rows, images=scores.num_rows),
-        errors=dict(errors),
+        errors=dict(reasons),
         **column_facts(out.schema),
         extents=extents(scores),
-        counted={UNEXPLAINED: unexplained(scores, "clip_error", measured)},
+        counted={UNEXPLAINED: unexplained(scores, "clip_error", measured), **no_errors},
         notes=facts,
     )
 

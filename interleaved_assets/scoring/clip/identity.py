@@ -53,8 +53,8 @@ def version_settings(settings: ClipSettings) -> dict[str, object]:
     """Every setting that changes what is in a CLIP score table; looks at no storage.
 
     Of a file only that there is one: its content is what counts, see :func:`file_versions`. Not the device, the batch
-    size, the number of threads and the cache, which change nothing but speed and rounding. ``precision`` and ``resize``
-    count as they are written, so that ``auto`` means the same on every machine.
+    size and the number of threads, which change nothing but speed and rounding. ``precision`` and ``resize`` count as
+    they are written, so that ``auto`` means the same on every machine.
     """
     values = settings.model_dump(
         include={"precision", "resize", "long_text", "prescreen", "keep_embeddings", "max_pixels"}

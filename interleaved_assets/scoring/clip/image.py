@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from open_clip.transform import PreprocessCfg, image_transform_v2
-from PIL import Image, ImageOps
+from PIL import Image
 
-from interleaved_assets.model.errors import ImageError, row_error
-from interleaved_assets.scoring.decode import decode_opened
-from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS, Buffer, exif_orientation, open_header, pillow_result
+from interleaved_assets.scoring.containers import Buffer
+from interleaved_assets.scoring.decode import check_pixels, decode_opened, one_image
+from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS, exif_orientation, open_header, pillow_result
 
 Resizer = Literal["pillow", "torch"]
 Pixels = NDArray[np.uint8]
@@ -26,6 +26,15 @@ _PLAIN_MODES: Final = frozenset({"RGB", "L"})
 # Pillow turns 16- and 32-bit samples into RGB by clipping, nearly all white. The decoder brings them to 8 bits, or
 # refuses.
 _DEEP_MODES: Final = ("I", "F")
+_TURN_BACK: Final = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 # Pillow scales these by taking the nearest pixel.
 _NEAREST_MODES: Final = frozenset({"1", "P"})
 # Long side ÷ short side from which only what the crop keeps is scaled: 20000 x 10 pixels would become 448000 x 224. For
@@ -69,17 +78,19 @@ class Preprocess:
         """The image's pixels, :attr:`height_width` x 3, uint8, red-green-blue. Safe to call from several threads.
 
         Raises:
-            ImageError: ``undecodable_image`` or ``too_many_pixels``.
+            ImageError: ``undecodable_image``, ``too_many_pixels``, or ``scorer_failed`` where scaling fails.
         """
-        header = open_header(data)
+        with one_image("clip"):
+            pixels = self._prepared(data)
+            if pixels.shape != (*self.height_width, 3) or pixels.dtype != np.uint8:
+                raise ValueError(f"scaled to {pixels.dtype} of shape {pixels.shape}")
+        return pixels
+
+    def _prepared(self, data: Buffer) -> Pixels:
+        header = open_header(data, max_pixels=self.max_pixels)
         if header.mode not in _PLAIN_MODES and not header.mode.startswith(_DEEP_MODES):
-            if header.width * header.height > self.max_pixels:
-                raise ImageError(
-                    row_error(
-                        "too_many_pixels", f"{header.width} x {header.height} pixels, the limit is {self.max_pixels}"
-                    )
-                )
-            return pillow_result(lambda: self._scaled(_upright(header)))
+            check_pixels(header, self.max_pixels)
+            return self._scaled(_upright(header))
         bgr = np.asarray(decode_opened(header, data, max_pixels=self.max_pixels), np.uint8)
         if header.mode == "L":
             return self._scaled(Image.fromarray(np.ascontiguousarray(bgr[..., 0])))
@@ -138,5 +149,5 @@ def _ratio(width: int, height: int) -> float:
 
 def _upright(image: Image.Image) -> Image.Image:
     orientation = exif_orientation(image)
-    image.load()
-    return ImageOps.exif_transpose(image) if orientation != 1 else image
+    pillow_result(image.load)
+    return image.transpose(_TURN_BACK[orientation]) if orientation in _TURN_BACK else image

@@ -13,6 +13,7 @@ from interleaved_assets.scoring.clip.settings import PrescreenSettings
 # bound -> column, test that leaves an image out, and how to say so
 _BOUNDS: Final[dict[str, tuple[str, Callable[..., pa.ChunkedArray], str]]] = {
     "min_sharpness": ("sharpness", pc.less, "below"),
+    "min_sharpness_256": ("sharpness_256", pc.less, "below"),
     "max_qr_area_ratio": ("qr_area_ratio", pc.greater_equal, "not below"),
     "max_nsfw_score": ("nsfw_score", pc.greater_equal, "not below"),
     "min_aspect_ratio": ("aspect_ratio", pc.less, "below"),

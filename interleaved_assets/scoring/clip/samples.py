@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import row_error
 from interleaved_assets.scoring.clip.settings import ClipSettings, head_column
+from interleaved_assets.scoring.containers import Buffer
 from interleaved_assets.scoring.ranges import Range
-from interleaved_assets.scoring.size import Buffer
 
 Vector = NDArray[np.float32]
 
@@ -41,14 +41,12 @@ class Image:
     Attributes:
         position: of the row.
         data: the file's bytes; None once they are decoded, or where there are none.
-        key: under which the cache knows the image.
         vector: its embedding.
         error: its ``clip_error``.
     """
 
     position: int
     data: Buffer | None
-    key: bytes | None = None
     vector: Vector | None = None
     error: str | None = None
 
@@ -61,7 +59,7 @@ class Sample:
         sample_id: its id.
         images: in the order of their rows.
         texts: position and stripped text of every text row that has any, in the order of the rows.
-        pieces: for each text, the keys of the sequences it was cut into.
+        pieces: for each text, the keys of the sequences it was cut into: their tokens.
         vectors: embeddings of the sequences by key.
         waiting: images and sequences still without an embedding.
     """

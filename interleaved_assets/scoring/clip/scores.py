@@ -7,15 +7,15 @@ The model and torch load with :func:`load_scorer`; importing this module loads n
         ...
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.storage import StorageOptionsByScheme, options_of
+from interleaved_assets.io.storage import StorageOptionsByScheme
 from interleaved_assets.model.errors import MissingDependency, OptionError
-from interleaved_assets.scoring.clip.cache import EmbeddingCache
+from interleaved_assets.scoring.clip.demo_model import refuse_demo_model
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.clip.stream import ClipStats, ImageScores, ScoreStream, ShardReader
@@ -40,7 +40,6 @@ class ClipScorer:
     tokenizer: "Tokenizer"
     preprocess: "Preprocess"
     heads: tuple["Head", ...]
-    options: StorageOptionsByScheme | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -58,18 +57,27 @@ class ClipScorer:
         }
 
 
-def load_scorer(settings: ClipSettings, options: StorageOptionsByScheme | None = None) -> ClipScorer:
+def load_scorer(
+    settings: ClipSettings,
+    options: StorageOptionsByScheme | None = None,
+    *,
+    is_demo_data: Callable[[], bool] = lambda: False,
+) -> ClipScorer:
     """The scorer of ``settings``. The model is loaded once a process, however often this is called.
 
     Args:
-        settings: the model, its heads and how it works.
-        options: fsspec options by URL scheme (``{"s3": {…}}``) for checkpoint, configuration, heads and cache.
+        settings: which model, heads and device.
+        options: fsspec options by URL scheme (``{"s3": {…}}``) for checkpoint, configuration and heads.
+        is_demo_data: whether what is to be scored is the demo's data, the only data that the demo's model knows; asked
+            only where the model is that one.
 
     Raises:
         MissingDependency: torch or open_clip is not installed.
-        SettingsError: device, model, checkpoint or a head is not there, damaged, or does not fit the rest.
+        SettingsError: device, model, checkpoint or a head is not there, damaged, or does not fit the rest; the model is
+            the demo's and the data is not.
         StorageUnavailable: the storage did not answer.
     """
+    refuse_demo_model(settings, is_demo_data, options)
     try:
         from interleaved_assets.scoring.clip.embed import Embedder
         from interleaved_assets.scoring.clip.heads import load_head
@@ -89,7 +97,6 @@ def load_scorer(settings: ClipSettings, options: StorageOptionsByScheme | None =
         tokenizer=Tokenizer(model.tokenizer, settings.long_text),
         preprocess=Preprocess.of(model.preprocess_config, model.resizer, settings.max_pixels),
         heads=tuple(load_head(name, head, model.width, options) for name, head in settings.heads.items()),
-        options=options,
     )
 
 
@@ -120,22 +127,15 @@ def score_shards(
         OptionError: at once, ``clip.prescreen`` is on and ``image_scores`` is not given.
         SettingsError: a bound of ``clip.prescreen`` is on a score that was not computed; the model's values are not
             finite.
-        StorageError: at once, the cache cannot be read.
         Exception: whatever the device fails with. The shards that came before stand, and no image is marked for it.
     """
     if scorer.settings.prescreen.is_on and image_scores is None:
         raise OptionError("clip.prescreen has bounds, so image_scores= has to give the scores they are on")
-    model = scorer.embedder.model
-    cache = None
-    if scorer.settings.cache_dir is not None:
-        folder = scorer.settings.cache_dir
-        cache = EmbeddingCache(folder, model.fingerprint, model.width, options_of(folder, scorer.options))
-    reader = ShardReader(scorer.settings, scorer.schema, scorer.heads, scorer.tokenizer, cache, image_scores)
+    reader = ShardReader(scorer.settings, scorer.schema, scorer.heads, scorer.tokenizer, image_scores)
     stream = ScoreStream(
         reader=reader,
         preprocess=scorer.preprocess,
         embedder=scorer.embedder,
-        cache=cache,
         threads=scorer.settings.threads,
         stats=ClipStats() if stats is None else stats,
     )

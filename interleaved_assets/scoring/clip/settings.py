@@ -26,6 +26,7 @@ _RESERVED_COLUMNS: Final = frozenset(
         "score_error",
         "thumbnail",
         "sharpness_grey",
+        "sharpness_256",
         "clip_score",
         "clip_text_position",
         "embedding",
@@ -84,6 +85,12 @@ class PrescreenSettings(_Section):
     min_sharpness: float | None = Field(
         default=None, ge=0, description="Variance of the Laplacian, at least (grey levels squared). Default none."
     )
+    min_sharpness_256: float | None = Field(
+        default=None,
+        ge=0,
+        description="Variance of the Laplacian at a short side of 256 pixels, at least (grey levels squared). Default "
+        "none.",
+    )
     max_qr_area_ratio: float | None = Field(
         default=None, ge=0, description="Share of the image under QR codes, below, 0 to 1. Default none."
     )
@@ -116,6 +123,11 @@ class ClipSettings(_Section):
         description="Weights: a tag that open_clip knows for the model, or the file or URL of a checkpoint, known by "
         "a slash or by an ending such as .pt; not used with hf-hub: and local-dir:. Default openai.",
     )
+    allow_demo_model: bool = Field(
+        default=False,
+        description="Whether the demo's model, which knows the demo's drawn scenes only, may judge other data. Default "
+        "false.",
+    )
     model_config_path: str | None = Field(
         default=None,
         description="File or URL of a JSON with an open_clip model configuration of your own. Default none: the one "
@@ -142,7 +154,10 @@ class ClipSettings(_Section):
         "a GPU, 32 on a CPU.",
     )
     threads: int | None = Field(
-        default=None, ge=1, description="Threads that decode and scale images. Default none: one per CPU core."
+        default=None,
+        ge=1,
+        description="Threads that decode and scale images. Default none: one for each processor that this process may "
+        "use.",
     )
     long_text: Literal["truncate", "window"] = Field(
         default="truncate",
@@ -158,9 +173,6 @@ class ClipSettings(_Section):
     )
     keep_embeddings: bool = Field(
         default=False, description="Whether the score file keeps the image embeddings, as float16. Default false."
-    )
-    cache_dir: str | None = Field(
-        default=None, description="Folder or URL where embeddings are kept for later runs. Default none: no cache."
     )
     max_pixels: int = Field(
         default=DEFAULT_MAX_PIXELS,

@@ -1,6 +1,5 @@
 """From shards to their score tables: read and decoded ahead in threads, embedded in batches, given out in order."""
 
-import os
 import threading
 import time
 from collections import OrderedDict, deque
@@ -17,11 +16,11 @@ from numpy.typing import NDArray
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import ImageError
-from interleaved_assets.scoring.clip.cache import EmbeddingCache, image_key, text_key
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import Image, ImageHead, Sample, ScoreTable, Vector, samples_of
 from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.scoring.size import Buffer
+from interleaved_assets.scoring.containers import Buffer
+from interleaved_assets.scoring.decoders import decoders_for_threads, processors
 
 Pixels = NDArray[np.uint8]
 Tokens = NDArray[np.int32]
@@ -53,13 +52,15 @@ class Job:
 
     Attributes:
         images: how many will come as :class:`Decoding`.
-        tokens: its sequences that the cache did not have, by key.
+        embeds_images: whether the model is given them; else they are decoded only to learn whether they can be.
+        tokens: its sequences that have no embedding yet, by key.
         place: where its scores go.
     """
 
     shard: Shard
     sample: Sample
     images: int
+    embeds_images: bool
     tokens: dict[bytes, Tokens] = field(default_factory=dict)
     place: int = -1
 
@@ -96,7 +97,6 @@ class ShardReader:
     schema: pa.Schema
     heads: Sequence[ImageHead]
     tokenizer: Callable[[str], list[Tokens]]
-    cache: EmbeddingCache | None
     image_scores: ImageScores | None
 
     def steps(
@@ -121,28 +121,28 @@ class ShardReader:
         yield AllRead()
 
     def _prepare(self, shard: Shard, sample: Sample, left_out: dict[tuple[str, int], str]) -> Job:
-        is_wanted = bool(sample.texts or self.heads or self.settings.keep_embeddings)
         for image in sample.images:
             if image.error is None:
                 image.error = left_out.get((sample.sample_id, image.position))
-            if image.error is not None or not is_wanted:
+            if image.error is not None:
                 image.data = None
-            elif self.cache is not None and image.data is not None:
-                image.key = image_key(image.data)
-                image.vector = self.cache.get(image.key)
-                if image.vector is not None:
-                    image.data = None
-        job = Job(shard, sample, images=sum(image.data is not None for image in sample.images))
-        if job.images or any(image.vector is not None for image in sample.images):
+        job = Job(
+            shard,
+            sample,
+            images=sum(image.data is not None for image in sample.images),
+            embeds_images=bool(sample.texts or self.heads or self.settings.keep_embeddings),
+        )
+        if job.images:
             for _, text in sample.texts:
-                sequences = {text_key(tokens): tokens for tokens in self.tokenizer(text)}
+                # texts that the model cannot tell apart count as equal
+                sequences = {_text_key(tokens): tokens for tokens in self.tokenizer(text)}
                 sample.pieces.append(list(sequences))
                 job.tokens |= sequences
-        if self.cache is not None:
-            found = {key: vector for key in job.tokens if (vector := self.cache.get(key)) is not None}
-            sample.vectors |= found
-            job.tokens = {key: tokens for key, tokens in job.tokens.items() if key not in found}
         return job
+
+
+def _text_key(tokens: Tokens) -> bytes:
+    return tokens.astype(np.int32).tobytes()
 
 
 # Batches of images that are decoded ahead of the one on the device.
@@ -180,7 +180,6 @@ class ClipStats:
     Attributes:
         images: image rows met.
         embedded: images the model was given.
-        cached: images whose embedding came from the cache.
         texts: sequences (texts, or windows of them) the model was given.
         seconds: time spent here, without what the caller did between two shards.
         batch_size: images given to the model at once, last.
@@ -188,7 +187,6 @@ class ClipStats:
 
     images: int = 0
     embedded: int = 0
-    cached: int = 0
     texts: int = 0
     seconds: float = 0.0
     batch_size: int = 0
@@ -210,15 +208,13 @@ class ScoreStream:
         reader: prepares the samples.
         preprocess: an image's bytes to pixels; an ImageError where it cannot.
         embedder: the model.
-        cache: what takes new embeddings.
-        threads: that decode; None: one per core.
+        threads: that decode; None: one for each processor that this process may use.
         stats: kept up to date.
     """
 
     reader: ShardReader
     preprocess: Callable[[Buffer], Pixels]
     embedder: Embeds
-    cache: EmbeddingCache | None
     threads: int | None
     stats: ClipStats
     _may_decode: threading.Event = field(default_factory=threading.Event)
@@ -232,29 +228,18 @@ class ScoreStream:
     def run(self, shards: Iterable[tuple[str, Iterable[pa.Table]]]) -> Generator[tuple[str, pa.Table], None, None]:
         """Name and score table of each shard, in order.
 
-        Closing it lets the threads end, and waits for nothing, so that the garbage collector may do it. What was
-        embedded since the last complete shard is then missing from the cache.
+        Closing it lets the threads end, and waits for nothing, so that the garbage collector may do it.
         """
         started = time.perf_counter()
         self._may_decode.set()
-        with Workers(self.threads or os.cpu_count() or 1, "clip-decode") as decoders:
+        with decoders_for_threads(), Workers(self.threads or processors(), "clip-decode") as decoders:
             steps = self.reader.steps(shards, lambda data: decoders.submit(self._decode, data))
-            try:
-                for step in prefetch(steps, depth=_BATCHES_AHEAD * self.embedder.batch_size):
-                    self._take(step)
-                    while (shard := self._next_complete()) is not None:
-                        self.stats.seconds += time.perf_counter() - started
-                        yield shard.name, shard.scores.table()
-                        started = time.perf_counter()
-            except Exception:
-                # what was embedded need not be embedded again
-                self._flush()
-                raise
-            self._flush()
-
-    def _flush(self) -> None:
-        if self.cache is not None:
-            self.cache.flush()
+            for step in prefetch(steps, depth=_BATCHES_AHEAD * self.embedder.batch_size):
+                self._take(step)
+                while (shard := self._next_complete()) is not None:
+                    self.stats.seconds += time.perf_counter() - started
+                    yield shard.name, shard.scores.table()
+                    started = time.perf_counter()
 
     def _decode(self, data: Buffer) -> Pixels:
         self._may_decode.wait()
@@ -268,10 +253,15 @@ class ScoreStream:
                 self._take_job(step)
             case Decoding():
                 try:
-                    self._images.append((step.job, step.image, step.pixels.result()))
+                    pixels = step.pixels.result()
                 except ImageError as error:
                     step.image.error = error.error
                     self._image_done(step.job)
+                else:
+                    if step.job.embeds_images:
+                        self._images.append((step.job, step.image, pixels))
+                    else:
+                        self._image_done(step.job)
                 if len(self._images) >= self.embedder.batch_size:
                     self._embed_images()
             case ShardEnd():
@@ -283,7 +273,6 @@ class ScoreStream:
     def _take_job(self, job: Job) -> None:
         sample = job.sample
         self.stats.images += len(sample.images)
-        self.stats.cached += sum(image.vector is not None for image in sample.images)
         job.place = job.shard.scores.reserve()
         job.shard.open_samples += 1
         job.shard.open_images += job.images
@@ -310,7 +299,6 @@ class ScoreStream:
             self._embed_texts()
         if head.open_samples:
             return None
-        self._flush()
         self.stats.batch_size = self.embedder.batch_size
         return self._shards.popleft()
 
@@ -334,8 +322,6 @@ class ScoreStream:
         for (job, image, _), vector in zip(batch, vectors, strict=True):
             # a copy: a row of the batch would keep all of it in memory
             image.vector = vector.copy()
-            if self.cache is not None and image.key is not None:
-                self.cache.put(image.key, image.vector)
             self._image_done(job)
 
     def _embed_texts(self) -> None:
@@ -348,8 +334,6 @@ class ScoreStream:
         self.stats.texts += len(tokens)
         for key, vector in zip(tokens, vectors, strict=True):
             self._known_texts[key] = vector.copy()
-            if self.cache is not None:
-                self.cache.put(key, self._known_texts[key])
             for job in waiting[key]:
                 job.sample.vectors[key] = self._known_texts[key]
                 job.sample.waiting -= 1

@@ -4,7 +4,7 @@ import pytest
 
 from interleaved_assets.pipeline.checks.keep_rate import evenly, judge_keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis
-from interleaved_assets.pipeline.record import Record, ShardPaths, write_record
+from interleaved_assets.pipeline.record import Counts, Record, ShardPaths, write_record
 from interleaved_assets.pipeline.stages import filtered
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
@@ -23,11 +23,21 @@ def kept(rows: int, of: int = 10, shard: str = "a") -> Record:
 def test_fixed_bounds(tmp_path: Path, rows: int, passed: bool, said: str) -> None:
     basis = Basis(project(tmp_path, "[checks]\nmin_keep_rate = 0.2\nmax_keep_rate = 0.9\n"))
     verdict = judge_keep_rate(kept(rows), basis)
-    assert (verdict.passed, verdict.severity) == (passed, "WARN")
+    assert (verdict.passed, verdict.severity) == (passed, "WARN" if passed else "ERROR")
     assert verdict.summary.startswith(said)
     assert verdict.summary.endswith("0 other shards are too few to compare with")
     assert verdict.figures == {"keep_rate": rows / 10, "other_shards": 0}
-    assert not judge_keep_rate(kept(10), basis).passed
+    above = judge_keep_rate(kept(10), basis)
+    assert (above.passed, above.severity) == (False, "WARN")
+
+
+def test_a_shard_that_loses_nearly_all_images_is_an_error_by_default_whatever_the_others_lose(tmp_path: Path) -> None:
+    found = kept(60, of=100).model_copy(
+        update={"counts_in": Counts(rows=100, images=50), "counts_out": Counts(rows=60, images=2)}
+    )
+    verdict = judge_keep_rate(found, Basis(project(tmp_path), {str(number): 0.6 for number in range(9)}))
+    assert (verdict.passed, verdict.severity, verdict.figures["image_keep_rate"]) == (False, "ERROR", 0.04)
+    assert "60.0% of 100 rows kept, 4.0% of 50 images, below 5.0%" in verdict.summary
 
 
 def test_far_from_the_other_shards(tmp_path: Path) -> None:

@@ -172,36 +172,6 @@ def test_heads_and_kept_embeddings(tiny: ClipSettings, tmp_path: Path) -> None:
     assert [error is None for error in found["clip_error"].to_pylist()] == [True, True, False]
 
 
-def test_a_second_run_with_the_cache_computes_nothing(
-    tiny: ClipSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cached = changed(tiny, cache_dir=str(tmp_path), batch_size=4)
-    module = load_scorer(cached).embedder.model.module
-    calls: list[str] = []
-    encode_image, run_text = module.encode_image, module.transformer.forward
-    monkeypatch.setattr(module, "encode_image", lambda *x, **y: calls.append("image") or encode_image(*x, **y))
-    monkeypatch.setattr(module.transformer, "forward", lambda *x, **y: calls.append("text") or run_text(*x, **y))
-
-    first = dict(score_shards(shards(3, 3), load_scorer(cached)))
-    assert calls.count("image") == 3
-    assert "text" in calls
-    calls.clear()
-    stats = ClipStats()
-    # other shards, another batch size, a head: all that was embedded is found again
-    other = changed(cached, batch_size=9)
-    second = dict(score_shards(reversed(list(shards(3, 3))), load_scorer(other), stats=stats))
-    assert calls == []
-    assert (stats.cached, stats.embedded) == (12, 0)
-    assert all(second[name].equals(table) for name, table in first.items())
-    # windows share the images, and of the texts those that fit the context
-    list(score_shards(shards(3), load_scorer(changed(cached, long_text="window"))))
-    assert "image" not in calls
-    # in another precision nothing is shared
-    stats = ClipStats()
-    list(score_shards(shards(1), load_scorer(changed(cached, precision="bf16")), stats=stats))
-    assert (stats.cached, stats.embedded) == (0, 2)
-
-
 def test_a_repeated_text_is_computed_once(tiny: ClipSettings) -> None:
     tables = [rows((f"s{n}", 0, "text", "same text"), (f"s{n}", 1, "image", picture(n))) for n in range(6)]
     stats = ClipStats()

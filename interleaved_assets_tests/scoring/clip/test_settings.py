@@ -10,7 +10,7 @@ from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings,
 def test_the_default_is_the_peers_model_and_off() -> None:
     settings = ClipSettings()
     assert (settings.enabled, settings.model, settings.pretrained) == (False, "ViT-L-14-quickgelu", "openai")
-    assert (settings.long_text, settings.cache_dir) == ("truncate", None)
+    assert settings.long_text == "truncate"
     assert not settings.prescreen.is_on
 
 

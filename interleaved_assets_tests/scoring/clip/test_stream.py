@@ -1,18 +1,16 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.errors import ImageError
-from interleaved_assets.scoring.clip.cache import EmbeddingCache
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
 from interleaved_assets.scoring.clip.stream import ClipStats, ImageScores, ScoreStream, ShardReader
-from interleaved_assets.scoring.size import Buffer
+from interleaved_assets.scoring.containers import Buffer
 
 WIDTH = 4
 PATIENCE = 60
@@ -89,7 +87,6 @@ def stream(
     model: Model,
     settings: ClipSettings | None = None,
     *,
-    cache: EmbeddingCache | None = None,
     image_scores: ImageScores | None = None,
     preprocess: Callable[[Buffer], np.ndarray] = decode,
     threads: int = 2,
@@ -101,10 +98,9 @@ def stream(
         schema=clip_schema(settings, WIDTH),
         heads=[Sum()] if settings.heads else [],
         tokenizer=tokens,
-        cache=cache,
         image_scores=image_scores,
     )
-    return ScoreStream(reader, preprocess, model, cache, threads, stats or ClipStats())
+    return ScoreStream(reader, preprocess, model, threads, stats or ClipStats())
 
 
 def shard(name: str, count: int) -> tuple[str, list[pa.Table]]:
@@ -146,7 +142,7 @@ def test_a_text_is_embedded_once_however_many_samples_have_it() -> None:
     stats = ClipStats()
     found = list(stream(model, stats=stats).run([("a", [table(*rows)]), ("b", [table(*rows)])]))
     assert [text for batch in model.texts_given for text in batch] == [b"same"]
-    assert (stats.texts, stats.images, stats.embedded, stats.cached) == (1, 80, 80, 0)
+    assert (stats.texts, stats.images, stats.embedded) == (1, 80, 80)
     assert found[0][1].equals(found[1][1])
 
 
@@ -168,7 +164,7 @@ def test_an_undecodable_image_is_the_only_one_that_suffers() -> None:
     assert [score is None for score in scores["clip_score"].to_pylist()] == [True, False, True]
 
 
-def test_a_sample_without_text_is_decoded_only_where_a_head_or_the_embedding_is_wanted() -> None:
+def test_images_of_a_sample_without_text_are_embedded_only_where_a_head_or_the_embedding_is_wanted() -> None:
     rows = table(("a", 0, b"picture"), ("a", 1, " \n"))
     model = Model()
     ((_, scores),) = stream(model).run([("a", [rows])])
@@ -181,6 +177,16 @@ def test_a_sample_without_text_is_decoded_only_where_a_head_or_the_embedding_is_
         assert scores["clip_score"].null_count == 1
     assert scores["embedding"][0].as_py() == pytest.approx(vector(b"picture"), abs=1e-3)
     assert model.images_given == [[b"picture"], [b"picture"]]
+
+
+def test_an_undecodable_image_of_a_sample_without_text_says_that_it_is_undecodable() -> None:
+    model = Model()
+    ((_, scores),) = stream(model).run([("a", [table(("a", 0, b"bad"), ("a", 1, b"good"))])])
+    assert model.images_given == []
+    assert scores["clip_error"].to_pylist() == [
+        "undecodable_image: bad",
+        "no_text: no text row of the sample has any characters but white space",
+    ]
 
 
 def test_a_sample_of_500_images() -> None:
@@ -216,40 +222,14 @@ def test_a_prescreened_image_is_not_given_to_the_model_and_says_so() -> None:
     assert scores["clip_score"][1].as_py() == pytest.approx(unscreened["clip_score"][1].as_py(), abs=1e-6)
 
 
-def test_what_the_cache_has_is_neither_decoded_nor_computed(tmp_path: Path) -> None:
-    def cache() -> EmbeddingCache:
-        return EmbeddingCache(str(tmp_path), "f" * 32, WIDTH)
-
-    first, again = Model(), Model()
-    before = list(stream(first, cache=cache()).run([shard("a", 5), shard("b", 3)]))
-    stats = ClipStats()
-
-    def never(data: Buffer) -> np.ndarray:
-        raise AssertionError("decoded although the cache has it")
-
-    after = list(stream(again, cache=cache(), preprocess=never, stats=stats).run([shard("b", 3), shard("a", 5)]))
-    assert (again.images_given, again.texts_given) == ([], [])
-    assert (stats.images, stats.cached, stats.embedded, stats.texts) == (8, 8, 0, 0)
-    assert dict(after)["a"].equals(dict(before)["a"])
-    assert dict(after)["b"].equals(dict(before)["b"])
-
-    # a new text beside known images: only the text is computed
-    ((_, scores),) = stream(again, cache=cache()).run([("c", [table(("x", 0, b"0"), ("x", 1, "new"))])])
-    assert (again.images_given, again.texts_given) == ([], [[b"new"]])
-    assert scores["clip_score"].to_pylist() == [pytest.approx(float(vector(b"0") @ vector(b"new")), abs=1e-6)]
-
-
-def test_a_device_that_fails_leaves_the_shards_before_it_and_marks_no_image(tmp_path: Path) -> None:
-    cache = EmbeddingCache(str(tmp_path), "f" * 32, WIDTH)
-    run = stream(Model(batch_size=4, fails_at=3), cache=cache).run([shard("a", 4), shard("b", 4), shard("c", 8)])
+def test_a_device_that_fails_leaves_the_shards_before_it_and_marks_no_image() -> None:
+    run = stream(Model(batch_size=4, fails_at=3)).run([shard("a", 4), shard("b", 4), shard("c", 8)])
     for name in ("a", "b"):
         done, scores = next(run)
         assert (done, scores["clip_error"].null_count) == (name, 4)
     with pytest.raises(RuntimeError, match="unspecified launch failure") as caught:
         next(run)
     assert "while CLIP embedded 4 images of c" in caught.value.__notes__[0]
-    # what had been embedded by then is in the cache
-    assert len(EmbeddingCache(str(tmp_path), "f" * 32, WIDTH)) > 0
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("clip-decode", "prefetch"))]
 
 

@@ -3,7 +3,7 @@ import threading
 import cv2
 import pytest
 
-from interleaved_assets.scoring.opencv import opencv_for_threads
+from interleaved_assets.scoring.decoders import decoders_for_threads
 
 
 def settings():
@@ -12,7 +12,7 @@ def settings():
 
 def test_settings_change_and_come_back_also_after_an_error():
     def failing():
-        with opencv_for_threads():
+        with decoders_for_threads():
             seen.append(settings())
             raise KeyError
 
@@ -28,14 +28,14 @@ def test_the_last_of_several_pools_puts_them_back():
     second_is_in, first_is_out = threading.Event(), threading.Event()
 
     def second():
-        with opencv_for_threads():
+        with decoders_for_threads():
             second_is_in.set()
             first_is_out.wait(timeout=10)
             seen.append(settings())
 
     seen = []
     other = threading.Thread(target=second)
-    with opencv_for_threads():
+    with decoders_for_threads():
         other.start()
         assert second_is_in.wait(timeout=10)
     first_is_out.set()
