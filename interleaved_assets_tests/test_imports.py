@@ -21,7 +21,8 @@ ORDER = {
         *("demo", "defs", "definitions", "cli"),
     ),
     "io": (
-        *("storage", "content_types", "tiff", "batches", "policy", "materialize", "reader", "writer", "parquet", "tar"),
+        *("storage", "content_types", "workers", "tiff", "archive", "batches", "policy", "materialize"),
+        *("reader", "writer", "parquet", "tar"),
     ),
     "scoring": ("*", "clip"),
     "pipeline": (

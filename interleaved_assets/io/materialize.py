@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fsspec.spec import AbstractFileSystem
 
+from interleaved_assets.io.archive.index import TarMember
+from interleaved_assets.io.archive.source import MAX_UNPACKED_BYTES, TarSource, open_tar
 from interleaved_assets.io.batches import binary_column
 from interleaved_assets.io.storage import (
     StorageOptions,
@@ -24,8 +26,6 @@ from interleaved_assets.io.storage import (
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.filesystem import client_errors
 from interleaved_assets.io.storage.local import check_regular
-from interleaved_assets.io.tar.index import TarMember
-from interleaved_assets.io.tar.source import MAX_UNPACKED_BYTES, TarSource, open_tar
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
 from interleaved_assets.model.errors import (
     InterleavedError,

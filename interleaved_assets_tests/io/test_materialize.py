@@ -13,8 +13,8 @@ import pytest
 from fsspec import AbstractFileSystem
 from PIL import Image
 
+from interleaved_assets.io.archive.source import open_tar
 from interleaved_assets.io.materialize import bytes_to_fetch, materialize
-from interleaved_assets.io.tar.source import open_tar
 from interleaved_assets.io.tiff.frames import cut_frame
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.model.source_ref import build_source_ref

@@ -135,6 +135,8 @@ def _as_type(batch: pa.RecordBatch, target: pa.Schema) -> pa.Table:
 def decoded_bytes(array: pa.Array) -> np.ndarray:
     """Bytes that each value of ``array`` takes without dictionaries, offsets and validity aside; int64."""
     dtype = array.type
+    if isinstance(dtype, pa.BaseExtensionType):
+        return decoded_bytes(array.storage)
     if pa.types.is_dictionary(dtype):
         lengths = decoded_bytes(array.dictionary)
         indices = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from interleaved_assets.io.archive.source import MAX_UNPACKED_BYTES
 from interleaved_assets.io.materialize import MAX_MEMBER_BYTES
-from interleaved_assets.io.tar.source import MAX_UNPACKED_BYTES
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.io import content_types
+from interleaved_assets.io.archive.index import MAX_NAME_BYTES, shown
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.documents import read_document
 from interleaved_assets.io.tar.exact import MODALITIES, Exact
-from interleaved_assets.io.tar.index import MAX_NAME_BYTES, shown
 from interleaved_assets.io.tar.json_columns import is_unicode
 from interleaved_assets.io.tar.layout import (
     EXACT_FIELD,

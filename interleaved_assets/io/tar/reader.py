@@ -8,6 +8,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 
+from interleaved_assets.io.archive.source import TarSource, open_tar
 from interleaved_assets.io.batches import split_samples
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
 from interleaved_assets.io.materialize import materialize as fetch_missing
@@ -19,7 +20,6 @@ from interleaved_assets.io.tar.limits import LIMITS, TarLimits, check_limits, nu
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE, TarRows
 from interleaved_assets.io.tar.samples import KEPT_BYTES, Sample, find_samples, refuse_wide_samples
-from interleaved_assets.io.tar.source import TarSource, open_tar
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 
 # Columns are built from so many bytes at a time at most, so that no offset of 32 bits overflows.

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from interleaved_assets.io import content_types
+from interleaved_assets.io.archive.index import TarMember, shown
+from interleaved_assets.io.archive.source import TarSource
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.documents import Document
-from interleaved_assets.io.tar.index import TarMember, shown
 from interleaved_assets.io.tar.json_columns import is_unicode, json_text
 from interleaved_assets.io.tar.layout import ShardLayout
-from interleaved_assets.io.tar.source import TarSource
 from interleaved_assets.io.tiff.frames import tiff_frames
 from interleaved_assets.model.errors import row_error
 

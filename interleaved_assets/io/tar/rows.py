@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.io import content_types
+from interleaved_assets.io.archive.index import TarMember, shown
+from interleaved_assets.io.archive.source import TarSource
 from interleaved_assets.io.batches import binary_column
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.documents import Document
 from interleaved_assets.io.tar.exact import MODALITIES
-from interleaved_assets.io.tar.index import TarMember, shown
 from interleaved_assets.io.tar.json_columns import is_unicode, json_text
 from interleaved_assets.io.tar.layout import ID_COLUMN, UNREFERENCED_MEMBERS, split_extension
 from interleaved_assets.io.tar.passthrough import ColumnCells
 from interleaved_assets.io.tar.references import ImageRef
 from interleaved_assets.io.tar.samples import Sample
-from interleaved_assets.io.tar.source import TarSource
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
 from interleaved_assets.model.errors import row_error
 from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from interleaved_assets.io.archive.index import TarMember, shown
+from interleaved_assets.io.archive.source import TarSource
 from interleaved_assets.io.tar.documents import Document, read_document, too_large_document
-from interleaved_assets.io.tar.index import TarMember, shown
 from interleaved_assets.io.tar.layout import ID_COLUMN, ShardLayout, split_extension, webdataset_key
 from interleaved_assets.io.tar.limits import ROW_BYTES, TarLimits
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.references import ImageRef, Leftover, References, plain_name
-from interleaved_assets.io.tar.source import TarSource
 from interleaved_assets.model.errors import ShardError, row_error
 
 logger = logging.getLogger(__name__)

@@ -10,11 +10,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.io.archive.index import BLOCK, RECORD, member_header, padding, shown
 from interleaved_assets.io.batches import gathered
 from interleaved_assets.io.storage import StorageOptions, atomic_output
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.exact import MODALITIES, check_columns
-from interleaved_assets.io.tar.index import BLOCK, RECORD, member_header, padding, shown
 from interleaved_assets.io.tar.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.members import TarDocuments
 from interleaved_assets.io.writer import ShardWriter

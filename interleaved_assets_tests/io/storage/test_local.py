@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from interleaved_assets.io.archive.source import open_tar
 from interleaved_assets.io.materialize import Source, fetch
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.storage import find_files, local_copy, open_input, read_small
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.tar.reader import read_tar_shard
-from interleaved_assets.io.tar.source import open_tar
 from interleaved_assets.model.errors import StorageError
 
 

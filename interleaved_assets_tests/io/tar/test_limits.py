@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from interleaved_assets.io.archive.index import BLOCK, index_tar
 from interleaved_assets.io.tar.exact import read_exact
-from interleaved_assets.io.tar.index import BLOCK, index_tar
 from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.limits import parsed_bytes
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard

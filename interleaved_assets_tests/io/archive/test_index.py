@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.io.tar.index import BLOCK, RECORD, TarIndex, index_tar, member_header, padding
-from interleaved_assets.io.tar.source import open_tar
+from interleaved_assets.io.archive.index import BLOCK, RECORD, TarIndex, index_tar, member_header, padding
+from interleaved_assets.io.archive.source import open_tar
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets_tests.io.tars import pack, write_tar
 

@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
+from interleaved_assets.io.archive.index import TarIndex, TarMember, index_tar
 from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.local import LocalFile
-from interleaved_assets.io.tar.index import TarIndex, TarMember, index_tar
 from interleaved_assets.model.errors import ShardError
 
 MAX_UNPACKED_BYTES: Final = 2 * 2**30
