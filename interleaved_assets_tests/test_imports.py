@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1] / "interleaved_assets"
 # are not named; these may import each other.
 ORDER = {
     ".": (
-        *("model", "io", "scoring", "selection", "settings", "pipeline", "reporting"),
-        *("demo", "defs", "definitions", "cli"),
+        *("model", "io", "scoring", "selection", "settings", "demo", "pipeline", "reporting"),
+        *("defs", "definitions", "cli"),
     ),
     "io": (
         *("storage", "content_types", "workers", "tiff", "archive", "batches", "policy", "materialize"),

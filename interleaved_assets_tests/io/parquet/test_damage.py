@@ -148,7 +148,9 @@ def test_steps_follow_decoded_sizes(tmp_path: Path, dictionary: bool) -> None:
     table = rows_table(rows).drop_columns("binary_content")
     table = table.append_column("binary_content", pa.array([image] * count))
     table = table.append_column("more", pa.array([[{"a": image[:100_000]}]] * count))
-    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=dictionary, compression="none")
+    # small pages, since a page is read as a whole
+    options = {"compression": "none", "write_batch_size": 2, "data_page_size": 2**20}
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=dictionary, **options)
     limit, pool = 4 * 2**20, pa.default_memory_pool()
     del table
     before, most, found = pool.bytes_allocated(), 0, 0
