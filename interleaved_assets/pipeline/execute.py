@@ -1,32 +1,35 @@
 """Take a shard through a stage: compare with its record, run the stage's function, write the new record.
 
-Nothing current is redone, and no record vouches for outputs that are half written.
+Nothing current is redone. A record is written last and names the stamps of the outputs, so that none is valid for
+outputs that are half written or that another run has replaced. Runs on one shard and stage at the same time do not wait
+for each other: a record is valid if all outputs are of the run that wrote it, and none is if they are of several.
 """
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from interleaved_assets.io.storage import checked_commits, clear_leftovers
-from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
-from interleaved_assets.pipeline.claims import Hold, Overtaken, take_hold
+from interleaved_assets.io.storage import clear_leftovers, read_stamp
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
 from interleaved_assets.pipeline.parallel import READERS, in_order
 from interleaved_assets.pipeline.raw.listing import RawShard, Source, content_version, find_raw_shard, raw_shard_at
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
-    Claim,
     Facts,
     OutputFile,
     Record,
     ShardPaths,
-    is_there,
-    read_state,
+    read_record,
+    remove_record,
+    with_present_stamps,
     write_record,
 )
 from interleaved_assets.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,19 +43,11 @@ class Shard:
     """The raw shard, for the stage that reads it."""
     read: Mapping[str, Record] = field(default_factory=dict)
     """Records of the stages whose outputs it reads, by stage, as they stood when it began."""
-    hold: Hold | None = None
 
     @property
     def options(self) -> Mapping[str, object]:
         """fsspec storage options."""
         return self.settings.storage.options
-
-    def committing(self) -> AbstractContextManager[None]:
-        """For the block that writes this shard's outputs: none of them appears once another run has taken over.
-
-        A stage that works on many shards goes through it itself, for the others it is done.
-        """
-        return nullcontext() if self.hold is None else checked_commits(self.hold.check)
 
 
 class Work(Facts):
@@ -121,23 +116,24 @@ class Job:
     inputs: dict[str, str]
     """Data version of each input, by stage."""
     source: Source | None
-    found: Record | Claim | None
-    current: Outcome | None = None
+    found: Record | None
+    """The record that was there before."""
+    stamps: dict[str, str | None] = field(default_factory=dict)
+    """Stamp of each output of the stages that are read, by URI, when the work began; empty before."""
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
     def of(cls, stage: Stage, key: str, settings: Settings, code_version: str) -> "Job":
-        """Look at what the shard's inputs are and at what is recorded of it.
+        """Look at the shard's inputs and at its record.
 
         Raises:
-            ShardError: an input was never made, or is being made; a record is damaged.
+            ShardError: an input was never made; a record is damaged.
             StorageError: the raw shard is not there, or something cannot be read.
         """
         started = time.perf_counter()
         options = settings.storage.options
         paths = ShardPaths(output_root=settings.storage.output_root, key=key)
-        found = read_state(paths.record(stage.name), options)
-        recorded = found if isinstance(found, Record) else None
+        recorded = read_record(paths.record(stage.name), options)
         raw, source = None, None
         inputs: dict[str, str] = {}
         read: dict[str, Record] = {}
@@ -149,108 +145,130 @@ class Job:
                 source = Source(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
                 inputs[name] = version
             else:
-                upstream = read_state(paths.record(name), options)
-                if not isinstance(upstream, Record):
-                    ended = "" if upstream is None else f": a run that began {upstream.began:%F %T} UTC has not ended"
-                    raise ShardError(
-                        f"shard {key}: {stage.name} needs {name}, which has not been materialized for it{ended}"
-                    )
+                upstream = read_record(paths.record(name), options)
+                if upstream is None:
+                    raise ShardError(f"shard {key}: {stage.name} needs {name}, which has not been materialized for it")
                 inputs[name] = upstream.data_version
                 read[name] = upstream
                 source = source or upstream.source  # every output goes back to one raw shard, and its record says which
-        job = cls(stage, Shard(key, settings, paths, raw, read), code_version, inputs, source, found)
-        if recorded is not None and job._is_current(recorded):
-            if recorded.source != source:
-                recorded = job._with_new_source(recorded)
-            job.current = Outcome(recorded, unchanged=True, seconds=time.perf_counter() - started)
-        return job
+        return cls(stage, Shard(key, settings, paths, raw, read), code_version, inputs, source, recorded, {}, started)
 
     @property
     def record_uri(self) -> str:
         return self.shard.paths.record(self.stage.name)
 
-    def _with_new_source(self, recorded: Record) -> Record:
-        """The same content under a new stamp: remember the stamp, so that it is not hashed again."""
-        renewed = recorded.model_copy(update={"source": self.source})
-        # hashing takes a while, in which another run may have claimed the shard
-        if read_state(self.record_uri, self.shard.options) == recorded:
-            write_record(renewed, self.record_uri, self.shard.options)
-        return renewed
-
-    def _is_current(self, recorded: Record) -> bool:
-        return (recorded.inputs, recorded.code_version) == (self.inputs, self.code_version) and all(
-            is_there(output, self.shard.options) for output in recorded.outputs.values()
-        )
-
-    def begin(self) -> None:
-        """From here on outputs may be replaced one by one: until the end no record may vouch for a mixture.
+    def current(self) -> Outcome | None:
+        """The outcome if the record that was found is current; its stamps are renewed where files were only copied.
 
         Raises:
-            Overtaken: another run has made the same in the meantime.
-            StorageError: the shard cannot be claimed.
+            StorageError: an output cannot be looked at.
         """
-        shard, stage = self.shard, self.stage
-        if isinstance(self.found, Claim):
-            for uri in shard.paths.written_by(stage.name):
-                clear_leftovers(uri, shard.options)
-        hold = take_hold(
-            stage.name,
-            shard.key,
-            self.record_uri,
-            shard.options,
-            code_version=self.code_version,
-            inputs=self.inputs,
-            same_bytes=stage.same_bytes,
-        )
-        self.shard = replace(shard, hold=hold)
+        found = self._same_work(self.found)
+        if found is None:
+            return None
+        renewed = found.model_copy(update={"source": self.source})
+        if renewed != self.found:
+            self._renew(self.stage.name, self.found, renewed)
+        return self._unchanged(renewed)
 
-    def release(self) -> None:
-        """After a failure: take the claim back, where there is one."""
-        if self.shard.hold is not None:
-            self.shard.hold.release()
+    def begin(self) -> Outcome | None:
+        """Make sure that the inputs are those recorded; gives the outcome if another run has done the work meanwhile.
+
+        Raises:
+            ShardError: the outputs of a stage that is read are not those that its record names.
+            StorageError: something cannot be looked at.
+        """
+        shard, options = self.shard, self.shard.options
+        now = read_record(self.record_uri, options)
+        if now != self.found:
+            self.found = now
+            if (made := self._same_work(now)) is not None:
+                return self._unchanged(made)
+        for name, upstream in shard.read.items():
+            present = with_present_stamps(upstream, options)
+            if present is None:
+                raise ShardError(
+                    f"shard {shard.key}: {self.stage.name} needs {name}, whose outputs are not those that its record "
+                    f"names: they were deleted or replaced, or a run on {name} is under way or was killed. "
+                    f"Materialize {name} again."
+                )
+            if present != upstream:
+                self._renew(name, upstream, present)
+            self.stamps |= {output.uri: output.stamp for output in present.outputs.values()}
+        for uri in (*shard.paths.outputs(self.stage.name).values(), self.record_uri):
+            clear_leftovers(uri, options)
+        return None
 
     def finish(self, work: Work) -> Outcome:
-        """Commit: write the record of what was done.
+        """Write the record of the work, or adopt that of another run which did the same work and replaced the outputs.
 
         Raises:
-            Overtaken: another run has made the same in the meantime.
-            ShardError: an input changed in the meantime, or another run made something else of the shard.
+            ShardError: an input changed in the meantime, or another run replaced outputs and has not recorded the same
+                work.
         """
-        assert self.shard.hold is not None
+        shard, options = self.shard, self.shard.options
         self._check_inputs()
         record = Record(
             stage=self.stage.name,
-            shard=self.shard.key,
+            shard=shard.key,
             code_version=self.code_version,
             inputs=self.inputs,
             data_version=work.data_version or _content_hash(work.outputs),
             outputs=work.outputs,
-            settings=self.stage.settings(self.shard.settings),
+            settings=self.stage.settings(shard.settings),
             source=self.source,
             **work.model_dump(include=set(Facts.model_fields)),
         )
-        self.shard.hold.commit(record)
-        return Outcome(record, unchanged=False, seconds=time.perf_counter() - self.started)
+        present = with_present_stamps(record, options)
+        if present is None:
+            if (made := self._same_work(read_record(self.record_uri, options))) is not None:
+                return self._unchanged(made)
+            raise ShardError(
+                f"shard {shard.key}: another run replaced outputs of {self.stage.name} while this one wrote them; "
+                "materialize the shard again"
+            )
+        write_record(present, self.record_uri, options)
+        return Outcome(present, unchanged=False, seconds=time.perf_counter() - self.started)
 
-    def overtaken(self, by: Overtaken) -> Outcome:
-        """The outcome where another run has made the same."""
-        return Outcome(by.record, unchanged=True, seconds=time.perf_counter() - self.started)
+    def withdraw(self) -> None:
+        """After a failure: remove the record that was there before, so that the shard does not count as made.
+
+        Called beside the error that the stage failed with: what goes wrong here is only logged.
+        """
+        try:
+            if self.found is not None and read_record(self.record_uri, self.shard.options) == self.found:
+                remove_record(self.record_uri, self.shard.options)
+        except (StorageError, ShardError) as error:
+            logger.warning("shard %s: the record of %s stays: %s", self.shard.key, self.stage.name, error)
+
+    def _same_work(self, record: Record | None) -> Record | None:
+        """``record`` with present stamps if it is of the same inputs and code version and its outputs are there."""
+        if record is None or (record.inputs, record.code_version) != (self.inputs, self.code_version):
+            return None
+        return with_present_stamps(record, self.shard.options)
+
+    def _unchanged(self, record: Record) -> Outcome:
+        return Outcome(record, unchanged=True, seconds=time.perf_counter() - self.started)
+
+    def _renew(self, stage: str, before: Record | None, renewed: Record) -> None:
+        """Write the same record with new stamps, so that no content is compared again, unless it is another by now."""
+        uri = self.shard.paths.record(stage)
+        if read_record(uri, self.shard.options) == before:
+            write_record(renewed, uri, self.shard.options)
 
     def _check_inputs(self) -> None:
-        """Make sure that the inputs are still those that were recorded when this run began.
+        """Make sure that the inputs are still the files that were there when the work began.
 
-        A claim counts as a change whatever it is for: what was recorded is made again only where it does not lie there
-        any more, and what has lain there in the meantime nobody can tell. Two whole runs upstream, one that makes
-        something else and one that makes what was there before, would not be seen.
+        An ETag that follows from the content does not show two runs upstream that replace a file and put the same
+        content back.
         """
         shard, raw = self.shard, self.shard.raw
         if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage).stamp != raw.stamp:
             raise ShardError(
                 f"shard {shard.key}: {raw.uri} changed while it was read; materialize it again once it is complete"
             )
-        for name, before in shard.read.items():
-            now = read_state(shard.paths.record(name), shard.options)
-            if not isinstance(now, Record) or now.data_version != before.data_version:
+        for name, upstream in shard.read.items():
+            if any(read_stamp(file.uri, shard.options) != self.stamps[file.uri] for file in upstream.outputs.values()):
                 raise ShardError(f"shard {shard.key}: {name} changed while it was read; materialize it again")
 
 
@@ -274,30 +292,26 @@ def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
             raise outcome
         return outcome
     job = Job.of(stage, key, settings, stage.code_version(settings))
-    if job.current is not None:
-        return job.current
+    if (done := job.current() or job.begin()) is not None:
+        return done
     try:
-        job.begin()
-        with job.shard.committing():
-            work = stage.run(job.shard)
-        return job.finish(work)
-    except Overtaken as error:
-        return job.overtaken(error)
+        return job.finish(stage.run(job.shard))
     except Exception:
-        # not where the run itself is ended: that leaves the claim, as a sign that the shard was under way
-        job.release()
+        # not where the run itself is ended: it has no time left for storage
+        job.withdraw()
         raise
 
 
 def take_together(
     stage: Stage, keys: Iterable[str], settings: Settings
 ) -> Iterator[tuple[str, Outcome | InterleavedError]]:
-    """Bring the outputs of many shards up to date in one go; gives each key with its outcome, or what is wrong with it.
+    """Bring the outputs of many shards up to date in one go; gives each key with its outcome, or its error.
 
-    A storage that does not answer is the outcome of the shards that wait for it, of all that are not done where it
-    concerns them all: each of them may be tried again.
+    Where the storage does not answer, that is the outcome of the shards that need it, and of all shards that are not
+    done where it concerns them all: each of them may be tried again.
 
     Raises:
+        ShardError: the stage's function gave no result for a shard.
         Exception: whatever else stops the work as a whole, such as a device that fails; shards given before stand.
     """
     assert stage.together is not None
@@ -308,32 +322,39 @@ def take_together(
         else:
             yield key, found
 
+    left = dict.fromkeys(jobs)
+    begun: set[str] = set()
     not_begun: dict[str, Outcome | InterleavedError] = {}
 
-    def begun() -> Iterator[Shard]:
+    def begin() -> Iterator[Shard]:
         for key, job in jobs.items():
             try:
-                job.begin()
-            except Overtaken as error:
-                not_begun[key] = job.overtaken(error)
+                outcome: Outcome | InterleavedError | None = job.begin()
             except InterleavedError as error:
-                not_begun[key] = error
-            else:
+                outcome = error
+            if outcome is None:
+                begun.add(key)
                 yield job.shard
+            else:
+                not_begun[key] = outcome
 
-    left = dict.fromkeys(jobs)
     try:
-        for key, work in stage.together(begun(), settings) if jobs else ():
+        for key, work in stage.together(begin(), settings) if jobs else ():
             del left[key]
             yield key, _finished(jobs[key], work)
+        if missing := [key for key in left if key not in not_begun]:
+            raise ShardError(
+                f"shard {', '.join(missing)}: {stage.name} ended without a result for it; this is an error of the "
+                "stage's function, which has to give the work or an error for every shard"
+            )
     except StorageUnavailable as error:
-        for key in left:
-            jobs[key].release()
+        for key in begun & left.keys():
+            jobs[key].withdraw()
         yield from ((key, not_begun.get(key, error)) for key in left)
     except Exception:
-        # not where the run itself is ended: that leaves claims, as a sign that shards were under way
-        for key in left:
-            jobs[key].release()
+        # not where the run itself is ended: it has no time left for storage
+        for key in begun & left.keys():
+            jobs[key].withdraw()
         raise
     else:
         yield from not_begun.items()
@@ -342,7 +363,7 @@ def take_together(
 def _looked_at(
     stage: Stage, keys: Iterable[str], settings: Settings
 ) -> Iterator[tuple[str, Job | Outcome | InterleavedError]]:
-    """Each key with what there is to do, or the outcome where there is nothing to do; many at a time."""
+    """Each key with its job, or with the outcome where there is nothing to do; many at a time."""
     keys = list(keys)
     try:
         code_version = stage.code_version(settings)  # once for all: it may be the hash of a large model
@@ -353,9 +374,9 @@ def _looked_at(
     def look(key: str) -> Job | Outcome | InterleavedError:
         try:
             job = Job.of(stage, key, settings, code_version)
+            return job.current() or job
         except InterleavedError as error:
             return error
-        return job if job.current is None else job.current
 
     yield from zip(keys, in_order(look, keys, threads=READERS), strict=True)
 
@@ -365,8 +386,6 @@ def _finished(job: Job, work: Work | InterleavedError) -> Outcome | InterleavedE
         if isinstance(work, InterleavedError):
             raise work
         return job.finish(work)
-    except Overtaken as error:
-        return job.overtaken(error)
     except InterleavedError as error:
-        job.release()
+        job.withdraw()
         return error

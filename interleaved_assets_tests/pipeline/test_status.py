@@ -1,7 +1,6 @@
 """Why a shard is not current, from its records alone."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards
-from interleaved_assets.pipeline.record import Claim, ShardPaths, write_record
 from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.pipeline.status import (
     COMPLETE,
@@ -103,21 +101,15 @@ def test_a_missing_record(settings: Settings, tmp_path: Path) -> None:
     assert status(settings) == "never materialized"
 
 
-def test_a_run_that_was_killed(settings: Settings, tmp_path: Path) -> None:
-    uri = ShardPaths(output_root=settings.storage.output_root, key="a").record("filtered")
-    claim = Claim(
-        stage="filtered",
-        shard="a",
-        claimed_by="somebody",
-        began=datetime(2026, 1, 1, tzinfo=UTC),
-        code_version="1-0",
-        inputs={},
-    )
-    write_record(claim, uri, {})
-    records, claims = read_stages("a", settings, chain(settings))
-    assert list(claims) == ["filtered"]
-    found = Present.of(settings).status(records, claims=claims)
-    assert found == (State.INTERRUPTED, "no filtered: a run on it was interrupted, or is under way", "filtered")
+def test_a_record_whose_output_was_replaced_counts_as_missing(settings: Settings, tmp_path: Path) -> None:
+    output = tmp_path / "out" / "filtered" / "a.parquet"
+    output.write_bytes(output.read_bytes())
+    records = read_stages("a", settings, chain(settings))
+    assert list(records) == ["normalized", "image_scores", "final_tars"]
+    assert Present.of(settings).status(records) == (State.MISSING, "no filtered", "filtered")
+    assert list(stage_records("a", settings)) == list(chain(settings))
+    take_through(chain(settings)["filtered"], "a", settings)
+    assert read_stages("a", settings, chain(settings)) == stage_records("a", settings)
 
 
 def test_a_damaged_record_is_named(settings: Settings, tmp_path: Path) -> None:

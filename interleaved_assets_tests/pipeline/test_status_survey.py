@@ -41,7 +41,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def statuses(found: Survey) -> dict[str, str]:
-    return {key: found.status(key, found.recorded_of(key)).text for key in found.keys}
+    return {key: found.status(key, found.valid_records(key)).text for key in found.keys}
 
 
 def test_records_are_listed_with_their_stages(settings: Settings, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_every_kind_of_shard(settings: Settings, tmp_path: Path) -> None:
         "web/b": VANISHED.text,
     }
     assert found.problem == ""
-    assert found.status("a", found.recorded_of("a")) == COMPLETE
+    assert found.status("a", found.valid_records("a")) == COMPLETE
 
 
 def test_what_dagster_calls_failed_is_told_from_what_was_never_tried(settings: Settings, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_what_dagster_calls_failed_is_told_from_what_was_never_tried(settings: S
         "c": "normalized failed: its error stands on the shard",
         "web/b": "complete",  # the record vouches for it, whatever a later run made of its events
     }
-    assert found.status("a", found.recorded_of("a")).state is State.FAILED
+    assert found.status("a", found.valid_records("a")).state is State.FAILED
 
 
 def test_a_file_that_was_written_anew_with_the_same_bytes_is_current_once_somebody_looked(
@@ -94,6 +94,12 @@ def test_a_file_that_was_written_anew_with_the_same_bytes_is_current_once_somebo
     assert statuses(survey(settings)) == {"a": "complete", "web/b": changed}
     os.utime(tmp_path / "raw/a.tar", (6, 6))  # after that look
     assert statuses(survey(settings)) == {"a": changed, "web/b": changed}
+
+
+def test_an_output_that_was_deleted_or_replaced_makes_its_stage_missing(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "out/dropped/filtered/a.parquet").unlink()
+    (tmp_path / "out/image_scores/web/b.parquet").write_bytes(b"another")
+    assert statuses(survey(settings)) == {"a": "no filtered", "c": "never materialized", "web/b": "no image_scores"}
 
 
 def test_a_damaged_snapshot_tells_nothing(settings: Settings, tmp_path: Path) -> None:
@@ -121,6 +127,7 @@ def test_in_a_bucket(tmp_path: Path, bucket: str, s3_environment: S3Server) -> N
     assert statuses(survey(settings)) == {"a": "never materialized", "b%20c": "never materialized"}
     for stage in chain(settings).values():
         take_through(stage, "b%20c", settings)
+    assert statuses(survey(settings)) == {"a": "never materialized", "b%20c": "complete"}
     s3_environment.fs.rm_file(f"{bucket}/raw/b c.tar")
     found = survey(settings)
     assert found.recorded == {"b%20c": STAGES}

@@ -9,7 +9,6 @@ from interleaved_assets.io.storage.atomic import (
     AtomicOutput,
     BytesLike,
     atomic_output,
-    checked_commits,
     clear_leftovers,
 )
 from interleaved_assets.io.storage.filesystem import (
@@ -25,6 +24,7 @@ from interleaved_assets.io.storage.filesystem import (
 from interleaved_assets.io.storage.inputs import local_copy, open_input, read_small
 from interleaved_assets.io.storage.listing import FilePaths, InputFile, find_files, group_files, parse_size
 from interleaved_assets.io.storage.roots import check_allowed, folders_of
+from interleaved_assets.io.storage.stamps import content_hash, list_stamps, read_stamp
 
 __all__ = [
     "AtomicOutput",
@@ -35,8 +35,8 @@ __all__ = [
     "as_storage_error",
     "atomic_output",
     "check_allowed",
-    "checked_commits",
     "clear_leftovers",
+    "content_hash",
     "exists",
     "filesystem",
     "find_files",
@@ -44,10 +44,12 @@ __all__ = [
     "group_files",
     "is_local",
     "join",
+    "list_stamps",
     "local_copy",
     "local_path",
     "open_input",
     "parse_size",
     "read_small",
+    "read_stamp",
     "storage_errors",
 ]

@@ -36,12 +36,14 @@ class TarShard:
         rows: number of rows written so far.
         size: its size in bytes, once it is committed.
         sha256: hex digest of its bytes, once it is committed; None where hashing is off.
+        stamp: that of the file, once it is committed; None where the storage does not tell it.
     """
 
     def __init__(self, uri: str, sink: Any) -> None:
         self.uri, self.rows = uri, 0
         self.size = 0
         self.sha256: str | None = None
+        self.stamp: str | None = None
         self._sink = sink
         self._collected = bytearray()
         self._written = 0
@@ -129,7 +131,7 @@ def tar_shard(uri: str, *, storage_options: StorageOptions = None, hashed: bool 
         shard = TarShard(uri, sink)
         yield shard
         shard.finish()
-    shard.size, shard.sha256 = output.size, output.sha256
+    shard.size, shard.sha256, shard.stamp = output.size, output.sha256, output.stamp
 
 
 @dataclass

@@ -83,8 +83,7 @@ def _tables(shard: Shard, broken: dict[str, InterleavedError]) -> Iterator[pa.Ta
 
 def _written(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Work | InterleavedError:
     try:
-        with shard.committing():
-            return _write(shard, scores, facts)
+        return _write(shard, scores, facts)
     except InterleavedError as error:
         return error
 

@@ -59,4 +59,9 @@ def test_a_record_from_before_the_figures_is_made_again(settings: Settings, tmp_
     version = now["code_version"].partition("-")
     file.write_text(json.dumps({**before, "code_version": f"1-{version[2]}"}))
     through_all(settings)
-    assert json.loads(file.read_text()) == now
+    assert without_stamps(json.loads(file.read_text())) == without_stamps(now)
+
+
+def without_stamps(record: dict) -> dict:
+    outputs = {role: {**output, "stamp": None} for role, output in record["outputs"].items()}
+    return {**record, "outputs": outputs}

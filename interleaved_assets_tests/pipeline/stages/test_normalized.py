@@ -56,7 +56,7 @@ def test_memory_follows_batches_and_row_groups_and_not_the_shard(tmp_path: Path)
     del documents, images
     code = (
         "import sys, pyarrow as pa\n"
-        "from interleaved_assets.pipeline import normalized\n"
+        "from interleaved_assets.pipeline.stages import normalized\n"
         "from interleaved_assets.pipeline.execute import take_through\n"
         "from interleaved_assets.settings import load_settings\n"
         "take_through(normalized.STAGE, 'large', load_settings(sys.argv[1]))\n"
