@@ -6,7 +6,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.filtered import deciding_tables
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
@@ -18,7 +18,7 @@ def curated(tmp_path: Path) -> list[str]:
     settings = project(tmp_path)
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-        for stage in chain(settings).values():
+        for stage in stage_dag(settings).values():
             take_through(stage, name, settings)
     return ["--settings", str(tmp_path / "interleaved.toml")]
 

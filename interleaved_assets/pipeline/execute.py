@@ -14,8 +14,14 @@ from dataclasses import dataclass, field
 
 from interleaved_assets.io.storage import clear_leftovers, read_stamp
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
-from interleaved_assets.pipeline.parallel import READERS, in_order
-from interleaved_assets.pipeline.raw.listing import RawShard, Source, content_version, find_raw_shard, raw_shard_at
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.raw.listing import (
+    RawShard,
+    RawSource,
+    find_raw_shard,
+    raw_content_version,
+    raw_shard_at,
+)
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
     Facts,
@@ -33,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Shard:
+class ShardTask:
     """One shard at one stage: what a stage's function is given."""
 
     key: str
@@ -59,7 +65,7 @@ class Work(Facts):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StageOutcome:
     """A shard that went through a stage; ``unchanged`` where the recorded output was current and nothing was done."""
 
     record: Record
@@ -67,11 +73,11 @@ class Outcome:
     seconds: float
 
 
-__all__ = ["Outcome", "RunOne", "RunTogether", "Shard", "Stage", "Work", "take_through", "take_together"]
+__all__ = ["RunOne", "RunTogether", "ShardTask", "Stage", "StageOutcome", "Work", "take_through", "take_together"]
 
-RunOne = Callable[[Shard], Work]
+RunOne = Callable[[ShardTask], Work]
 """Reads the inputs of one shard and writes its outputs."""
-RunTogether = Callable[[Iterator[Shard], Settings], Iterator[tuple[str, Work | InterleavedError]]]
+RunTogether = Callable[[Iterator[ShardTask], Settings], Iterator[tuple[str, Work | InterleavedError]]]
 """The same for many shards in one go, for work that fills a device: gives each shard's key and work as it is done, or
 what is wrong with that shard. Whatever it raises ends them all."""
 
@@ -107,15 +113,15 @@ class Stage:
 
 
 @dataclass
-class Job:
+class Attempt:
     """One shard at one stage, from the comparison with its record to the new record."""
 
     stage: Stage
-    shard: Shard
+    shard: ShardTask
     code_version: str
     inputs: dict[str, str]
     """Data version of each input, by stage."""
-    source: Source | None
+    source: RawSource | None
     found: Record | None
     """The record that was there before."""
     stamps: dict[str, str | None] = field(default_factory=dict)
@@ -123,7 +129,7 @@ class Job:
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
-    def of(cls, stage: Stage, key: str, settings: Settings, code_version: str) -> "Job":
+    def of(cls, stage: Stage, key: str, settings: Settings, code_version: str) -> "Attempt":
         """Look at the shard's inputs and at its record.
 
         Raises:
@@ -141,8 +147,8 @@ class Job:
             if name == RAW_SHARDS:
                 known = recorded.source if recorded else None
                 raw = find_raw_shard(key, settings.storage, known)
-                version = content_version(raw, settings.storage, known)
-                source = Source(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
+                version = raw_content_version(raw, settings.storage, known)
+                source = RawSource(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
                 inputs[name] = version
             else:
                 upstream = read_record(paths.record(name), options)
@@ -151,13 +157,15 @@ class Job:
                 inputs[name] = upstream.data_version
                 read[name] = upstream
                 source = source or upstream.source  # every output goes back to one raw shard, and its record says which
-        return cls(stage, Shard(key, settings, paths, raw, read), code_version, inputs, source, recorded, {}, started)
+        return cls(
+            stage, ShardTask(key, settings, paths, raw, read), code_version, inputs, source, recorded, {}, started
+        )
 
     @property
     def record_uri(self) -> str:
         return self.shard.paths.record(self.stage.name)
 
-    def current(self) -> Outcome | None:
+    def current(self) -> StageOutcome | None:
         """The outcome if the record that was found is current; its stamps are renewed where files were only copied.
 
         Raises:
@@ -171,7 +179,7 @@ class Job:
             self._renew(self.stage.name, self.found, renewed)
         return self._unchanged(renewed)
 
-    def begin(self) -> Outcome | None:
+    def begin(self) -> StageOutcome | None:
         """Make sure that the inputs are those recorded; gives the outcome if another run has done the work meanwhile.
 
         Raises:
@@ -199,7 +207,7 @@ class Job:
             clear_leftovers(uri, options)
         return None
 
-    def finish(self, work: Work) -> Outcome:
+    def finish(self, work: Work) -> StageOutcome:
         """Write the record of the work, or adopt that of another run which did the same work and replaced the outputs.
 
         Raises:
@@ -228,7 +236,7 @@ class Job:
                 "materialize the shard again"
             )
         write_record(present, self.record_uri, options)
-        return Outcome(present, unchanged=False, seconds=time.perf_counter() - self.started)
+        return StageOutcome(present, unchanged=False, seconds=time.perf_counter() - self.started)
 
     def withdraw(self) -> None:
         """After a failure: remove the record that was there before, so that the shard does not count as made.
@@ -247,8 +255,8 @@ class Job:
             return None
         return with_present_stamps(record, self.shard.options)
 
-    def _unchanged(self, record: Record) -> Outcome:
-        return Outcome(record, unchanged=True, seconds=time.perf_counter() - self.started)
+    def _unchanged(self, record: Record) -> StageOutcome:
+        return StageOutcome(record, unchanged=True, seconds=time.perf_counter() - self.started)
 
     def _renew(self, stage: str, before: Record | None, renewed: Record) -> None:
         """Write the same record with new stamps, so that no content is compared again, unless it is another by now."""
@@ -278,7 +286,7 @@ def _content_hash(outputs: Mapping[str, OutputFile]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
+def take_through(stage: Stage, key: str, settings: Settings) -> StageOutcome:
     """Bring the output of ``stage`` for one shard up to date.
 
     Raises:
@@ -291,7 +299,7 @@ def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
         if isinstance(outcome, InterleavedError):
             raise outcome
         return outcome
-    job = Job.of(stage, key, settings, stage.code_version(settings))
+    job = Attempt.of(stage, key, settings, stage.code_version(settings))
     if (done := job.current() or job.begin()) is not None:
         return done
     try:
@@ -304,7 +312,7 @@ def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
 
 def take_together(
     stage: Stage, keys: Iterable[str], settings: Settings
-) -> Iterator[tuple[str, Outcome | InterleavedError]]:
+) -> Iterator[tuple[str, StageOutcome | InterleavedError]]:
     """Bring the outputs of many shards up to date in one go; gives each key with its outcome, or its error.
 
     Where the storage does not answer, that is the outcome of the shards that need it, and of all shards that are not
@@ -315,21 +323,21 @@ def take_together(
         Exception: whatever else stops the work as a whole, such as a device that fails; shards given before stand.
     """
     assert stage.together is not None
-    jobs: dict[str, Job] = {}
+    jobs: dict[str, Attempt] = {}
     for key, found in _looked_at(stage, keys, settings):
-        if isinstance(found, Job):
+        if isinstance(found, Attempt):
             jobs[key] = found
         else:
             yield key, found
 
     left = dict.fromkeys(jobs)
     begun: set[str] = set()
-    not_begun: dict[str, Outcome | InterleavedError] = {}
+    not_begun: dict[str, StageOutcome | InterleavedError] = {}
 
-    def begin() -> Iterator[Shard]:
+    def begin() -> Iterator[ShardTask]:
         for key, job in jobs.items():
             try:
-                outcome: Outcome | InterleavedError | None = job.begin()
+                outcome: StageOutcome | InterleavedError | None = job.begin()
             except InterleavedError as error:
                 outcome = error
             if outcome is None:
@@ -362,7 +370,7 @@ def take_together(
 
 def _looked_at(
     stage: Stage, keys: Iterable[str], settings: Settings
-) -> Iterator[tuple[str, Job | Outcome | InterleavedError]]:
+) -> Iterator[tuple[str, Attempt | StageOutcome | InterleavedError]]:
     """Each key with its job, or with the outcome where there is nothing to do; many at a time."""
     keys = list(keys)
     try:
@@ -371,17 +379,17 @@ def _looked_at(
         yield from ((key, error) for key in keys)
         return
 
-    def look(key: str) -> Job | Outcome | InterleavedError:
+    def look(key: str) -> Attempt | StageOutcome | InterleavedError:
         try:
-            job = Job.of(stage, key, settings, code_version)
+            job = Attempt.of(stage, key, settings, code_version)
             return job.current() or job
         except InterleavedError as error:
             return error
 
-    yield from zip(keys, in_order(look, keys, threads=READERS), strict=True)
+    yield from zip(keys, parallel_map(look, keys, threads=READERS), strict=True)
 
 
-def _finished(job: Job, work: Work | InterleavedError) -> Outcome | InterleavedError:
+def _finished(job: Attempt, work: Work | InterleavedError) -> StageOutcome | InterleavedError:
     try:
         if isinstance(work, InterleavedError):
             raise work

@@ -23,7 +23,7 @@ from interleaved_assets.io.storage import (
     storage_errors,
 )
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.raw.listing import Source
+from interleaved_assets.pipeline.raw.listing import RawSource
 
 RAW_SHARDS: Final = "raw_shards"
 
@@ -127,7 +127,7 @@ class Record(Facts):
     """By role: ``rows`` is the stage's own output, ``ledger`` what it dropped, ``samples`` scores of samples."""
     settings: dict[str, object]
     """The settings that this output depends on."""
-    source: Source | None = None
+    source: RawSource | None = None
     """The raw shard that this output goes back to, as it was when ``normalized`` read it."""
 
 

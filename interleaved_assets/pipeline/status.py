@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 from interleaved_assets.io.storage import filesystem, is_local, join, list_stamps, storage_errors
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.parallel import READERS, in_order
-from interleaved_assets.pipeline.raw.listing import RawShard, Source, list_raw_shards
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import versions_looked_at
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record, ShardPaths, read_record, read_valid_record
-from interleaved_assets.pipeline.stages.dag import Chain, chain
+from interleaved_assets.pipeline.stages.dag import StageDag, stage_dag
 from interleaved_assets.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ COMPLETE: Final = Status(State.COMPLETE, CURRENT)
 class Present:
     """What records are compared with: the stages in force. Worked out once for any number of shards."""
 
-    stages: Chain
+    stages: StageDag
     versions: Mapping[str, str]
     settings: Mapping[str, Mapping[str, object]]
 
@@ -62,7 +62,7 @@ class Present:
         Raises:
             StorageError: a file that the settings name, such as a checkpoint, cannot be read.
         """
-        stages = chain(settings)
+        stages = stage_dag(settings)
         return cls(
             stages,
             {name: stage.code_version(settings) for name, stage in stages.items()},
@@ -136,7 +136,7 @@ def stage_records(key: str, settings: Settings) -> dict[str, Record]:
     Whether the outputs are still those that the records name is not looked at.
     """
     paths = ShardPaths(output_root=settings.storage.output_root, key=key)
-    found = {name: read_record(paths.record(name), settings.storage.options) for name in chain(settings)}
+    found = {name: read_record(paths.record(name), settings.storage.options) for name in stage_dag(settings)}
     return {name: record for name, record in found.items() if record is not None}
 
 
@@ -160,10 +160,10 @@ def shard_statuses(
             return raw.key, None
         return raw.key, present.status(records, raw, versions.get(raw.key)).text
 
-    yield from in_order(status_of, raws, threads=READERS)
+    yield from parallel_map(status_of, raws, threads=READERS)
 
 
-def _is_source(source: Source | None, raw: RawShard, version: str | None) -> bool:
+def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> bool:
     return source is not None and (source.stamp == raw.stamp or source.version == version)
 
 
@@ -273,7 +273,7 @@ def listed_stamps(settings: Settings) -> Callable[[str], str | None] | None:
         return None
     folders = {
         uri.rpartition("/")[0]
-        for name in chain(settings)
+        for name in stage_dag(settings)
         for uri in ShardPaths(output_root=storage.output_root, key="any").outputs(name).values()
     }
     stamps: dict[str, str] = {}
@@ -290,7 +290,7 @@ def recorded_stages(settings: Settings) -> dict[str, list[str]]:
     """
     storage = settings.storage
     found: dict[str, list[str]] = {}
-    for name in chain(settings):
+    for name in stage_dag(settings):
         folder = join(storage.output_root, f"records/{name}")
         with storage_errors(folder, "list"):
             fs, path = filesystem(folder, storage.options)

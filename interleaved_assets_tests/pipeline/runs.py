@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.execute import Outcome
+from interleaved_assets.pipeline.execute import StageOutcome
 
 _WAIT_SECONDS = 60
 _of_thread = threading.local()
@@ -20,8 +20,8 @@ class Killed(BaseException):
 class SteppedRun:
     """Calls ``work`` in a thread of its own, from one :func:`pause` to the next."""
 
-    work: Callable[[], Outcome]
-    result: Outcome | BaseException | None = None
+    work: Callable[[], StageOutcome]
+    result: StageOutcome | BaseException | None = None
     _orders: "queue.SimpleQueue[str]" = field(default_factory=queue.SimpleQueue)
     _done: "queue.SimpleQueue[str]" = field(default_factory=queue.SimpleQueue)
     _thread: threading.Thread | None = None

@@ -12,7 +12,7 @@ from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
 from interleaved_assets.pipeline import execute
 from interleaved_assets.pipeline import record as record_module
-from interleaved_assets.pipeline.execute import Outcome, Shard, Stage, Work, take_through, take_together
+from interleaved_assets.pipeline.execute import ShardTask, Stage, StageOutcome, Work, take_through, take_together
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
     OutputFile,
@@ -40,7 +40,7 @@ class Copy:
     afterwards: Callable[[], object] = lambda: None
     """Called when it is written, and not yet recorded."""
 
-    def __call__(self, shard: Shard) -> Work:
+    def __call__(self, shard: ShardTask) -> Work:
         self.calls.append(shard.key)
         uri = shard.raw.uri if shard.raw else shard.paths.output(self.source)
         with open_input(uri, shard.options) as file:
@@ -301,7 +301,7 @@ def test_a_bucket_that_was_copied_into_another_is_not_redone(tmp_path: Path, s3_
         file.write_text(f'[storage]\nraw_root = "{bucket}/raw"\noutput_root = "{bucket}/out"\n')
         return load_settings(file)
 
-    def copy(shard: Shard) -> Work:
+    def copy(shard: ShardTask) -> Work:
         calls.append(shard.paths.output_root)
         return Copy("one")(shard)
 
@@ -323,7 +323,7 @@ def test_a_bucket_that_was_copied_into_another_is_not_redone(tmp_path: Path, s3_
 def test_a_stage_is_given_the_records_of_what_it_reads(settings: Settings) -> None:
     given: list[object] = []
 
-    def look(shard: Shard) -> Work:
+    def look(shard: ShardTask) -> Work:
         given.append(shard.read)
         return Work(outputs={})
 
@@ -336,14 +336,14 @@ def test_a_run_that_ends_while_a_large_shard_is_hashed_is_not_repeated(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Copy("one")
-    hash_content = execute.content_version
+    hash_content = execute.raw_content_version
 
     def slowly(*arguments: object) -> str:
-        monkeypatch.setattr(execute, "content_version", hash_content)
+        monkeypatch.setattr(execute, "raw_content_version", hash_content)
         take_through(copy.stage, "a", settings)
         return hash_content(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(execute, "content_version", slowly)
+    monkeypatch.setattr(execute, "raw_content_version", slowly)
     assert take_through(copy.stage, "a", settings).unchanged
     assert copy.calls == ["a"]
 
@@ -354,14 +354,14 @@ def test_a_new_stamp_is_not_written_over_the_record_of_another_run(
     copy = Copy("one")
     take_through(copy.stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"first")
-    hash_content = execute.content_version
+    hash_content = execute.raw_content_version
 
     def slowly(*arguments: object) -> str:
-        monkeypatch.setattr(execute, "content_version", hash_content)
+        monkeypatch.setattr(execute, "raw_content_version", hash_content)
         take_through(Copy("one", version=2).stage, "a", settings)
         return hash_content(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(execute, "content_version", slowly)
+    monkeypatch.setattr(execute, "raw_content_version", slowly)
     assert take_through(copy.stage, "a", settings).unchanged
     record = record_of(settings, "one")
     assert record is not None
@@ -402,7 +402,9 @@ class Together:
     fail_before: str = ""
     error: Exception = field(default_factory=lambda: StorageUnavailable("the storage is away"))
 
-    def __call__(self, shards: Iterator[Shard], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+    def __call__(
+        self, shards: Iterator[ShardTask], settings: Settings
+    ) -> Iterator[tuple[str, Work | InterleavedError]]:
         for shard in shards:
             if shard.key == self.fail_before:
                 raise self.error
@@ -423,9 +425,11 @@ def several(settings: Settings, tmp_path: Path) -> Settings:
     return settings
 
 
-def told(outcomes: Iterator[tuple[str, Outcome | InterleavedError]]) -> dict[str, str]:
+def told(outcomes: Iterator[tuple[str, StageOutcome | InterleavedError]]) -> dict[str, str]:
     return {
-        key: ("unchanged" if found.unchanged else "made") if isinstance(found, Outcome) else str(found).split(": ")[-1]
+        key: ("unchanged" if found.unchanged else "made")
+        if isinstance(found, StageOutcome)
+        else str(found).split(": ")[-1]
         for key, found in outcomes
     }
 
@@ -448,7 +452,7 @@ def test_many_in_one_go_each_with_its_own_outcome(several: Settings, tmp_path: P
 def test_a_storage_that_does_not_answer_is_the_outcome_of_all_that_are_not_done(several: Settings) -> None:
     stage = Together(fail_before="c").stage
     outcomes = dict(take_together(stage, ["a", "c", "d"], several))
-    assert isinstance(outcomes["a"], Outcome)
+    assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["c"], StorageUnavailable)
     assert isinstance(outcomes["d"], StorageUnavailable)
     assert told(take_together(Together().stage, ["a", "c", "d"], several)) == {
@@ -460,7 +464,7 @@ def test_a_storage_that_does_not_answer_is_the_outcome_of_all_that_are_not_done(
 
 def test_anything_else_ends_them_all_and_what_was_done_stands(several: Settings) -> None:
     outcomes = take_together(Together("c", RuntimeError("the device is gone")).stage, ["a", "c", "d"], several)
-    assert isinstance(dict([next(outcomes)])["a"], Outcome)
+    assert isinstance(dict([next(outcomes)])["a"], StageOutcome)
     with pytest.raises(RuntimeError, match="the device is gone"):
         next(outcomes)
     assert record_of(several, "one") is not None
@@ -484,10 +488,10 @@ def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(
 
 
 def test_shards_that_the_stage_gives_no_result_for_are_named(several: Settings) -> None:
-    def forget(shards: Iterator[Shard], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+    def forget(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
         return ((shard.key, Copy("one")(shard)) for shard in shards if shard.key == "a")
 
-    outcomes: dict[str, Outcome | InterleavedError] = {}
+    outcomes: dict[str, StageOutcome | InterleavedError] = {}
     with pytest.raises(ShardError, match=r"^shard c, d: one ended without a result for it; this is an error of the"):
         outcomes.update(take_together(replace(Together().stage, together=forget), ["a", "c", "d"], several))
     assert record_of(several, "one") is not None

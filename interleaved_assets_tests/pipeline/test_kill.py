@@ -15,7 +15,7 @@ from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record, ShardPaths, read_valid_record
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard, project
 
@@ -23,7 +23,7 @@ KEY = "cc/a"
 
 
 def take_through_all(settings: Settings) -> None:
-    for stage in chain(settings).values():
+    for stage in stage_dag(settings).values():
         take_through(stage, KEY, settings)
 
 
@@ -81,7 +81,7 @@ def files(folder: Path) -> dict[str, str]:
 
 def records(settings: Settings) -> Iterator[Record]:
     paths = ShardPaths(output_root=settings.storage.output_root, key=KEY)
-    for name in chain(settings):
+    for name in stage_dag(settings):
         record = read_valid_record(paths.record(name), {})
         if record is not None:
             yield record
@@ -103,7 +103,7 @@ def test_killed_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         take_through_all(settings)
     wanted = files(out)
     outputs = sum(len(record.outputs) for record in records(settings))
-    assert len(moments) == 4 * (outputs + len(chain(settings)))  # each stage writes its outputs and a record
+    assert len(moments) == 4 * (outputs + len(stage_dag(settings)))  # each stage writes its outputs and a record
 
     for moment in range(1, len(moments) + 1, every):
         shutil.rmtree(out)

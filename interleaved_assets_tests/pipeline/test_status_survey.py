@@ -11,7 +11,7 @@ from interleaved_assets.pipeline.lineage.sample import find_sample
 from interleaved_assets.pipeline.lineage.tar import trace_tar
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import look, snapshot_uri, write_snapshot
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import (
     COMPLETE,
     VANISHED,
@@ -35,7 +35,7 @@ def settings(tmp_path: Path) -> Settings:
     for name in ("a", "web/b", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name[-1]))
     for key in ("a", "web/b"):
-        for stage in chain(settings).values():
+        for stage in stage_dag(settings).values():
             take_through(stage, key, settings)
     return settings
 
@@ -125,7 +125,7 @@ def test_in_a_bucket(tmp_path: Path, bucket: str, s3_environment: S3Server) -> N
     for name in ("a", "b c"):
         s3_environment.fs.put_file(str(good_shard(tmp_path / f"{name}.tar", seed=1)), f"{bucket}/raw/{name}.tar")
     assert statuses(survey(settings)) == {"a": "never materialized", "b%20c": "never materialized"}
-    for stage in chain(settings).values():
+    for stage in stage_dag(settings).values():
         take_through(stage, "b%20c", settings)
     assert statuses(survey(settings)) == {"a": "never materialized", "b%20c": "complete"}
     s3_environment.fs.rm_file(f"{bucket}/raw/b c.tar")

@@ -16,7 +16,7 @@ from interleaved_assets.io.storage.stamps import local_stamp
 from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline import execute, record
-from interleaved_assets.pipeline.execute import Outcome, Shard, Stage, Work, take_through
+from interleaved_assets.pipeline.execute import ShardTask, Stage, StageOutcome, Work, take_through
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, ShardPaths, read_valid_record
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
@@ -33,7 +33,7 @@ ORDERS = 18
 def upstream(version: str) -> Stage:
     """Writes two outputs of the same size, whatever the version."""
 
-    def write(shard: Shard) -> Work:
+    def write(shard: ShardTask) -> Work:
         outputs = {}
         for role, uri in {"rows": shard.paths.output("one"), "ledger": shard.paths.ledger("one")}.items():
             with atomic_output(uri) as out:
@@ -44,7 +44,7 @@ def upstream(version: str) -> Stage:
     return Stage("one", (RAW_SHARDS,), int(version), lambda settings: {}, write)
 
 
-def copy(shard: Shard) -> Work:
+def copy(shard: ShardTask) -> Work:
     """Reads one output of the stage before, then the other."""
     content = b""
     for uri in (shard.paths.output("one"), shard.paths.ledger("one")):
@@ -146,15 +146,15 @@ def test_a_valid_record_is_true_after_each_step_and_the_next_run_ends_well(setti
         for run in runs.values():
             run.finish()
             ends.add(type(run.result))
-        assert ends <= {Outcome, ShardError}
+        assert ends <= {StageOutcome, ShardError}
         if works == "111":
-            assert ends == {Outcome}, seed
+            assert ends == {StageOutcome}, seed
             assert take_through(upstream("1"), "a", settings).unchanged
         for work in sorted(set(works)):
             take_through(stage_of(work), "a", settings)
             assert take_through(stage_of(work), "a", settings).unchanged
             assert_valid_records_are_true(settings, f"{works}, seed {seed}")
-    assert works == "111" or ends == {Outcome, ShardError}
+    assert works == "111" or ends == {StageOutcome, ShardError}
 
 
 @pytest.mark.parametrize("killed", ["A", "B", "C"])
@@ -188,17 +188,17 @@ def stamp_renewed_without_comparing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def inputs_looked_at_only_behind_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = execute.Job.finish
+    finish = execute.Attempt.finish
 
-    def finish_with_present_stamps(job: execute.Job, work: Work) -> Outcome:
+    def finish_with_present_stamps(job: execute.Attempt, work: Work) -> StageOutcome:
         job.stamps = {uri: record.read_stamp(uri) for uri in job.stamps}
         return finish(job, work)
 
-    monkeypatch.setattr(execute.Job, "finish", finish_with_present_stamps)
+    monkeypatch.setattr(execute.Attempt, "finish", finish_with_present_stamps)
 
 
 def inputs_looked_at_only_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute.Job, "_check_inputs", lambda job: None)
+    monkeypatch.setattr(execute.Attempt, "_check_inputs", lambda job: None)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError
-from interleaved_assets.pipeline.execute import Outcome, Shard, Stage, Work, take_through
+from interleaved_assets.pipeline.execute import ShardTask, Stage, StageOutcome, Work, take_through
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, Record, ShardPaths, read_valid_record
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
@@ -28,7 +28,7 @@ def stage_of(version: int, mark: bytes = b"") -> Stage:
     """Writes two outputs, of the raw shard's content and the version; ``mark`` for a stage for many shards, whose bytes
     may differ from run to run."""
 
-    def write(shard: Shard) -> Work:
+    def write(shard: ShardTask) -> Work:
         assert shard.raw is not None
         with open_input(shard.raw.uri) as file:
             content = file.read() + b" by version %d" % version + mark
@@ -41,7 +41,9 @@ def stage_of(version: int, mark: bytes = b"") -> Stage:
         pause()
         return Work(outputs=outputs)
 
-    def write_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+    def write_together(
+        shards: Iterator[ShardTask], settings: Settings
+    ) -> Iterator[tuple[str, Work | InterleavedError]]:
         return ((shard.key, write(shard)) for shard in shards)
 
     work = {"together": write_together} if mark else {"run": write}
@@ -119,9 +121,9 @@ def test_a_run_ends_well_where_both_outputs_are_its_own_or_the_other_did_the_sam
             replaced = [at[name][step] < at[other][step] < end for step in (ROWS, LEDGER)]
             raw_changed = kind == "other raw" and name == "A" and at["B"][BEGIN] < end
             if kind == "same" or not (any(replaced) or raw_changed):
-                assert isinstance(result, Outcome), order
+                assert isinstance(result, StageOutcome), order
             elif kind == "other bytes" and all(replaced) and at[other][END] < end:
-                assert isinstance(result, Outcome), order
+                assert isinstance(result, StageOutcome), order
                 assert result.unchanged
                 assert result.record == runs[other].result.record, order  # type: ignore[union-attr]
             else:
@@ -146,21 +148,21 @@ def test_whichever_run_is_killed_a_valid_record_is_true_and_the_next_run_ends_we
             runs = place.go_through(order)
             ended = runs["B" if killed == "A" else "A"].result
             if (left := place.valid()) is not None:
-                assert isinstance(ended, Outcome), order
+                assert isinstance(ended, StageOutcome), order
                 assert ended.record == left, order
             again = place.run("B")
             again.finish()
-            assert isinstance(again.result, Outcome), order
+            assert isinstance(again.result, StageOutcome), order
             assert place.valid() == again.result.record, order
 
 
 def test_a_failure_removes_the_record_that_was_there_before_and_no_other(tmp_path: Path) -> None:
     place = Place(tmp_path / "a", "other code")
 
-    def fail(shard: Shard) -> Work:
+    def fail(shard: ShardTask) -> Work:
         raise ShardError("bad")
 
-    def fail_behind_another_run(shard: Shard) -> Work:
+    def fail_behind_another_run(shard: ShardTask) -> Work:
         place.run("B").finish()
         raise ShardError("bad")
 

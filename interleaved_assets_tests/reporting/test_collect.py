@@ -10,10 +10,10 @@ import pytest
 
 from interleaved_assets.io import storage
 from interleaved_assets.io.storage import atomic_output, read_stamp
-from interleaved_assets.pipeline.execute import Shard, Stage, Work, take_through
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work, take_through
 from interleaved_assets.pipeline.record import ShardPaths
 from interleaved_assets.pipeline.stages import filtered, normalized
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.pipeline.status import VANISHED, State, survey
 from interleaved_assets.reporting import collect
@@ -33,7 +33,7 @@ def settings(tmp_path: Path) -> Settings:
     settings = project(tmp_path)
     for key in KEYS:
         good_shard(tmp_path / "raw" / f"{key}.tar", seed=ord(key))
-        for stage in chain(settings).values():
+        for stage in stage_dag(settings).values():
             take_through(stage, key, settings)
     return settings
 
@@ -78,7 +78,7 @@ def test_a_changed_threshold_on_its_way_loses_no_row(settings: Settings, tmp_pat
     assert facts.counted_to == "filtered"
     assert (facts.rows_in, facts.rows_kept, facts.images_kept) == (13, 13, 5)
     assert facts.rows_unaccounted == 0
-    take_through(chain(changed)["final_tars"], "a", changed)
+    take_through(stage_dag(changed)["final_tars"], "a", changed)
     assert facts_of_a(changed).counted_to == "final_tars"
 
 
@@ -95,7 +95,7 @@ def test_new_content_on_its_way_loses_no_row(settings: Settings, tmp_path: Path)
 
 
 def test_a_run_that_was_killed_between_two_outputs_loses_no_row(settings: Settings) -> None:
-    def end(shard: Shard) -> Work:
+    def end(shard: ShardTask) -> Work:
         with atomic_output(shard.paths.ledger("filtered")) as out:
             out.write(b"another ledger")
         raise KeyboardInterrupt
@@ -112,7 +112,7 @@ def test_a_run_that_was_killed_between_two_outputs_loses_no_row(settings: Settin
 
 def test_scores_made_anew_leave_the_counts_as_they_are(settings: Settings, tmp_path: Path) -> None:
     changed = project(tmp_path, '[scoring]\nscorers = ["sharpness", "qr"]\n')
-    take_through(chain(changed)["image_scores"], "a", changed)
+    take_through(stage_dag(changed)["image_scores"], "a", changed)
     facts = facts_of_a(changed)
     assert facts.status.text == "filtered stale: image_scores changed"
     assert (facts.counted_to, facts.rows_kept, facts.rows_unaccounted) == ("final_tars", 12, 0)
@@ -194,7 +194,7 @@ def test_records_are_read_once(settings: Settings, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("interleaved_assets.pipeline.record.read_small", counting)
     list(all_shard_facts(survey(settings)))
-    assert len(read) == len(set(read)) == len(KEYS) * len(chain(settings))
+    assert len(read) == len(set(read)) == len(KEYS) * len(stage_dag(settings))
 
 
 def test_the_same_shards_give_the_same_sums(settings: Settings) -> None:

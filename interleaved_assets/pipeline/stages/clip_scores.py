@@ -12,7 +12,7 @@ from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import InterleavedError, error_code
 from interleaved_assets.pipeline.counts import UNEXPLAINED, column_facts, extents, unexplained
-from interleaved_assets.pipeline.execute import Shard, Stage, Work
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.record import Counts, OutputFile
 from interleaved_assets.pipeline.stages import image_scores, normalized
 from interleaved_assets.pipeline.tables import read_table
@@ -27,7 +27,7 @@ NAME: Final = "clip_scores"
 _COLUMNS: Final = ("sample_id", "position", "modality", "text_content", "binary_content", "materialize_error")
 
 
-def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
     """Score the images of many shards with one model, in batches that go across shards.
 
     What is wrong with one shard, a storage that does not answer included, is that shard's outcome. The model stays
@@ -39,7 +39,7 @@ def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tupl
     """
     options = settings.storage.options
     scorer = load_scorer(settings.clip, options)
-    begun: dict[str, Shard] = {}
+    begun: dict[str, ShardTask] = {}
     broken: dict[str, InterleavedError] = {}
     cheap_scores: dict[str, pa.Table] = {}
     stats = ClipStats()
@@ -61,14 +61,14 @@ def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tupl
     yield from broken.items()
 
 
-def _cheap_scores(shard: Shard) -> pa.Table:
+def _cheap_scores(shard: ShardTask) -> pa.Table:
     uri = shard.paths.output(image_scores.NAME)
     scores = read_table(uri, shard.options, shard=shard.key, stage=image_scores.NAME, left_out=(THUMBNAIL_COLUMN,))
     prescreened(scores.slice(0, 0), shard.settings.clip.prescreen)  # raises where this shard lacks a column
     return scores
 
 
-def _tables(shard: Shard, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
+def _tables(shard: ShardTask, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
     """The shard's rows; what is wrong with it ends its rows and not the stream that other shards are part of."""
     try:
         yield from read_parquet_shard(
@@ -81,14 +81,14 @@ def _tables(shard: Shard, broken: dict[str, InterleavedError]) -> Iterator[pa.Ta
         broken[shard.key] = error
 
 
-def _written(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Work | InterleavedError:
+def _written(shard: ShardTask, scores: pa.Table, facts: dict[str, str | float]) -> Work | InterleavedError:
     try:
         return _write(shard, scores, facts)
     except InterleavedError as error:
         return error
 
 
-def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Work:
+def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, str | float]) -> Work:
     with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
         out.write(scores)
     measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
@@ -106,14 +106,14 @@ def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Wor
     )
 
 
-def _computed_from(shard: Shard) -> str:
+def _computed_from(shard: ShardTask) -> str:
     """Version of scores: of what they were computed from, since another device may round differently."""
     versions = [record.data_version for record in shard.read.values()]
-    text = json.dumps([*versions, relevant(shard.settings)], sort_keys=True)
+    text = json.dumps([*versions, version_settings(shard.settings)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def relevant(settings: Settings) -> dict[str, object]:
+def version_settings(settings: Settings) -> dict[str, object]:
     """Every setting and file that changes a score; not the device, which changes speed and rounding."""
     return {"clip": score_fingerprint(settings.clip, settings.storage.options)}
 
@@ -121,4 +121,4 @@ def relevant(settings: Settings) -> dict[str, object]:
 def stage(settings: Settings) -> Stage:
     """The stage; it reads the cheap scores only where ``clip.prescreen`` has bounds on them."""
     reads = (normalized.NAME, image_scores.NAME) if settings.clip.prescreen.is_on else (normalized.NAME,)
-    return Stage(NAME, inputs=reads, version=2, settings=relevant, together=score_together)
+    return Stage(NAME, inputs=reads, version=2, settings=version_settings, together=score_together)

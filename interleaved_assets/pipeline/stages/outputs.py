@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import StorageOptions, exists, filesystem, join, storage_errors
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.parallel import READERS, in_order
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import ShardPaths, read_valid_record
 from interleaved_assets.pipeline.stages import clip_scores, image_scores
 from interleaved_assets.pipeline.tables import find_table, read_table
@@ -106,7 +106,7 @@ def scored_keys(storage: StorageSettings) -> list[str]:
         uri = ShardPaths(output_root=storage.output_root, key=key).record(image_scores.NAME)
         return read_valid_record(uri, storage.options) is not None
 
-    scored = in_order(is_scored, keys, threads=READERS)
+    scored = parallel_map(is_scored, keys, threads=READERS)
     return [key for key, yes in zip(keys, scored, strict=True) if yes]
 
 

@@ -18,7 +18,7 @@ from interleaved_assets.model.errors import (
     ShardError,
     StorageUnavailable,
 )
-from interleaved_assets.pipeline.execute import Outcome, Shard, Work, take_through, take_together
+from interleaved_assets.pipeline.execute import ShardTask, StageOutcome, Work, take_through, take_together
 from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
 from interleaved_assets.pipeline.stages import clip_scores, image_scores, normalized
 from interleaved_assets.settings import Settings
@@ -61,7 +61,7 @@ def three(folder: Path, text: str = "") -> Settings:
     return prepared(folder, {key: {key: document(f"text of {key}", picture(at))} for at, key in enumerate("abc")}, text)
 
 
-def go(settings: Settings, keys: Iterable[str] = "abc") -> dict[str, Outcome | InterleavedError]:
+def go(settings: Settings, keys: Iterable[str] = "abc") -> dict[str, StageOutcome | InterleavedError]:
     return dict(take_together(clip_scores.stage(settings), keys, settings))
 
 
@@ -106,7 +106,7 @@ def test_a_shard_without_images_has_an_empty_table(folder: Path, documents: dict
     outcomes = go(settings, "ab")
     tables = {}
     for key, outcome in outcomes.items():
-        assert isinstance(outcome, Outcome)
+        assert isinstance(outcome, StageOutcome)
         tables[key] = pq.read_table(outcome.record.outputs["rows"].uri)
     assert [tables[key].num_rows for key in "ab"] == [0, 1]
     assert tables["a"].schema == tables["b"].schema
@@ -115,14 +115,14 @@ def test_a_shard_without_images_has_an_empty_table(folder: Path, documents: dict
 def test_the_data_version_is_of_what_was_computed_from_and_not_of_the_bytes(folder: Path) -> None:
     settings = three(folder)
     first = go(settings)["a"]
-    assert isinstance(first, Outcome)
+    assert isinstance(first, StageOutcome)
     Path(paths(settings, "a").record("clip_scores")).unlink()
     (again,) = go(project(folder, MODEL + "batch_size = 1\n"), "a").values()
-    assert isinstance(again, Outcome)
+    assert isinstance(again, StageOutcome)
     assert not again.unchanged
     assert again.record.data_version == first.record.data_version
     (other,) = go(project(folder, MODEL + 'long_text = "window"\n'), "a").values()
-    assert isinstance(other, Outcome)
+    assert isinstance(other, StageOutcome)
     assert other.record.data_version != first.record.data_version
 
 
@@ -153,7 +153,7 @@ def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compar
             (folder / "rows").replace(rows.outputs["rows"].uri)
             yield scored
 
-    def keep(shard: Shard, *arguments: object) -> Work | InterleavedError:
+    def keep(shard: ShardTask, *arguments: object) -> Work | InterleavedError:
         works.append(written(shard, *arguments))  # type: ignore[arg-type]
         return works[-1]
 
@@ -189,8 +189,8 @@ def test_the_score_table_of_one_shard_stops_that_shard_and_no_other(folder: Path
     if damage != "missing":
         accept_outputs(settings, "image_scores", "b")
     outcomes = go(settings)
-    assert isinstance(outcomes["a"], Outcome)
-    assert isinstance(outcomes["c"], Outcome)
+    assert isinstance(outcomes["a"], StageOutcome)
+    assert isinstance(outcomes["c"], StageOutcome)
     kind, message = {
         "damaged": (ShardError, "b.parquet is not a sound Parquet file"),
         "missing": (ShardError, "clip_scores needs image_scores, whose outputs are not those that its record names"),
@@ -209,7 +209,7 @@ def test_the_rows_of_one_shard_stop_that_shard_and_no_other(folder: Path) -> Non
     outcomes = go(settings)
     assert isinstance(outcomes["a"], ShardError)
     assert "a.parquet is not a sound Parquet file" in str(outcomes["a"])
-    assert isinstance(outcomes["b"], Outcome)
+    assert isinstance(outcomes["b"], StageOutcome)
     assert isinstance(outcomes["c"], ShardError)
     assert "clip_scores needs normalized, whose outputs are not those that its record names" in str(outcomes["c"])
     Path(paths(settings, "b").record("normalized")).unlink()
@@ -250,12 +250,12 @@ def test_a_storage_that_does_not_answer_is_that_shards_outcome_and_it_can_be_tri
     with monkeypatch.context() as patches:
         patches.setattr(clip_scores, name, fail_for_b)
         outcomes = go(settings)
-    assert isinstance(outcomes["a"], Outcome)
-    assert isinstance(outcomes["c"], Outcome)
+    assert isinstance(outcomes["a"], StageOutcome)
+    assert isinstance(outcomes["c"], StageOutcome)
     assert isinstance(outcomes["b"], StorageUnavailable)
     assert state(settings, "b") is None
     again = go(settings)
-    assert {key: outcome.unchanged for key, outcome in again.items() if isinstance(outcome, Outcome)} == {
+    assert {key: outcome.unchanged for key, outcome in again.items() if isinstance(outcome, StageOutcome)} == {
         "a": True,
         "b": False,
         "c": True,
@@ -278,10 +278,10 @@ def test_a_cache_that_does_not_answer_can_be_tried_again_by_all_that_are_not_don
     with monkeypatch.context() as patches:
         patches.setattr(clip_scores, "score_shards", fail)
         outcomes = go(settings)
-    assert isinstance(outcomes["a"], Outcome)
+    assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["b"], StorageUnavailable)
     assert isinstance(outcomes["c"], StorageUnavailable)
-    assert all(isinstance(outcome, Outcome) for outcome in go(settings).values())
+    assert all(isinstance(outcome, StageOutcome) for outcome in go(settings).values())
 
 
 def test_what_a_device_fails_with_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,8 +309,8 @@ def test_only_what_changes_a_score_makes_them_stale(folder: Path) -> None:
     go(settings, "a")
     same = project(folder, MODEL + 'batch_size = 2\ncache_dir = "cache"\n[selection]\nmin_clip = 0.9\n')
     assert clip_scores.stage(same).code_version(same) == clip_scores.stage(settings).code_version(settings)
-    assert json.dumps(clip_scores.relevant(settings)) == json.dumps(clip_scores.relevant(same))
+    assert json.dumps(clip_scores.version_settings(settings)) == json.dumps(clip_scores.version_settings(same))
     write_tiny(folder / "model", seed=1)
     (outcome,) = go(settings, "a").values()
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, StageOutcome)
     assert not outcome.unchanged

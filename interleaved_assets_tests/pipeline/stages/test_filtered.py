@@ -192,7 +192,7 @@ def test_only_the_selections_own_settings_make_it_stale(tmp_path: Path) -> None:
     loose = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
     assert take_through(image_scores.STAGE, "a", loose).unchanged
     assert run(loose)[0].dropped == {}
-    assert json.loads(json.dumps(filtered.relevant(loose))) == run(loose)[0].settings
+    assert json.loads(json.dumps(filtered.version_settings(loose))) == run(loose)[0].settings
 
 
 def test_texts_are_read_for_their_words_a_bounded_number_of_bytes_at_a_time(

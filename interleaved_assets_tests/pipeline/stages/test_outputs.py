@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.execute import Shard, Stage, Work, take_through
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work, take_through
 from interleaved_assets.pipeline.record import ShardPaths
 from interleaved_assets.pipeline.stages import filtered, final_tars, image_scores, normalized
 from interleaved_assets.pipeline.stages.outputs import read_ledgers, read_scores, scored_keys
@@ -86,7 +86,7 @@ def test_a_shard_is_scored_when_its_record_is_valid(settings: Settings, tmp_path
     for key in ("b", "a"):
         take_through(image_scores.STAGE, key, settings)
 
-    def end(shard: Shard) -> Work:
+    def end(shard: ShardTask) -> Work:
         Path(shard.paths.output("image_scores")).write_bytes(b"other scores")
         raise KeyboardInterrupt
 
