@@ -28,9 +28,9 @@ from interleaved_assets.pipeline.checks import (
     ShardCheck,
 )
 from interleaved_assets.pipeline.execute import Stage
-from interleaved_assets.pipeline.raw.listing import content_version, find_raw_shard
+from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_version
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stages.dag import chain, code_versions
+from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings
 
 OWNERS: Final = ["team:data-curation"]
@@ -92,7 +92,7 @@ SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
 
 def build_assets(settings: Settings) -> list[dg.AssetsDefinition | dg.SourceAsset]:
     """The assets of the chain, in order, all under the same ``settings``."""
-    stages = chain(settings)
+    stages = stage_dag(settings)
     versions = code_versions(stages, settings)
     return [
         _raw_shards(settings),
@@ -112,7 +112,7 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
     def raw_shards(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
         return dg.DataVersionsByPartition(
             {
-                key: dg.DataVersion(content_version(find_raw_shard(key, settings.storage), settings.storage))
+                key: dg.DataVersion(raw_content_version(find_raw_shard(key, settings.storage), settings.storage))
                 for key in context.partition_keys
             }
         )

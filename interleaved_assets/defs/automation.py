@@ -14,9 +14,9 @@ import dagster as dg
 from interleaved_assets.defs.latest import data_versions, event_type, latest_ids
 from interleaved_assets.defs.shard_events import standing_failures
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.parallel import READERS, in_order
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import ShardPaths, read_record
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 
 
@@ -126,7 +126,7 @@ class InputsChanged(_OfSettings):
                 return None  # a record that cannot be read vouches for nothing; the run will say what is wrong
             return (record.data_version, record.inputs) if record else None
 
-        return dict(zip(keys, in_order(read, keys, threads=READERS), strict=True))
+        return dict(zip(keys, parallel_map(read, keys, threads=READERS), strict=True))
 
 
 class ShardBusy(_OfSettings):
@@ -148,7 +148,7 @@ class ShardBusy(_OfSettings):
 async def _busy(context: dg.AutomationContext[dg.AssetKey], settings: Settings) -> set[str]:
     view = context.asset_graph_view
     busy: set[str] = set()
-    for name in chain(settings):
+    for name in stage_dag(settings):
         key = dg.AssetKey(name)
         for compute in (view.compute_run_in_progress_subset, view.compute_backfill_in_progress_subset):
             found = await compute(key=key, from_subset=view.get_full_subset(key=key))

@@ -26,7 +26,7 @@ from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import look
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import stage_records
 from interleaved_assets.settings import Settings, load_settings
 
@@ -52,7 +52,7 @@ def main() -> int:
     with dg.DagsterInstance.get() as instance:
         set_limits(instance)
         keys = register_all(instance, settings)
-        console.print(f"taking {len(keys)} shards through {len(chain(settings))} assets, with Dagster …")
+        console.print(f"taking {len(keys)} shards through {len(stage_dag(settings))} assets, with Dagster …")
         succeeded = materialize_all(instance, settings, keys)
     console.print(summary_table(settings, keys))
     console.print(f"report   {join(settings.storage.output_root, REPORT_FILE)}")
@@ -99,7 +99,7 @@ def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequ
     shards_run = job.execute_in_process(
         run_config=quietly,
         instance=instance,
-        asset_selection=[dg.AssetKey(name) for name in chain(settings)],
+        asset_selection=[dg.AssetKey(name) for name in stage_dag(settings)],
         tags={RANGE_START: registered[0], RANGE_END: registered[-1]},
         raise_on_error=False,
     )

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import dagster as dg
 
 from interleaved_assets.defs.metadata import DATA_VERSION
-from interleaved_assets.pipeline.raw.listing import Source
+from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.pipeline.record import RAW_SHARDS
 
 
-def observation(key: str, source: Source) -> dg.AssetObservation:
+def observation(key: str, source: RawSource) -> dg.AssetObservation:
     """That the shard ``key`` has the content ``source``."""
     return dg.AssetObservation(
         RAW_SHARDS,
@@ -25,7 +25,7 @@ def observation(key: str, source: Source) -> dg.AssetObservation:
 
 
 def register(
-    instance: dg.DagsterInstance, partitions_name: str, keys: Sequence[str], sources: Sequence[Source]
+    instance: dg.DagsterInstance, partitions_name: str, keys: Sequence[str], sources: Sequence[RawSource]
 ) -> None:
     """Add the partitions and record the observations at once, outside any run."""
     instance.add_dynamic_partitions(partitions_name, list(keys))

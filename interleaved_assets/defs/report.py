@@ -9,7 +9,7 @@ from interleaved_assets.defs.connections import keep_connections
 from interleaved_assets.defs.partitions import SHARDS, failed_shards
 from interleaved_assets.defs.status_notes import tell_statuses
 from interleaved_assets.io.storage import atomic_output, join
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import State, survey
 from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.collect import all_shard_facts
@@ -50,7 +50,7 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         keep_connections(context.instance)
         registered = context.instance.get_dynamic_partitions(SHARDS)
-        found = survey(settings, registered, failed_shards(context.instance, chain(settings), registered))
+        found = survey(settings, registered, failed_shards(context.instance, stage_dag(settings), registered))
         data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))
         problems = []
         if found.problem:

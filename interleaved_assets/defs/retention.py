@@ -12,7 +12,7 @@ import dagster as dg
 
 from interleaved_assets.defs.schedules import BRING_UP_TO_DATE
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 
 NAME: Final = "delete_old_runs"
@@ -94,7 +94,7 @@ def _is_ours(run: dg.DagsterRun, settings: Settings) -> bool:
     """Whether a run is of one of our jobs, or of our assets and checks alone."""
     if run.job_name in (NAME, BRING_UP_TO_DATE):
         return True
-    ours = {dg.AssetKey(name) for name in (RAW_SHARDS, *chain(settings), REPORT)}
+    ours = {dg.AssetKey(name) for name in (RAW_SHARDS, *stage_dag(settings), REPORT)}
     targets = {*(run.asset_selection or ()), *(check.asset_key for check in run.asset_check_selection or ())}
     return bool(targets) and targets <= ours
 

@@ -11,7 +11,7 @@ from interleaved_assets.defs.partitions import SHARDS, failed_shards
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import versions_looked_at
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import CURRENT, shard_statuses
 from interleaved_assets.settings import Settings
 
@@ -39,7 +39,7 @@ def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
     """
     job = dg.define_asset_job(
         BRING_UP_TO_DATE,
-        selection=dg.AssetSelection.assets(*chain(settings)),
+        selection=dg.AssetSelection.assets(*stage_dag(settings)),
         description="The chain over a range of shards; those that are current are left alone.",
     )
 
@@ -56,7 +56,7 @@ def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
         for key in _unknown_to_dagster(context.instance, settings) & statuses.keys():
             statuses[key] = UNRECORDED
         # also those whose records are current: one run made the shard, a later one failed before it could look
-        failed = failed_shards(context.instance, chain(settings), registered)
+        failed = failed_shards(context.instance, stage_dag(settings), registered)
         for key in set().union(*failed.values()) & statuses.keys():
             statuses[key] = FAILED
         assert context.repository_def is not None  # the daemon gives it
@@ -92,7 +92,7 @@ def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
 def _unknown_to_dagster(instance: dg.DagsterInstance, settings: Settings) -> set[str]:
     """Shards that some asset of the chain has no materialization of: a run may end between record and event."""
     registered = set(instance.get_dynamic_partitions(SHARDS))
-    known = [instance.get_materialized_partitions(dg.AssetKey(name)) for name in chain(settings)]
+    known = [instance.get_materialized_partitions(dg.AssetKey(name)) for name in stage_dag(settings)]
     return {key for key in registered if not all(key in keys for keys in known)}
 
 

@@ -19,7 +19,7 @@ from interleaved_assets.pipeline.raw.snapshot import (
     write_snapshot,
 )
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, StorageSettings
 
@@ -87,7 +87,7 @@ def build_automation_sensor(settings: Settings) -> dg.AutomationConditionSensorD
     """
     return dg.AutomationConditionSensorDefinition(
         "automation",
-        target=dg.AssetSelection.assets(*chain(settings), "dataset_report").without_checks()
+        target=dg.AssetSelection.assets(*stage_dag(settings), "dataset_report").without_checks()
         | dg.AssetSelection.checks(RAW_ROOT_CHECK),
         minimum_interval_seconds=settings.watch.interval_seconds,
         default_status=_from_the_start(settings),

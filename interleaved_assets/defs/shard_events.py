@@ -15,7 +15,7 @@ from interleaved_assets.defs.metadata import INPUT_EVENT, shard_metadata
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
-from interleaved_assets.pipeline.execute import Outcome, Stage
+from interleaved_assets.pipeline.execute import Stage, StageOutcome
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.settings import Settings
 
@@ -34,7 +34,7 @@ def record_success(
     context: dg.AssetExecutionContext,
     checks: Sequence[ShardCheck],
     key: str,
-    outcome: Outcome,
+    outcome: StageOutcome,
     pictures: Mapping[str, dg.MetadataValue],
     tags: Mapping[str, str],
     settings: Settings,

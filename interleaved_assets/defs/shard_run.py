@@ -38,8 +38,8 @@ from interleaved_assets.defs.shard_events import (
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline.checks import ShardCheck
-from interleaved_assets.pipeline.execute import Outcome, Stage, take_through, take_together
-from interleaved_assets.pipeline.stages.dag import chain, is_last_of
+from interleaved_assets.pipeline.execute import Stage, StageOutcome, take_through, take_together
+from interleaved_assets.pipeline.stages.dag import is_last_of, stage_dag
 from interleaved_assets.settings import Settings
 
 _LONGEST_PAUSE: Final = 30.0
@@ -48,13 +48,13 @@ _LONGEST_PAUSE: Final = 30.0
 class Done(NamedTuple):
     """A shard that went through, with what there is to see of it."""
 
-    outcome: Outcome
+    outcome: StageOutcome
     pictures: Mapping[str, dg.MetadataValue]
     undrawn: Exception | None = None
     """Why there are no pictures, where they failed."""
 
     @classmethod
-    def of(cls, outcome: Outcome, draw: Draw | None, settings: Settings) -> "Done":
+    def of(cls, outcome: StageOutcome, draw: Draw | None, settings: Settings) -> "Done":
         """A shard with its pictures; one whose pictures fail went through all the same."""
         if draw is None:
             return cls(outcome, {})
@@ -141,7 +141,7 @@ def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings:
                 else FirstFailure(name, "it did not come to this shard")
                 for key in lost
             }
-        elif context.run.parent_run_id and name in chain(settings):
+        elif context.run.parent_run_id and name in stage_dag(settings):
             told = standing_failures(context.instance, name, context.partition_keys)
             stopped |= {key: failure.first for key, failure in told.items()}
     return stopped
@@ -154,7 +154,7 @@ def _executed(context: dg.AssetExecutionContext, settings: Settings) -> set[str]
     names of the stages.
     """
     selection, steps = context.run.asset_selection, context.run.step_keys_to_execute
-    selected = set(chain(settings)) if selection is None else {key.path[-1] for key in selection}
+    selected = set(stage_dag(settings)) if selection is None else {key.path[-1] for key in selection}
     return selected if steps is None else selected & set(steps)
 
 
@@ -201,7 +201,7 @@ def _together(
             if isinstance(outcome, StorageUnavailable) and attempt < settings.run.storage_tries:
                 unavailable.append(key)
             else:
-                yield key, Done.of(outcome, draw, settings) if isinstance(outcome, Outcome) else outcome
+                yield key, Done.of(outcome, draw, settings) if isinstance(outcome, StageOutcome) else outcome
         if not unavailable:
             return
         keys = unavailable
@@ -217,7 +217,7 @@ def _pause(attempt: int) -> float:
 
 
 def _continues_downstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> bool:
-    return not is_last_of(stage.name, _executed(context, settings), chain(settings))
+    return not is_last_of(stage.name, _executed(context, settings), stage_dag(settings))
 
 
 def _summary(stage: Stage, failed: dict[str, BaseException], total: int) -> str:

@@ -2,20 +2,20 @@
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from interleaved_assets.io.storage import filesystem, join, storage_errors
+from interleaved_assets.io.storage import filesystem, is_local, join, list_stamps, storage_errors
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError
 from interleaved_assets.pipeline.execute import Stage
-from interleaved_assets.pipeline.parallel import READERS, in_order
-from interleaved_assets.pipeline.raw.listing import RawShard, Source, list_raw_shards
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import versions_looked_at
-from interleaved_assets.pipeline.record import RAW_SHARDS, Claim, Record, ShardPaths, read_state
-from interleaved_assets.pipeline.stages.dag import Chain, chain
+from interleaved_assets.pipeline.record import RAW_SHARDS, Record, ShardPaths, read_record, read_valid_record
+from interleaved_assets.pipeline.stages.dag import StageDag, stage_dag
 from interleaved_assets.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,6 @@ class State(StrEnum):
     STALE = "stale"
     MISSING = "missing"
     FAILED = "failed"
-    INTERRUPTED = "interrupted"
     VANISHED = "vanished"
     UNREADABLE = "unreadable"
 
@@ -53,7 +52,7 @@ COMPLETE: Final = Status(State.COMPLETE, CURRENT)
 class Present:
     """What records are compared with: the stages in force. Worked out once for any number of shards."""
 
-    stages: Chain
+    stages: StageDag
     versions: Mapping[str, str]
     settings: Mapping[str, Mapping[str, object]]
     files: Mapping[str, Mapping[str, str]]
@@ -66,7 +65,7 @@ class Present:
         A file that the settings name, such as a checkpoint, and that cannot be read is logged and taken as unchanged:
         the stage that needs it will fail, and says so.
         """
-        stages = chain(settings)
+        stages = stage_dag(settings)
         return cls(
             stages,
             {name: stage.code_version(settings) for name, stage in stages.items()},
@@ -78,7 +77,6 @@ class Present:
         self,
         records: Mapping[str, Record],
         raw: RawShard | None = None,
-        claims: Collection[str] = (),
         version: str | None = None,
     ) -> Status:
         """Complete, or what comes first of: a stage that is missing, or was made under other settings, by other code or
@@ -87,14 +85,11 @@ class Present:
         Args:
             records: of the shard's stages.
             raw: the shard as it lies there now; without it, the raw shard is taken as unchanged.
-            claims: stages where a run is at work on the shard, or was killed; nothing tells the two apart.
             version: of the content of ``raw``, where somebody has looked at it. Without it, a new stamp counts as a
                 change, whether or not the content is new: telling that would mean reading it.
         """
         for name, stage in self.stages.items():
             record = records.get(name)
-            if record is None and name in claims:
-                return Status(State.INTERRUPTED, f"no {name}: a run on it was interrupted, or is under way", name)
             if record is None:
                 return Status(State.MISSING, f"no {name}" if records else "never materialized", name)
             if record.code_version != self.versions[name]:
@@ -131,33 +126,33 @@ def _files(stage: Stage, settings: Settings) -> Mapping[str, str]:
         return {}
 
 
-class Recorded(NamedTuple):
-    """What stands in the place of the records of one shard, by stage, in the order of the chain."""
+def read_stages(
+    key: str, settings: Settings, stages: Iterable[str], stamp_at: Callable[[str], str | None] | None = None
+) -> dict[str, Record]:
+    """The valid records of one shard at the ``stages``, by stage, in their order.
 
-    records: dict[str, Record]
-    claims: dict[str, Claim]
+    A stage is left out that has no record, or whose outputs are not those that its record names: they were deleted or
+    replaced, or a run is writing them or was killed while it wrote them.
 
-
-def read_stages(key: str, settings: Settings, stages: Iterable[str]) -> Recorded:
-    """What the ``stages`` have recorded of one shard.
+    Args:
+        stamp_at: stamps of outputs by URI, where they have been listed; else each output is looked at.
 
     Raises:
-        ShardError: a file is no record of ours.
+        ShardError: a file is not a record.
     """
     paths = ShardPaths(output_root=settings.storage.output_root, key=key)
-    found = Recorded({}, {})
-    for name in stages:
-        state = read_state(paths.record(name), settings.storage.options)
-        if isinstance(state, Record):
-            found.records[name] = state
-        elif state is not None:
-            found.claims[name] = state
-    return found
+    found = {name: read_valid_record(paths.record(name), settings.storage.options, stamp_at) for name in stages}
+    return {name: record for name, record in found.items() if record is not None}
 
 
 def stage_records(key: str, settings: Settings) -> dict[str, Record]:
-    """The records of one shard by stage, in the order of the chain; stages that have none are left out."""
-    return read_stages(key, settings, chain(settings)).records
+    """The records of one shard by stage, in the order of the chain; stages that have none are left out.
+
+    Whether the outputs are still those that the records name is not looked at.
+    """
+    paths = ShardPaths(output_root=settings.storage.output_root, key=key)
+    found = {name: read_record(paths.record(name), settings.storage.options) for name in stage_dag(settings)}
+    return {name: record for name, record in found.items() if record is not None}
 
 
 def shard_statuses(
@@ -168,21 +163,22 @@ def shard_statuses(
     A shard with a damaged record is not current. ``versions`` has those of the raw shards that were looked at.
     """
     present = Present.of(settings)
+    stamp_at = listed_stamps(settings)
 
     def status_of(raw: RawShard) -> tuple[str, str | None]:
         try:
-            records, claims = read_stages(raw.key, settings, present.stages)
+            records = read_stages(raw.key, settings, present.stages, stamp_at)
         except ShardError as error:
             return raw.key, f"{State.UNREADABLE}: {error}"
         except StorageError as error:
             logger.warning("shard %s is left out: %s", raw.key, error)
             return raw.key, None
-        return raw.key, present.status(records, raw, claims, versions.get(raw.key)).text
+        return raw.key, present.status(records, raw, versions.get(raw.key)).text
 
-    yield from in_order(status_of, raws, threads=READERS)
+    yield from parallel_map(status_of, raws, threads=READERS)
 
 
-def _is_source(source: Source | None, raw: RawShard, version: str | None) -> bool:
+def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> bool:
     return source is not None and (source.stamp == raw.stamp or source.version == version)
 
 
@@ -218,6 +214,7 @@ class Survey:
         failed: for each stage, the shards whose last run failed, where somebody told.
         problem: why the raw root could not be listed.
         versions: of the raw shards that the sensor has looked at as they are now.
+        stamp_at: stamp of the output at a URI, where outputs were listed.
     """
 
     settings: Settings
@@ -228,23 +225,24 @@ class Survey:
     failed: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     problem: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+    stamp_at: Callable[[str], str | None] | None = None
 
-    def recorded_of(self, key: str) -> Recorded:
-        """The shard's records; those alone are read that the listing showed.
+    def valid_records(self, key: str) -> dict[str, Record]:
+        """The shard's valid records; those alone are read that the listing showed.
 
         Raises:
-            ShardError: one of them is no record of ours.
+            ShardError: one of the files is not a record.
         """
-        return read_stages(key, self.settings, self.recorded.get(key, ()))
+        return read_stages(key, self.settings, self.recorded.get(key, ()), self.stamp_at)
 
-    def status(self, key: str, recorded: Recorded) -> Status:
-        """How the shard stands, given what is recorded of it."""
+    def status(self, key: str, records: Mapping[str, Record]) -> Status:
+        """How the shard stands, given its valid records."""
         raw = None
         if self.raws is not None:
             raw = self.raws.get(key)
             if raw is None:
-                return VANISHED if recorded.records else VANISHED_UNUSED
-        status = self.present.status(recorded.records, raw, recorded.claims, self.versions.get(key))
+                return VANISHED if records else VANISHED_UNUSED
+        status = self.present.status(records, raw, self.versions.get(key))
         if status.stage is not None and status.state is State.MISSING and key in self.failed.get(status.stage, ()):
             return Status(State.FAILED, f"{status.stage} failed: its error stands on the shard", status.stage)
         return status
@@ -273,7 +271,30 @@ def survey(
     recorded = recorded_stages(settings)
     keys = sorted({*(raws or ()), *recorded, *registered})
     versions = versions_looked_at((raws or {}).values(), settings.storage)
-    return Survey(settings, Present.of(settings), raws, recorded, keys, failed or {}, problem, versions)
+    stamp_at = listed_stamps(settings)
+    return Survey(settings, Present.of(settings), raws, recorded, keys, failed or {}, problem, versions, stamp_at)
+
+
+def listed_stamps(settings: Settings) -> Callable[[str], str | None] | None:
+    """Gives the stamp of the output at a URI, from a listing of all outputs: a request for 1,000 instead of one each.
+
+    None where the outputs are local files, which take no request.
+
+    Raises:
+        StorageError: the outputs cannot be listed.
+    """
+    storage = settings.storage
+    if is_local(storage.output_root):
+        return None
+    folders = {
+        uri.rpartition("/")[0]
+        for name in stage_dag(settings)
+        for uri in ShardPaths(output_root=storage.output_root, key="any").outputs(name).values()
+    }
+    stamps: dict[str, str] = {}
+    for folder in folders:
+        stamps |= {join(folder, name): stamp for name, stamp in list_stamps(folder, storage.options).items()}
+    return stamps.get
 
 
 def recorded_stages(settings: Settings) -> dict[str, list[str]]:
@@ -284,7 +305,7 @@ def recorded_stages(settings: Settings) -> dict[str, list[str]]:
     """
     storage = settings.storage
     found: dict[str, list[str]] = {}
-    for name in chain(settings):
+    for name in stage_dag(settings):
         folder = join(storage.output_root, f"records/{name}")
         with storage_errors(folder, "list"):
             fs, path = filesystem(folder, storage.options)

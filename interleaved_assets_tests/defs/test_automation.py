@@ -11,7 +11,7 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.execute import Outcome, Stage
+from interleaved_assets.pipeline.execute import Stage, StageOutcome
 from interleaved_assets.pipeline.record import ShardPaths
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES
@@ -262,7 +262,7 @@ def test_new_content_that_is_told_of_before_the_run_on_the_old_one_fails_is_not_
     assert automation.tick() == whole_chain("a")
     take_through = shard_run.take_through
 
-    def replaced(stage: Stage, key: str, settings: Settings) -> Outcome:
+    def replaced(stage: Stage, key: str, settings: Settings) -> StageOutcome:
         if stage.name == "normalized":
             automation.put("a", 2)
             automation.observe()

@@ -71,7 +71,6 @@ def test_every_state_is_a_number_and_has_its_reason(tmp_path: Path, instance: Da
         "stale": 0,
         "missing": 1,
         "failed": 1,
-        "interrupted": 0,
         "vanished": 1,
         "unreadable": 0,
     }

@@ -16,7 +16,7 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import filesystem, join, storage_errors
 from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable
-from interleaved_assets.pipeline.raw.listing import RawShard, Source, check_name, content_version
+from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, check_name, raw_content_version
 from interleaved_assets.settings import StorageSettings
 
 _SNAPSHOT_FOLDER: Final = "state/raw_shards"
@@ -56,7 +56,7 @@ class Seen(NamedTuple):
 class Look(NamedTuple):
     """What a look at the raw root found."""
 
-    changed: list[Source]
+    changed: list[RawSource]
     """New or changed and complete, with their versions: to be reported."""
     keys: list[str]
     """Partition keys of ``changed``, in the same order."""
@@ -113,7 +113,7 @@ def look(
             else:
                 read += 1
                 try:
-                    version = content_version(shard, storage)
+                    version = raw_content_version(shard, storage)
                 except StorageError as error:
                     # one file that cannot be read must not keep the others waiting; it is tried again at the next look
                     found.unreadable[shard.key] = str(error)
@@ -121,7 +121,7 @@ def look(
                     continue
                 if version != seen.reported:
                     found.keys.append(shard.key)
-                    found.changed.append(Source(uri=shard.uri, size=shard.size, stamp=shard.stamp, version=version))
+                    found.changed.append(RawSource(uri=shard.uri, size=shard.size, stamp=shard.stamp, version=version))
                 seen = seen._replace(settled=True, reported=version)
         found.snapshot[shard.key] = seen
     for key, known in before.items():
