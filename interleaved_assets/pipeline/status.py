@@ -2,6 +2,8 @@
 
 import json
 import logging
+import math
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -147,24 +149,99 @@ def stage_records(key: str, settings: Settings) -> dict[str, Record]:
 
 def shard_statuses(
     raws: Iterable[RawShard], settings: Settings, versions: Mapping[str, str]
-) -> Iterator[tuple[str, str | None]]:
-    """Key and status in words of each raw shard, in their order; None where the storage does not give its records.
+) -> Iterator[tuple[str, Status | None]]:
+    """Key and status of each raw shard, in their order; None where the storage refuses its records.
 
-    A shard with a damaged record is not current. ``versions`` has those of the raw shards that were looked at.
+    A shard with a damaged record is not current.
+
+    Args:
+        raws: the shards, as they are now.
+        settings: in force.
+        versions: content versions of those raw shards that were read, by key.
     """
     present = Present.of(settings)
 
-    def status_of(raw: RawShard) -> tuple[str, str | None]:
+    def status_of(raw: RawShard) -> tuple[str, Status | None]:
         try:
             records, claims = read_stages(raw.key, settings, present.stages)
         except ShardError as error:
-            return raw.key, f"{State.UNREADABLE}: {error}"
+            return raw.key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
         except StorageError as error:
             logger.warning("shard %s is left out: %s", raw.key, error)
             return raw.key, None
-        return raw.key, present.status(records, raw, claims, versions.get(raw.key)).text
+        return raw.key, present.status(records, raw, claims, versions.get(raw.key))
 
     yield from in_order(status_of, raws, threads=READERS)
+
+
+class Progress(NamedTuple):
+    """What the orchestrator knows of shards: keys by stage."""
+
+    made: Mapping[str, AbstractSet[str]]
+    """Shards that it has as materialized at the stage."""
+    failed: Mapping[str, AbstractSet[str]]
+    """Shards whose last run failed at the stage."""
+    busy: AbstractSet[str]
+    """Shards, of all stages, that a run or a backfill has yet to take through one."""
+
+
+class Due(NamedTuple):
+    """Which shards need a run, and which do not."""
+
+    shards: dict[str, Status]
+    """Shards that need a run: the first stage that is not current, and why. The stages behind it follow."""
+    current: set[str]
+    refused: set[str]
+    """Shards whose records the storage refuses: neither due nor current."""
+
+
+def due_shards(
+    raws: Iterable[RawShard],
+    settings: Settings,
+    versions: Mapping[str, str],
+    progress: Progress,
+    *,
+    at_most: int | None = None,
+    until: float = math.inf,
+) -> Due:
+    """Which of ``raws`` need which stages, and why. Shards that a run or a backfill is working on are left out.
+
+    A shard whose records are current is due all the same where the orchestrator has no materialization of it (a run was
+    killed between record and event), or where its last run failed (another one had made the shard before).
+
+    Args:
+        raws: the shards, as they are now.
+        settings: in force.
+        versions: content versions of those raw shards that were read, by key.
+        progress: of the shards, as the orchestrator knows it.
+        at_most: number of due shards after which the rest of ``raws`` is left out.
+        until: value of ``time.monotonic()`` after which the rest of ``raws`` is left out.
+    """
+    due = Due({}, set(), set())
+    for key, status in shard_statuses((raw for raw in raws if raw.key not in progress.busy), settings, versions):
+        if status is None:
+            due.refused.add(key)
+            continue
+        if status == COMPLETE:
+            status = _status_in_progress(key, progress)
+        if status == COMPLETE:
+            due.current.add(key)
+        else:
+            due.shards[key] = status
+        if (at_most is not None and len(due.shards) >= at_most) or time.monotonic() > until:
+            break
+    return due
+
+
+def _status_in_progress(key: str, progress: Progress) -> Status:
+    """The status of a shard whose records are current, as the orchestrator knows it."""
+    for stage, keys in progress.failed.items():
+        if key in keys:
+            return Status(State.FAILED, f"{stage} failed: its records are current, and its last run failed", stage)
+    for stage, keys in progress.made.items():
+        if key not in keys:
+            return Status(State.MISSING, f"{stage} is recorded, and has no materialization", stage)
+    return COMPLETE
 
 
 def _is_source(source: Source | None, raw: RawShard, version: str | None) -> bool:

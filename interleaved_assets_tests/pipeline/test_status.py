@@ -131,7 +131,7 @@ def test_all_raw_shards_in_their_order(settings: Settings, tmp_path: Path) -> No
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=3)
     take_through(chain(settings)["normalized"], "b", settings)
     assert list(shard_statuses(list_raw_shards(settings.storage), settings, {})) == [
-        ("a", CURRENT),
-        ("b", "no image_scores"),
-        ("c", "never materialized"),
+        ("a", COMPLETE),
+        ("b", (State.MISSING, "no image_scores", "image_scores")),
+        ("c", (State.MISSING, "never materialized", "normalized")),
     ]
