@@ -31,8 +31,8 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         owners=OWNERS,
         tags={"layer": "report"},
         description="Totals, which shards are not current and why, keep rates, score distributions, what other "
-        "thresholds would keep, the shards that want looking at. As metadata here, and as one self-contained HTML "
-        "file. Made anew every morning, and puts on the page of each shard why it is not current.",
+        "thresholds would keep, the shards to check first. As metadata here, and as one self-contained HTML "
+        "file. Made anew every morning; publishes on the page of each shard why it is not current.",
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         keep_connections(context.instance)
@@ -67,7 +67,7 @@ def figures(data: DatasetAggregate) -> dict[str, Any]:
     """What the UI plots over time: shards in each state, what came in and what was kept, drops and errors by name."""
     states = data.by_state()
     numbers: dict[str, Any] = {"shards": len(data.shards)}
-    # those in no shard's state are told too: a line that stops is no line at zero
+    # also the states of no shard: a line that stops is not a line at zero
     numbers |= {f"shards_{state}": states[state] for state in State}
     for tally in totals(data):
         numbers |= {f"{tally.name}_in": tally.before, f"{tally.name}_kept": tally.after}

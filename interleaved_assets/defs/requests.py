@@ -17,7 +17,8 @@ RANGE_START: Final = "dagster/asset_partition_range_start"
 RANGE_END: Final = "dagster/asset_partition_range_end"
 BRING_UP_TO_DATE: Final = "bring_up_to_date"
 LARGEST_GAP: Final = 10
-"""Current shards in a row that a range may include. A run costs about as much as recording so many unchanged shards."""
+"""Current shards in a row that a range may include. One run more costs 8.6 s, one shard more 4 assets × 0.15 s
+(``benchmarks/README.md``)."""
 
 # of Dagster's own type, which has no public name
 Job = Any

@@ -1,4 +1,4 @@
-"""Which shards are current and why the others are not: recorded versions against the present ones."""
+"""Which shards are current, and why the others are not: recorded versions compared with the present ones."""
 
 import json
 import logging
@@ -22,12 +22,12 @@ from interleaved_assets.settings import Settings
 logger = logging.getLogger(__name__)
 
 CURRENT: Final = "complete"
-_CHANGES_TOLD: Final = 3
+_CHANGES_NAMED: Final = 3
 _VALUE_LENGTH: Final = 40
 
 
 class State(StrEnum):
-    """How a shard stands, in one word."""
+    """The state of a shard, in one word."""
 
     COMPLETE = CURRENT
     STALE = "stale"
@@ -39,7 +39,7 @@ class State(StrEnum):
 
 
 class Status(NamedTuple):
-    """How a shard stands, and why, in words that are the same for all shards with the same reason."""
+    """The state of a shard and its reason, in words that are the same for all shards with the same reason."""
 
     state: State
     text: str
@@ -52,7 +52,7 @@ COMPLETE: Final = Status(State.COMPLETE, CURRENT)
 
 @dataclass(frozen=True)
 class Present:
-    """What records are compared with: the stages in force. Worked out once for any number of shards."""
+    """The stages in force, with which records are compared. Made once for any number of shards."""
 
     stages: Chain
     versions: Mapping[str, str]
@@ -86,8 +86,8 @@ class Present:
             records: of the shard's stages.
             raw: the shard as it lies there now; without it, the raw shard is taken as unchanged.
             claims: stages where a run is at work on the shard, or was killed; nothing tells the two apart.
-            version: of the content of ``raw``, where somebody has looked at it. Without it, a new stamp counts as a
-                change, whether or not the content is new: telling that would mean reading it.
+            version: of the content of ``raw``, where it was read. Without it, a new stamp counts as a change, also
+                where the content is the same, which only reading it would show.
         """
         for name, stage in self.stages.items():
             record = records.get(name)
@@ -105,7 +105,7 @@ class Present:
         return COMPLETE
 
     def _what_changed(self, record: Record) -> str:
-        """The settings that are not what they were; where none is, it was the code."""
+        """The settings that have changed; where none has, the code."""
         before, now = dict(_leaves(record.settings)), dict(_leaves(self.settings[record.stage]))
         changes = [
             f"{name} {_short(before.get(name))} → {_short(now.get(name))}"
@@ -114,8 +114,8 @@ class Present:
         ]
         if not changes:
             return f"code changed, version {record.code_version} → {self.versions[record.stage]}"
-        more = f" and {len(changes) - _CHANGES_TOLD} more" if len(changes) > _CHANGES_TOLD else ""
-        return f"settings changed: {', '.join(changes[:_CHANGES_TOLD])}{more}"
+        more = f" and {len(changes) - _CHANGES_NAMED} more" if len(changes) > _CHANGES_NAMED else ""
+        return f"settings changed: {', '.join(changes[:_CHANGES_NAMED])}{more}"
 
 
 class Recorded(NamedTuple):
@@ -252,7 +252,7 @@ def _leaves(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[
     """Settings within settings as single ones, ``own.width.min``."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            # selection and scoring keep theirs under this name, which tells a reader nothing
+            # selection and scoring keep theirs under this name, which means nothing to a reader
             yield from _leaves(value, "" if f"{prefix}{name}" == "settings" else f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
@@ -269,7 +269,7 @@ VANISHED_UNUSED: Final = Status(State.VANISHED, "vanished: the raw shard is gone
 
 @dataclass(frozen=True)
 class Survey:
-    """What a look at the storage found, and what it is held against.
+    """What is in the storage, and the settings it is compared with.
 
     Attributes:
         settings: in force now.
@@ -277,7 +277,7 @@ class Survey:
         raws: the raw shards by key; None where the raw root could not be listed.
         recorded: for each shard with a record, the stages that have one.
         keys: of all shards, sorted.
-        failed: for each stage, the shards whose last run failed, where somebody told.
+        failed: for each stage, the shards whose last run failed, as far as known.
         problem: why the raw root could not be listed.
         versions: of the raw shards that the sensor has looked at as they are now.
     """
