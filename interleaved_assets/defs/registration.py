@@ -1,4 +1,4 @@
-"""Telling Dagster of raw shards: a partition for each, and an observation with the version of its content."""
+"""Registering raw shards with Dagster: a partition for each, and an observation with its content version."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from interleaved_assets.pipeline.record import RAW_SHARDS
 
 
 def observation(key: str, source: RawSource) -> dg.AssetObservation:
-    """That the shard ``key`` has the content ``source``."""
+    """The observation that the shard ``key`` has the content ``source``."""
     return dg.AssetObservation(
         RAW_SHARDS,
         partition=key,

@@ -1,7 +1,9 @@
-"""Which shards are current and why the others are not: recorded versions against the present ones."""
+"""Which shards are current, and why the others are not: recorded versions compared with the present ones."""
 
 import json
 import logging
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -21,12 +23,12 @@ from interleaved_assets.settings import Settings
 logger = logging.getLogger(__name__)
 
 CURRENT: Final = "complete"
-_CHANGES_TOLD: Final = 3
+_CHANGES_NAMED: Final = 3
 _VALUE_LENGTH: Final = 40
 
 
 class State(StrEnum):
-    """How a shard stands, in one word."""
+    """The state of a shard, in one word."""
 
     COMPLETE = CURRENT
     STALE = "stale"
@@ -37,7 +39,7 @@ class State(StrEnum):
 
 
 class Status(NamedTuple):
-    """How a shard stands, and why, in words that are the same for all shards with the same reason."""
+    """The state of a shard and its reason, in words that are the same for all shards with the same reason."""
 
     state: State
     text: str
@@ -50,7 +52,7 @@ COMPLETE: Final = Status(State.COMPLETE, CURRENT)
 
 @dataclass(frozen=True)
 class Present:
-    """What records are compared with: the stages in force. Worked out once for any number of shards."""
+    """The stages in force, with which records are compared. Made once for any number of shards."""
 
     stages: StageDag
     versions: Mapping[str, str]
@@ -85,8 +87,8 @@ class Present:
         Args:
             records: of the shard's stages.
             raw: the shard as it lies there now; without it, the raw shard is taken as unchanged.
-            version: of the content of ``raw``, where somebody has looked at it. Without it, a new stamp counts as a
-                change, whether or not the content is new: telling that would mean reading it.
+            version: of the content of ``raw``, where it was read. Without it, a new stamp counts as a change, also
+                where the content is the same, which only reading it would show.
         """
         for name, stage in self.stages.items():
             record = records.get(name)
@@ -105,7 +107,7 @@ class Present:
         return COMPLETE
 
     def _what_changed(self, record: Record) -> str:
-        """The settings that are not what they were; where none is, it was the code."""
+        """The settings that have changed; where none has, the code."""
         before, now = dict(_leaves(record.settings)), dict(_leaves(self.settings[record.stage]))
         changes = [
             f"{name} {_short(before.get(name))} → {_short(now.get(name))}"
@@ -114,8 +116,8 @@ class Present:
         ]
         if not changes:
             return f"code changed, version {record.code_version} → {self.versions[record.stage]}"
-        more = f" and {len(changes) - _CHANGES_TOLD} more" if len(changes) > _CHANGES_TOLD else ""
-        return f"settings changed: {', '.join(changes[:_CHANGES_TOLD])}{more}"
+        more = f" and {len(changes) - _CHANGES_NAMED} more" if len(changes) > _CHANGES_NAMED else ""
+        return f"settings changed: {', '.join(changes[:_CHANGES_NAMED])}{more}"
 
 
 def _files(stage: Stage, settings: Settings) -> Mapping[str, str]:
@@ -157,25 +159,100 @@ def stage_records(key: str, settings: Settings) -> dict[str, Record]:
 
 def shard_statuses(
     raws: Iterable[RawShard], settings: Settings, versions: Mapping[str, str]
-) -> Iterator[tuple[str, str | None]]:
-    """Key and status in words of each raw shard, in their order; None where the storage does not give its records.
+) -> Iterator[tuple[str, Status | None]]:
+    """Key and status of each raw shard, in their order; None where the storage refuses its records.
 
-    A shard with a damaged record is not current. ``versions`` has those of the raw shards that were looked at.
+    A shard with a damaged record is not current.
+
+    Args:
+        raws: the shards, as they are now.
+        settings: in force.
+        versions: content versions of those raw shards that were read, by key.
     """
     present = Present.of(settings)
     stamp_at = listed_stamps(settings)
 
-    def status_of(raw: RawShard) -> tuple[str, str | None]:
+    def status_of(raw: RawShard) -> tuple[str, Status | None]:
         try:
             records = read_stages(raw.key, settings, present.stages, stamp_at)
         except ShardError as error:
-            return raw.key, f"{State.UNREADABLE}: {error}"
+            return raw.key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
         except StorageError as error:
             logger.warning("shard %s is left out: %s", raw.key, error)
             return raw.key, None
-        return raw.key, present.status(records, raw, versions.get(raw.key)).text
+        return raw.key, present.status(records, raw, versions.get(raw.key))
 
     yield from parallel_map(status_of, raws, threads=READERS)
+
+
+class Progress(NamedTuple):
+    """What the orchestrator knows of shards: keys by stage."""
+
+    made: Mapping[str, AbstractSet[str]]
+    """Shards that it has as materialized at the stage."""
+    failed: Mapping[str, AbstractSet[str]]
+    """Shards whose last run failed at the stage."""
+    busy: AbstractSet[str]
+    """Shards, of all stages, that a run or a backfill has yet to take through one."""
+
+
+class Due(NamedTuple):
+    """Which shards need a run, and which do not."""
+
+    shards: dict[str, Status]
+    """Shards that need a run: the first stage that is not current, and why. The stages behind it follow."""
+    current: set[str]
+    refused: set[str]
+    """Shards whose records the storage refuses: neither due nor current."""
+
+
+def due_shards(
+    raws: Iterable[RawShard],
+    settings: Settings,
+    versions: Mapping[str, str],
+    progress: Progress,
+    *,
+    at_most: int | None = None,
+    until: float = math.inf,
+) -> Due:
+    """Which of ``raws`` need which stages, and why. Shards that a run or a backfill is working on are left out.
+
+    A shard whose records are current is due all the same where the orchestrator has no materialization of it (a run was
+    killed between record and event), or where its last run failed (another one had made the shard before).
+
+    Args:
+        raws: the shards, as they are now.
+        settings: in force.
+        versions: content versions of those raw shards that were read, by key.
+        progress: of the shards, as the orchestrator knows it.
+        at_most: number of due shards after which the rest of ``raws`` is left out.
+        until: value of ``time.monotonic()`` after which the rest of ``raws`` is left out.
+    """
+    due = Due({}, set(), set())
+    for key, status in shard_statuses((raw for raw in raws if raw.key not in progress.busy), settings, versions):
+        if status is None:
+            due.refused.add(key)
+            continue
+        if status == COMPLETE:
+            status = _status_in_progress(key, progress)
+        if status == COMPLETE:
+            due.current.add(key)
+        else:
+            due.shards[key] = status
+        if (at_most is not None and len(due.shards) >= at_most) or time.monotonic() > until:
+            break
+    return due
+
+
+def _status_in_progress(key: str, progress: Progress) -> Status:
+    """The status of a shard whose records are current, as the orchestrator knows it."""
+    for stage, keys in progress.failed.items():
+        if key in keys:
+            return Status(State.FAILED, f"{stage} failed: its records are current, and its last run failed", stage)
+    for stage, keys in progress.made.items():
+        if key not in keys:
+            return Status(State.MISSING, f"{stage} is recorded, and has no materialization", stage)
+    return COMPLETE
 
 
 def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> bool:
@@ -186,7 +263,7 @@ def _leaves(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[
     """Settings within settings as single ones, ``own.width.min``."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            # selection and scoring keep theirs under this name, which tells a reader nothing
+            # selection and scoring keep theirs under this name, which means nothing to a reader
             yield from _leaves(value, "" if f"{prefix}{name}" == "settings" else f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
@@ -203,7 +280,7 @@ VANISHED_UNUSED: Final = Status(State.VANISHED, "vanished: the raw shard is gone
 
 @dataclass(frozen=True)
 class Survey:
-    """What a look at the storage found, and what it is held against.
+    """What is in the storage, and the settings it is compared with.
 
     Attributes:
         settings: in force now.
@@ -211,7 +288,7 @@ class Survey:
         raws: the raw shards by key; None where the raw root could not be listed.
         recorded: for each shard with a record, the stages that have one.
         keys: of all shards, sorted.
-        failed: for each stage, the shards whose last run failed, where somebody told.
+        failed: for each stage, the shards whose last run failed, as far as known.
         problem: why the raw root could not be listed.
         versions: of the raw shards that the sensor has looked at as they are now.
         stamp_at: stamp of the output at a URI, where outputs were listed.

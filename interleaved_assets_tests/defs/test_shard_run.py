@@ -17,7 +17,7 @@ from interleaved_assets.defs import latest, shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.pipeline.execute import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag

@@ -10,7 +10,7 @@ import pytest
 
 from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.pipeline.execute import StageOutcome, take_through
+from interleaved_assets.pipeline.execute import ShardTask, StageOutcome, take_through
 from interleaved_assets.pipeline.stages import clip_scores
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import load_settings

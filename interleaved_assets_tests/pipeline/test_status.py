@@ -12,8 +12,11 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import (
     COMPLETE,
     CURRENT,
+    Due,
     Present,
+    Progress,
     State,
+    due_shards,
     read_stages,
     shard_statuses,
     stage_records,
@@ -123,7 +126,32 @@ def test_all_raw_shards_in_their_order(settings: Settings, tmp_path: Path) -> No
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=3)
     take_through(stage_dag(settings)["normalized"], "b", settings)
     assert list(shard_statuses(list_raw_shards(settings.storage), settings, {})) == [
-        ("a", CURRENT),
-        ("b", "no image_scores"),
-        ("c", "never materialized"),
+        ("a", COMPLETE),
+        ("b", (State.MISSING, "no image_scores", "image_scores")),
+        ("c", (State.MISSING, "never materialized", "normalized")),
     ]
+
+
+def test_due_shards_have_the_first_stage_that_is_not_current_and_the_reason(settings: Settings, tmp_path: Path) -> None:
+    for name in ("b", "c", "d", "e"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=3)
+    take_through(stage_dag(settings)["normalized"], "b", settings)
+    record_file(tmp_path, "normalized").with_name("d.json").write_text("{")
+    refused = record_file(tmp_path, "normalized").with_name("e.json")
+    refused.mkdir()  # a folder cannot be read
+    everywhere = {stage: {"a", "b", "c", "d"} for stage in stage_dag(settings)}
+
+    def due(progress: Progress, at_most: int | None = None) -> Due:
+        return due_shards(list_raw_shards(settings.storage), settings, {}, progress, at_most=at_most)
+
+    found = due(Progress(everywhere, {}, {"c"}))
+    assert (found.current, found.refused) == ({"a"}, {"e"})
+    assert {key: (status.state, status.stage) for key, status in found.shards.items()} == {
+        "b": (State.MISSING, "image_scores"),
+        "d": (State.UNREADABLE, None),
+    }
+    assert list(due(Progress(everywhere, {}, set()), at_most=1).shards) == ["b"]
+    unknown = due(Progress(everywhere | {"filtered": {"b"}}, {}, set())).shards["a"]
+    assert unknown == (State.MISSING, "filtered is recorded, and has no materialization", "filtered")
+    failed = due(Progress(everywhere, {"final_tars": {"a"}}, set())).shards["a"]
+    assert (failed.state, failed.stage) == (State.FAILED, "final_tars")
