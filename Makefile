@@ -46,8 +46,12 @@ demo: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
 ui: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
 	$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
+# A process for each core, up to four: each has an S3 server of its own. A process that is done takes over tests of others;
+# those of one file stay together where the file starts Dagster, a browser or a cluster once for all of them.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+
 test: $(BIN)/.installed
-	$(BIN)/python -m pytest -m "not system"
+	$(PYTEST) --dist worksteal -m "not system"
 
 # Debian packages that `make test-all` installs, as root or through sudo.
 DEBIAN := postgresql libzbar0 caddy chromium
@@ -60,7 +64,7 @@ $(BIN)/.installed-all: $(BIN)/.installed
 	touch $@
 
 test-all: $(BIN)/.installed-all
-	$(BIN)/python -m pytest -m system --no-skips
+	$(PYTEST) --dist loadfile -m system --no-skips
 
 check: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -1,25 +1,38 @@
 """Servers that the tests start on loopback: free ports for them, the wait until they answer, their end."""
 
+import os
+import random
 import socket
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+_PORTS = range(11_000, 32_768)  # below those that Linux gives to outgoing connections, above those that browsers refuse
 _ORDERLY_SECONDS = 20
 _SHOWN_OF_LOG = 3000
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports of the loopback interface on which nothing listens at the moment."""
+    """So many different ports of the loopback interface on which nothing listens at the moment.
+
+    A server binds its port only some time later. Until then nothing else takes it: outgoing connections have ports of
+    a higher range, and each process of a test run in parallel chooses among ports of its own.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = range(_PORTS.start + worker, _PORTS.stop, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        return [item.getsockname()[1] for item in sockets]
+        found: list[int] = []
+        for port in random.SystemRandom().sample(own, len(own)):
+            with suppress(OSError):  # something listens there
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise OSError(f"no {count} free ports from {own.start} to {own.stop}")
 
 
 def free_port() -> int:

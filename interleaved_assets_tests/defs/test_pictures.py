@@ -15,6 +15,7 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
+pytestmark = pytest.mark.real_plots
 NONE = pa.nulls(2, pa.string())
 
 

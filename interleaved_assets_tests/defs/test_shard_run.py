@@ -70,6 +70,7 @@ def check_results(instance: DagsterInstance, asset: str, check: str) -> dict[str
     }
 
 
+@pytest.mark.real_plots
 def test_a_run_over_several_shards_records_each_of_them(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     for name in ("a", "b", "c"):
@@ -87,6 +88,8 @@ def test_a_run_over_several_shards_records_each_of_them(tmp_path: Path, instance
         assert filtered.metadata["rows_in"].value == 13
         assert filtered.metadata["rows_dropped"].value == 1
         assert filtered.metadata["images"].value == 4
+        # drawn in as many threads as there are shards in work
+        assert str(filtered.metadata["histogram_sharpness"].value).startswith("![histogram_sharpness](data:image/png;")
     assert check_results(instance, "filtered", "rows_accounted_for") == {"a": True, "b": True, "c": True}
     assert check_results(instance, "normalized", "materialization_errors") == {"a": True, "b": True, "c": True}
 
@@ -218,6 +221,7 @@ def test_a_shard_that_was_good_and_fails_now_is_not_called_current(tmp_path: Pat
     assert (tmp_path / "out/tars/b.tar").read_bytes() == tar  # what has vanished leaves its outputs as they are
 
 
+@pytest.mark.real_plots
 def test_pictures_are_drawn_once(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)

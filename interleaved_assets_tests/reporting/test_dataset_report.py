@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
@@ -62,6 +63,12 @@ def both() -> DatasetAggregate:
     return aggregate([flyers(), guides()], MEASURES)
 
 
+@cache
+def page_of_both() -> str:
+    """Drawn once for all tests that read it."""
+    return html_report(both())
+
+
 def test_the_figures_of_the_page() -> None:
     page = Page(html_report(both(), title="A title", subtitle="s3://bucket/raw"))
     words = " ".join(page.text.split())
@@ -101,7 +108,7 @@ def test_the_figures_of_the_page() -> None:
 
 def test_percentiles_are_those_of_numpy() -> None:
     values = [640, 41.25, 900, 120, 2000, 300, 500]
-    page = Page(html_report(both()))
+    page = Page(page_of_both())
     expected = [
         f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in np.percentile(values, module.PERCENTS)
     ]
@@ -109,7 +116,7 @@ def test_percentiles_are_those_of_numpy() -> None:
 
 
 def test_every_section_is_there_and_linked() -> None:
-    page = Page(html_report(both()))
+    page = Page(page_of_both())
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert set(SECTIONS) <= set(ids)
@@ -120,7 +127,7 @@ def test_every_section_is_there_and_linked() -> None:
 
 
 def test_the_page_loads_nothing() -> None:
-    page = html_report(both())
+    page = page_of_both()
     assert not re.findall(r"https?://|//[a-z]|url\((?!#)|@import", page)
     parsed = Page(page)
     for tag, attributes in parsed.elements:
@@ -135,7 +142,7 @@ def test_the_page_loads_nothing() -> None:
 
 
 def test_the_policy_names_the_hash_of_the_script() -> None:
-    page = html_report(both())
+    page = page_of_both()
     [script] = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in page
@@ -257,7 +264,7 @@ def test_shards_under_way_are_counted_in_part_and_the_report_says_so() -> None:
     assert "Neither kept nor in the ledger" not in page.text
     classes = [attributes.get("class") for _, attributes in page.elements]
     assert (classes.count("note"), classes.count("problem")) == (1, 0)  # nothing is wrong with a shard under way
-    current = Page(html_report(both()))
+    current = Page(page_of_both())
     assert "Counted in part" not in current.text
     assert "to be selected again" not in current.text
 
