@@ -71,6 +71,15 @@ def test_pax_headers_of_a_megabyte_are_read_once(record: bytes) -> None:
     assert time.process_time() - start < SECONDS
 
 
+@pytest.mark.parametrize("rest", [b"garbage", b"12", b"x y=z\n", b"0 a=b\n", b"3 a=b\n"])
+def test_a_pax_header_is_read_up_to_the_first_record_that_is_none(rest: bytes) -> None:
+    """Behind a sound record, one without a length was once read again and again."""
+    text = b"10 path=x\n" + rest
+    data = header(b"pax", len(text), b"x") + text + bytes(-len(text) % BLOCK) + header(b"a.json", 0) + bytes(2 * BLOCK)
+    index = index_tar(lambda offset, size: data[offset : offset + size], len(data), "a.tar")
+    assert [member.name for member in index.members] == ["x"]
+
+
 @pytest.mark.parametrize(
     "name", [b"." * 1_000_000, b"./" * 500_000 + b"a", b"a." * 500_000], ids=["dots", "here", "a."]
 )
