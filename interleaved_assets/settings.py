@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme, find_unlisted
+from interleaved_assets.io.tar.limits import LIMITS, TarLimits
 from interleaved_assets.model.errors import ErrorPolicy, SettingsError
 from interleaved_assets.model.shown import has_query, has_user
 from interleaved_assets.scoring.clip.settings import ClipSettings, is_checkpoint
@@ -154,12 +155,6 @@ class RunSettings(_Section):
         description="Bytes of rows held at once per shard, as a number or with a unit (128MiB), at least 1 MiB. "
         "Default 128 MiB (134217728).",
     )
-    max_unpacked_bytes: int = Field(
-        default=2048 * _MIB,
-        ge=_MIB,
-        description="Bytes that a compressed raw shard may unpack to on temporary disk, at least 1 MiB; a larger one "
-        "fails. Default 2 GiB (2147483648).",
-    )
     keep_days: int = Field(
         default=90,
         ge=1,
@@ -171,6 +166,45 @@ class RunSettings(_Section):
         description="Where steps work: in_process, one process for the run; multiprocess, one for each step; ray, a "
         "Ray cluster; k8s, a Kubernetes job for each step. Default in_process.",
     )
+
+
+class LimitSettings(_Section):
+    """What a raw shard may ask for; final tars are held to the same, so that they can be read."""
+
+    max_member_bytes: ByteSize = Field(
+        default=ByteSize(LIMITS.max_member_bytes),
+        ge=_MIB,
+        description="Bytes of one member or image; a larger one is not read and its row gets the error "
+        "member_too_large. At least 1 MiB. Default 1 GiB (1073741824).",
+    )
+    max_document_bytes: ByteSize = Field(
+        default=ByteSize(LIMITS.max_document_bytes),
+        ge=_MIB,
+        description="Bytes of one JSON; a larger one is kept as it is, its row with the error document_too_large. At "
+        "least 1 MiB. Default 64 MiB (67108864).",
+    )
+    max_sample_bytes: ByteSize = Field(
+        default=ByteSize(LIMITS.max_sample_bytes),
+        ge=_MIB,
+        description="Bytes that the rows of one sample may take together; images beyond it get the error "
+        "sample_too_large. At least 1 MiB. Default 512 MiB (536870912).",
+    )
+    max_columns: int = Field(
+        default=LIMITS.max_columns,
+        ge=1,
+        description="Passthrough columns of one shard; a document that would bring more gets the error "
+        "document_too_large. Default 10000.",
+    )
+    max_unpacked_bytes: ByteSize = Field(
+        default=ByteSize(LIMITS.max_unpacked_bytes),
+        ge=_MIB,
+        description="Bytes that a compressed raw shard may unpack to on temporary disk; a larger one fails. At least "
+        "1 MiB. Default 2 GiB (2147483648).",
+    )
+
+    def for_tars(self) -> TarLimits:
+        """The limits as reader and writer of tars take them."""
+        return TarLimits(**{name: int(getattr(self, name)) for name in TarLimits._fields})
 
 
 class WatchSettings(_Section):
@@ -279,6 +313,7 @@ class Settings(BaseSettings):
     reading: ReadingSettings = Field(default_factory=ReadingSettings, description="Layout of the documents' JSON.")
     errors: ErrorSettings = Field(default_factory=ErrorSettings, description="Policy for rows that cannot be read.")
     run: RunSettings = Field(default_factory=RunSettings, description="Size of runs, parallelism, memory.")
+    limits: LimitSettings = Field(default_factory=LimitSettings, description="What a raw shard may ask for.")
     watch: WatchSettings = Field(default_factory=WatchSettings, description="Sensor over the raw root.")
     checks: CheckSettings = Field(default_factory=CheckSettings, description="Bounds that shards are checked against.")
     scoring: ScoringSettings = Field(default_factory=ScoringSettings, description="What is measured, and how.")

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from interleaved_assets.io.tar.limits import LIMITS, check_limits
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings, settings_path
 
@@ -148,3 +149,11 @@ def test_a_size_is_a_number_of_bytes_or_has_a_unit(tmp_path: Path, given: str, s
 def test_a_size_that_is_none_is_refused(tmp_path: Path, given: str) -> None:
     with pytest.raises(SettingsError, match=r"run\.max_batch_bytes: .*, got .* \(Bytes of rows"):
         load_settings(write(tmp_path, f"[run]\nmax_batch_bytes = {given}\n"))
+
+
+def test_limits_are_those_of_tars(tmp_path: Path) -> None:
+    assert load_settings(write(tmp_path, "")).limits.for_tars() == LIMITS
+    limits = load_settings(write(tmp_path, "[limits]\nmax_sample_bytes = '3MiB'\nmax_columns = 7\n")).limits
+    assert check_limits(limits.for_tars()) == LIMITS._replace(max_sample_bytes=3 * 2**20, max_columns=7)
+    with pytest.raises(SettingsError, match=r"limits\.max_member_bytes: .*greater than or equal to 1048576, got 5"):
+        load_settings(write(tmp_path, "[limits]\nmax_member_bytes = 5\n"))

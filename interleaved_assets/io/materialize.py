@@ -3,8 +3,8 @@
 Ranges, members of tars and whole files are fetched once each, however many rows want them.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,8 @@ from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.io.archive.index import TarMember
 from interleaved_assets.io.archive.source import MAX_UNPACKED_BYTES, TarSource, open_tar
-from interleaved_assets.io.batches import binary_column
+from interleaved_assets.io.batches import binary_column, row_bytes, split_samples
+from interleaved_assets.io.content_types import SNIFFED_BYTES, TIFF, sniff
 from interleaved_assets.io.storage import (
     StorageOptions,
     as_storage_error,
@@ -50,10 +51,21 @@ class Source(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """Bytes that one file, member or range may have, and that a compressed tar may unpack to."""
+    """Bytes that one file, member or range may have, a compressed tar may unpack to, and rows of a sample may get."""
 
     member_bytes: int
     unpacked_bytes: int
+    sample_bytes: int
+
+
+MAX_MEMBER_BYTES: Final = 2**30
+"""Default limit for the bytes of one file, member or range."""
+
+MAX_SAMPLE_BYTES: Final = 512 * 2**20
+"""Default limit for the bytes that the rows of one sample take together."""
+
+FETCH_LIMITS: Final = FetchLimits(MAX_MEMBER_BYTES, MAX_UNPACKED_BYTES, MAX_SAMPLE_BYTES)
+"""The default limits."""
 
 
 def is_compressed_tar(path: str) -> bool:
@@ -75,7 +87,7 @@ def fetch(
     Raises:
         StorageUnavailable: the storage failed in a way that may pass. It is no fault of the rows, so none is blamed.
     """
-    limits = FetchLimits(max_member_bytes, max_unpacked_bytes)
+    limits = FETCH_LIMITS._replace(member_bytes=max_member_bytes, unpacked_bytes=max_unpacked_bytes)
     ranges: dict[int, tuple[AbstractFileSystem, dict[Source, tuple[str, int, int]]]] = {}
     members: defaultdict[str, list[Source]] = defaultdict(list)
     result: dict[Source, BytesLike | str] = {}
@@ -187,16 +199,21 @@ def _problem(error: BaseException, path: str) -> str:
     return row_error("unreadable_source", str(error))
 
 
-MAX_MEMBER_BYTES: Final = 2**30
-"""Default limit for the bytes of one file, member or range."""
-
 _GUESSED_BYTES: Final = 2**20
 
 # Errors of an earlier fetch, which this one may put right. All others say something about the shard, and stay.
 _WORTH_ANOTHER_TRY: Final = frozenset({"unreadable_source", "short_read", "forbidden_path", "member_too_large"})
 
-# What becomes of one row: the parts of its bytes, or an error.
-_Outcome = Sequence[BytesLike] | str
+
+class _Found(NamedTuple):
+    """The parts of a row's bytes; ``content_type`` where they are of another type than the row was thought to have."""
+
+    pieces: Sequence[BytesLike]
+    content_type: str | None = None
+
+
+# What becomes of one row: its bytes, or an error.
+_Outcome = _Found | str
 
 
 class _Plan(NamedTuple):
@@ -212,13 +229,14 @@ def materialize(
     only_missing: bool = True,
     max_member_bytes: int = MAX_MEMBER_BYTES,
     max_unpacked_bytes: int = MAX_UNPACKED_BYTES,
+    max_sample_bytes: int = MAX_SAMPLE_BYTES,
 ) -> pa.Table:
     """``table`` with ``binary_content`` filled in for image rows.
 
     A byte range is read as such, unless it is empty and a member is named; else a member is looked up in its tar; else
     the whole file is the image. With a ``frame_index`` what was read is a TIFF, and that frame is cut out of it, pixels
-    unchanged. Whatever several rows share is fetched once; ranges and whole files take one ``cat_ranges`` call per
-    filesystem.
+    unchanged; where it is an image of another type, that is frame 0, and the row gets its ``content_type``. Whatever
+    several rows share is fetched once; ranges and whole files take one ``cat_ranges`` call per filesystem.
 
     A row that cannot be filled gets a ``materialize_error`` and null bytes; one that can loses the error of an earlier
     fetch. Rows with any other error are left as they are.
@@ -230,33 +248,97 @@ def materialize(
         only_missing: leave rows that have bytes alone; else fetch them again.
         max_member_bytes: limit for what is fetched for one row.
         max_unpacked_bytes: limit for what a compressed tar unpacks to, in a temporary file.
+        max_sample_bytes: limit for what the rows of one sample may get together; what several rows share counts for
+            each of them.
 
     Raises:
         StorageUnavailable: the storage failed in a way that may pass; trying again later may succeed.
     """
+    parts = materialize_parts(
+        table,
+        None,
+        storage_options=storage_options,
+        allowed_roots=allowed_roots,
+        only_missing=only_missing,
+        limits=FetchLimits(max_member_bytes, max_unpacked_bytes, max_sample_bytes),
+    )
+    return next(parts)
+
+
+def materialize_parts(
+    table: pa.Table,
+    max_batch_bytes: int | None,
+    *,
+    storage_options: StorageOptions = None,
+    allowed_roots: Sequence[str] | None = None,
+    only_missing: bool = True,
+    limits: FetchLimits = FETCH_LIMITS,
+) -> Iterator[pa.Table]:
+    """:func:`materialize`, in parts of whole samples of at most ``max_batch_bytes`` unless a sample is larger.
+
+    Rows may share what is fetched, and so take far more than was fetched: no more than one part is made at a time. At
+    least one part is given.
+    """
     table = with_fetch_columns(table)
     chosen = _rows_to_fill(table, only_missing)
     if not chosen.any():
-        return table
+        yield table
+        return
     rows = np.flatnonzero(chosen)
     outcomes = _outcomes(
         table["source_ref"].take(pa.array(rows)).to_pylist(),
         allowed_roots or (),
         storage_options,
-        FetchLimits(max_member_bytes, max_unpacked_bytes),
+        limits,
     )
+    found = dict(zip(rows.tolist(), outcomes, strict=True))
+    _refuse_large_samples(found, table["sample_id"].take(pa.array(rows)).to_pylist(), limits.sample_bytes)
+    sizes = row_bytes(table)
+    for row, outcome in found.items():
+        if isinstance(outcome, _Found):
+            sizes[row] += sum(map(len, outcome.pieces))
+    first = 0
+    for part in split_samples(table, max_batch_bytes, sizes):
+        yield _filled(part, {row - first: found[row] for row in range(first, first + part.num_rows) if row in found})
+        first += part.num_rows
+
+
+def _filled(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
+    """``table`` with what became of some of its rows."""
     errors = table["materialize_error"].to_pylist()
     pieces = _present(table["binary_content"])
-    for row, outcome in zip(rows.tolist(), outcomes, strict=True):
-        if not isinstance(outcome, str):
-            pieces[row], errors[row] = outcome, None
+    types: dict[int, str] = {}
+    for row, outcome in outcomes.items():
+        if isinstance(outcome, _Found):
+            pieces[row], errors[row] = outcome.pieces, None
+            if outcome.content_type is not None:
+                types[row] = outcome.content_type
             continue
         pieces[row] = None
         # a row without a locator keeps the error that says why it has none
         if error_code(outcome) != "missing_source" or not errors[row]:
             errors[row] = outcome
     table = _replaced(table, "binary_content", binary_column(pieces))
-    return _replaced(table, "materialize_error", pa.array(errors, pa.string()))
+    table = _replaced(table, "materialize_error", pa.array(errors, pa.string()))
+    if types and "content_type" in table.column_names:
+        known = table["content_type"]
+        column = [types.get(row, stated) for row, stated in enumerate(known.to_pylist())]
+        table = _replaced(table, "content_type", pa.array(column, known.type))
+    return table
+
+
+def _refuse_large_samples(outcomes: dict[int, _Outcome], sample_ids: Sequence[str], limit: int) -> None:
+    """Turn what goes over ``limit`` bytes in its sample into errors, before any of it is copied."""
+    filled: Counter[str] = Counter()
+    for (row, outcome), sample_id in zip(outcomes.items(), sample_ids, strict=True):
+        if isinstance(outcome, str):
+            continue
+        size = sum(map(len, outcome.pieces))
+        if filled[sample_id] + size <= limit:
+            filled[sample_id] += size
+        else:
+            detail = f"with {size} bytes more the rows of the sample exceed {limit}; raise max_sample_bytes"
+            outcomes[row] = row_error("sample_too_large", detail)
 
 
 def _present(column: pa.ChunkedArray) -> list[Sequence[BytesLike] | None]:
@@ -281,7 +363,7 @@ def with_fetch_columns(table: pa.Table) -> pa.Table:
 def bytes_to_fetch(table: pa.Table) -> np.ndarray:
     """Bytes that :func:`materialize` would fetch for each row, int64: a guess where the locator does not say.
 
-    What several rows share counts for the first of them.
+    What several rows share is fetched once, and counts for the first of them; what the rows take then may be more.
     """
     sizes = np.zeros(table.num_rows, np.int64)
     seen: set[tuple[str | None, str | None, int | None]] = set()
@@ -349,7 +431,13 @@ def _outcome(plan: _Plan, data: BytesLike | str, frames: dict[Source, list[TiffF
     if isinstance(data, str):
         return data
     if plan.frame_index is None:
-        return [data]
+        return _Found([data])
+    content_type = sniff(bytes(data[:SNIFFED_BYTES]))
+    if content_type not in (None, TIFF):
+        if plan.frame_index == 0:
+            return _Found([data], content_type)
+        detail = f"frame {plan.frame_index} of what is {content_type} and no TIFF: its one image is frame 0"
+        return row_error("frame_out_of_range", detail)
     if plan.source not in frames:
         try:
             frames[plan.source] = tiff_frames(data)
@@ -364,7 +452,7 @@ def _outcome(plan: _Plan, data: BytesLike | str, frames: dict[Source, list[TiffF
     if plan.frame_index >= len(found):
         return row_error("frame_out_of_range", f"frame {plan.frame_index} of a TIFF with {len(found)}")
     try:
-        return frame_pieces(data, found[plan.frame_index])
+        return _Found(frame_pieces(data, found[plan.frame_index]))
     except ValueError as error:
         return row_error("invalid_tiff", str(error))
 

@@ -4,7 +4,7 @@ import hashlib
 import io
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, get_args
 from urllib.parse import quote
@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from interleaved_assets.io.batches import are_adjacent, split_samples
-from interleaved_assets.io.materialize import bytes_to_fetch, materialize, with_fetch_columns
+from interleaved_assets.io.materialize import bytes_to_fetch, materialize_parts, with_fetch_columns
 from interleaved_assets.io.policy import apply_error_policy, check_policy
 from interleaved_assets.io.reader import align_shard
 from interleaved_assets.io.storage import exists, folders_of, join
@@ -139,16 +139,22 @@ class ShardWriter(ABC):
             sizes = bytes_to_fetch(table)
         # what is to be fetched is fetched a part at a time, so that it never lies in memory all at once
         is_lazy = sizes is not None and sizes.any() and are_adjacent(table["sample_id"])
-        parts = split_samples(table, _PART_BYTES, sizes) if is_lazy else [table]
+        parts: Iterable[pa.Table] = split_samples(table, _PART_BYTES, sizes) if is_lazy else [table]
         schema = table.schema if self._target is None else self._target
         dropped: list[pa.Table] = []
+        if is_lazy:
+            parts = (filled for part in parts for filled in self._materialized(part, batch, _PART_BYTES))
+        elif self.materialize_on_write:
+            # rows of a sample that are not adjacent cannot be cut apart
+            parts = self._materialized(table, batch, None)
         self.write_shard(uri, schema, (self._ready(part, batch, schema, dropped) for part in parts))
         self._ledgers += dropped
 
+    def _materialized(self, part: pa.Table, batch: InterleavedBatch, limit: int | None) -> Iterator[pa.Table]:
+        roots = folders_of(batch.source_files) if self.allowed_roots is None else self.allowed_roots
+        return materialize_parts(part, limit, storage_options=self._storage_options, allowed_roots=roots)
+
     def _ready(self, part: pa.Table, batch: InterleavedBatch, schema: pa.Schema, dropped: list[pa.Table]) -> pa.Table:
-        if self.materialize_on_write:
-            roots = folders_of(batch.source_files) if self.allowed_roots is None else self.allowed_roots
-            part = materialize(part, storage_options=self._storage_options, allowed_roots=roots)
         kept, ledger = apply_error_policy(part, self.on_materialize_error, shard=_named(batch), stage="write")
         if ledger.num_rows:
             dropped.append(ledger)

@@ -1,6 +1,7 @@
 """A batch of whole samples, one row per item."""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -100,7 +101,7 @@ class InterleavedBatch:
         missing = [name for name in REQUIRED_COLUMNS if name not in names]
         if missing:
             return [f"required columns are missing: {', '.join(missing)}"]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
+        if repeated := sorted(name for name, times in Counter(names).items() if times > 1):
             return [f"column {name!r} is there more than once" for name in repeated]
         try:
             table = self.to_pyarrow()

@@ -39,9 +39,10 @@ def concat_unified(tables: Sequence[pa.Table]) -> pa.Table:
     schema = pa.unify_schemas([table.schema for table in tables], promote_options="permissive")
     aligned = []
     for table in tables:
+        present = dict(zip(table.column_names, table.columns, strict=True))
         columns = [
-            cast_column(table[field.name], field.type)
-            if field.name in table.column_names
+            cast_column(present[field.name], field.type)
+            if field.name in present
             else pa.chunked_array([pa.nulls(table.num_rows, field.type)])
             for field in schema
         ]

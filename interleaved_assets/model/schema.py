@@ -80,9 +80,11 @@ def align_table(table: pa.Table, target: pa.Schema) -> pa.Table:
         ShardError: a column that may not be null is missing or has nulls.
     """
     columns = []
+    # a table may have ten thousand columns, and each look at column_names makes all the names anew
+    present = dict(zip(table.column_names, table.columns, strict=True))
     for field in target:
-        if field.name in table.column_names:
-            column = cast_column(table.column(field.name), field.type)
+        if field.name in present:
+            column = cast_column(present[field.name], field.type)
         else:
             column = pa.chunked_array([pa.nulls(table.num_rows, field.type)])
         if not field.nullable and column.null_count:

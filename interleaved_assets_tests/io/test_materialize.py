@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from fsspec import AbstractFileSystem
 from PIL import Image
 
 from interleaved_assets.io.archive.source import open_tar
-from interleaved_assets.io.materialize import bytes_to_fetch, materialize
+from interleaved_assets.io.materialize import bytes_to_fetch, materialize, materialize_parts
 from interleaved_assets.io.tiff.frames import cut_frame
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.model.source_ref import build_source_ref
@@ -185,7 +186,7 @@ def test_a_tar_is_opened_once_for_all_its_members(raw: Path, monkeypatch: pytest
         opened.append(1)
         return open_tar(*args, **options)
 
-    monkeypatch.setattr("interleaved_assets.io.materialize.open_tar", counted)
+    monkeypatch.setattr(sys.modules["interleaved_assets.io.materialize"], "open_tar", counted)
     fill([build_source_ref(f"{raw}/s.tar", name) for name in ("folder/b.png", "a.png", "d.tiff")], raw)
     assert opened == [1]
 
@@ -373,3 +374,49 @@ def test_how_much_is_to_be_fetched(raw: Path) -> None:
     ]
     table = rows_table([{"sample_id": "a", "source_ref": ref} for ref in refs])
     assert bytes_to_fetch(table).tolist()[:5] == [100, 0, 50, 2**20, 0]
+
+
+def test_an_image_named_like_a_tiff_is_frame_0(raw: Path) -> None:
+    """As the tar reader has it; a row read without bytes learns the type when they are fetched."""
+    png = b"\x89PNG\r\n\x1a\n" + bytes(30)
+    (raw / "odd.tiff").write_bytes(png)
+    refs = [build_source_ref(f"{raw}/odd.tiff", None, None, None, frame) for frame in (0, 1)]
+    table = rows_table(
+        [
+            {"sample_id": "a", "position": row, "source_ref": ref, "content_type": "image/tiff"}
+            for row, ref in enumerate(refs)
+        ]
+    )
+    filled = materialize(table, allowed_roots=[str(raw)])
+    assert filled["binary_content"].to_pylist() == [png, None]
+    assert filled["content_type"].to_pylist() == ["image/png", "image/tiff"]
+    (error,) = filled["materialize_error"].drop_null().to_pylist()
+    assert error == "frame_out_of_range: frame 1 of what is image/png and no TIFF: its one image is frame 0"
+
+
+def test_rows_that_share_an_image_are_made_a_part_at_a_time(raw: Path) -> None:
+    (raw / "big.jpg").write_bytes(bytes(2**20))
+    ref = build_source_ref(f"{raw}/big.jpg")
+    table = rows_table([{"sample_id": f"s{row // 2}", "position": row % 2, "source_ref": ref} for row in range(200)])
+    before, sizes, count = pa.total_allocated_bytes(), [], 0
+    for part in materialize_parts(table, 8 * 2**20, allowed_roots=[str(raw)]):
+        count += part.num_rows
+        sizes.append(pa.total_allocated_bytes() - before)
+        assert part["materialize_error"].null_count == part.num_rows
+        del part
+    assert (count, len(sizes)) == (200, 34)  # 3 samples of 2 MiB in each part
+    assert max(sizes) < 20 * 2**20
+
+
+def test_a_sample_is_filled_up_to_its_limit(raw: Path) -> None:
+    """600 frames may share one strip, and rows one image: what is cut out is not bounded by what is fetched."""
+    (raw / "big.jpg").write_bytes(bytes(1000))
+    ref = build_source_ref(f"{raw}/big.jpg")
+    table = rows_table([{"sample_id": f"s{row // 3}", "position": row % 3, "source_ref": ref} for row in range(6)])
+    filled = materialize(table, allowed_roots=[str(raw)], max_sample_bytes=2000)
+    assert [value and len(value) for value in filled["binary_content"].to_pylist()] == [1000, 1000, None] * 2
+    errors = filled["materialize_error"].drop_null().to_pylist()
+    assert (
+        errors
+        == ["sample_too_large: with 1000 bytes more the rows of the sample exceed 2000; raise max_sample_bytes"] * 2
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
@@ -14,6 +15,7 @@ from interleaved_assets.io.tar.json_columns import JSON_TYPE
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.io.tar.writer import tar_shard
 from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets_tests.io.batches_strategy import batches
 from interleaved_assets_tests.io.rows import rows_table, sample
@@ -103,3 +105,56 @@ def test_a_document_moved_to_another_tar_keeps_its_cells(tmp_path: Path) -> None
     # only what the first document said for the whole tar is gone: that y was small
     assert types(found)[-3:] == [("y", pa.int64()), ("z", pa.float64()), ("x", pa.duration("ms"))]
     assert found.select(["x", "y", "z"]).to_pylist() == table.slice(1).select(["x", "y", "z"]).to_pylist()
+
+
+ODD_PARTS = [
+    "a",
+    "é",
+    "\U0001f600",
+    "%",
+    "/",
+    ".",
+    "./",
+    "../",
+    "\n",
+    "\0",
+    " ",
+    "\\",
+    "'",
+    "CON",
+    ".json",
+    "~2",
+    "\u202e",
+]
+TIMES = [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"), pa.date64(), pa.timestamp("ns")]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    ids=st.lists(
+        st.builds(
+            lambda parts, times: "".join(parts) * times,
+            st.lists(st.sampled_from(ODD_PARTS), min_size=1, max_size=4),
+            st.sampled_from([1, 1, 1, 2, 30, 100, 300, 100_000, 400_000]),
+        ),
+        min_size=1,
+        max_size=3,
+        unique=True,
+    ),
+    dtype=st.sampled_from(TIMES),
+    number=st.integers(-(2**31), 2**31 - 1),
+)
+def test_what_the_writer_accepts_comes_back(ids: list[str], dtype: pa.DataType, number: int) -> None:
+    """Ids of any characters and length, and values of times that may be none: refused, or the same again."""
+    raw = pa.array([number] * len(ids), pa.int32() if dtype.bit_width == 32 else pa.int64())
+    cells = rows_table([{"sample_id": name, "position": 0, "modality": "text", "text_content": "t"} for name in ids])
+    table = cells.append_column("when", raw.view(dtype))
+    with tempfile.TemporaryDirectory() as folder:
+        uri = str(Path(folder, "a.tar"))
+        try:
+            with tar_shard(uri, hashed=False) as shard:
+                shard.write(table)
+        except OptionError:
+            return
+        (back,) = read_tar_shard(uri, materialize=True)
+        assert_same(canonical(back), canonical(table))

@@ -1,7 +1,9 @@
 """What both shard writers share, seen through the Parquet writer."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -277,8 +279,13 @@ def test_fetching_a_part_at_a_time_changes_nothing(
     fetched = []
     from interleaved_assets.io import writer as module
 
-    usual = module.materialize
-    monkeypatch.setattr(module, "materialize", lambda table, **kw: fetched.append(table.num_rows) or usual(table, **kw))
+    usual = module.materialize_parts
+
+    def counted(table: pa.Table, limit: int | None, **options: Any) -> Iterator[pa.Table]:
+        fetched.append(table.num_rows)
+        return usual(table, limit, **options)
+
+    monkeypatch.setattr(module, "materialize_parts", counted)
     monkeypatch.setattr(module, "_PART_BYTES", 2**21)
     parts = InterleavedParquetWriter(tmp_path / "parts", **options)
     (second,) = parts.write(lazy)

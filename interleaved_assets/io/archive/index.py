@@ -234,8 +234,9 @@ def _pax_records(data: bytes) -> dict[str, str]:
     at = 0
     while at < len(data):
         space = data.find(b" ", at, at + _LENGTH_DIGITS + 1)
-        digits = data[at : max(at, space)]
-        end = at + int(digits) if digits.isdigit() else at
+        if space < 0 or not data[at:space].isdigit():
+            break
+        end = at + int(data[at:space])
         key, equals, value = data[space + 1 : end].removesuffix(b"\n").partition(b"=")
         if not equals:
             break

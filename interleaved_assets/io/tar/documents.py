@@ -20,6 +20,7 @@ from interleaved_assets.io.tar.layout import (
     member_key,
 )
 from interleaved_assets.io.tar.limits import LIMITS, ROW_BYTES, TarLimits, document_bytes, parsed_bytes
+from interleaved_assets.io.tar.shared import surplus_bytes
 from interleaved_assets.model.errors import row_error
 
 
@@ -83,6 +84,8 @@ def read_document(data: BytesLike, layout: ShardLayout, key: str, limits: TarLim
     # locators of texts have the key in them, those of frames the container's name
     names = len(key) + len(document.container or "") + len(document.own_id or key)
     document.size = document_bytes(encoded, document.rows, names)
+    if document.exact is not None and document.exact.rows is not None:
+        document.size += surplus_bytes(document.exact.rows, len(encoded))
     if document.size > limits.max_sample_bytes:
         rows = f"{document.rows} rows of about {document.size} bytes"
         return too_large_document(f"{rows}, over max_sample_bytes {limits.max_sample_bytes}")

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from interleaved_assets.io.archive.source import MAX_UNPACKED_BYTES
-from interleaved_assets.io.materialize import MAX_MEMBER_BYTES
+from interleaved_assets.io.materialize import MAX_MEMBER_BYTES, MAX_SAMPLE_BYTES
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 
@@ -26,7 +26,7 @@ class TarLimits(NamedTuple):
 
     max_member_bytes: int = MAX_MEMBER_BYTES
     max_document_bytes: int = 64 * 2**20
-    max_sample_bytes: int = 512 * 2**20
+    max_sample_bytes: int = MAX_SAMPLE_BYTES
     max_columns: int = 10_000
     max_unpacked_bytes: int = MAX_UNPACKED_BYTES
 

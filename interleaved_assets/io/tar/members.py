@@ -29,6 +29,7 @@ from interleaved_assets.io.tar.plain_cells import LISTS, PlainColumn, PlainSampl
 from interleaved_assets.io.tar.row_order import canonical_order, contents_in_order, others_in_order
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
 from interleaved_assets.io.tar.samples import observe_document
+from interleaved_assets.io.tar.shared import surplus_bytes
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 
@@ -126,14 +127,19 @@ class TarDocuments:
             text = _json_bytes(body, replace(exact, schema=self._schema.remove_metadata()))
         self._states_schema = False
         members = [Member(f"{key}.json", text), *members, *extra]
-        self._check(sample.sample_id, len(rows), members)
+        surplus = 0 if exact.rows is None else surplus_bytes(exact.rows, len(text))
+        self._check(sample.sample_id, len(rows), members, surplus)
         return members
 
-    def _check(self, sample_id: str, rows: int, members: list[Member]) -> None:
-        """Refuse a sample that the reader would not read back, by the sizes that the reader goes by."""
+    def _check(self, sample_id: str, rows: int, members: list[Member], surplus: int) -> None:
+        """Refuse a sample that the reader would not read back, by the sizes that the reader goes by.
+
+        ``surplus`` is what its values take beyond its JSON because they share bytes there.
+        """
         (name, text), limits = members[0], self._limits
         contents = [len(member.content) for member in members[1:]]
-        size = document_bytes(bytes(text), rows, len(name) + len(sample_id)) + rows * self._row_bytes + sum(contents)
+        size = document_bytes(bytes(text), rows, len(name) + len(sample_id)) + rows * self._row_bytes + surplus
+        size += sum(contents)
         longest = max(len(member.name.encode()) for member in members)
         for what, found, limit, option in (
             ("its longest member name", longest, MAX_NAME_BYTES, "the longest that is read"),

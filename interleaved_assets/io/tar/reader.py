@@ -11,7 +11,7 @@ import pyarrow as pa
 from interleaved_assets.io.archive.source import TarSource, open_tar
 from interleaved_assets.io.batches import split_samples
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
-from interleaved_assets.io.materialize import materialize as fetch_missing
+from interleaved_assets.io.materialize import FetchLimits, materialize_parts
 from interleaved_assets.io.reader import ShardReader, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path, parse_size
 from interleaved_assets.io.tar.documents import read_document
@@ -210,16 +210,19 @@ def _tables(shard: _Shard, schema: pa.Schema, limit: int | None, options: _Optio
                 document = read_document(shard.source.content(sample.json), options.layout, sample.key, options.limits)
             rows.add(sample, document)
         table = rows.table()
+        parts: Iterable[pa.Table] = [table]
         if options.materialize and rows.points_elsewhere:
-            table = fetch_missing(
+            limits = options.limits
+            parts = materialize_parts(
                 table,
+                limit,
                 storage_options=options.storage_options,
                 allowed_roots=folders_of([path]) if options.allowed_roots is None else options.allowed_roots,
-                max_member_bytes=options.limits.max_member_bytes,
-                max_unpacked_bytes=options.limits.max_unpacked_bytes,
+                limits=FetchLimits(limits.max_member_bytes, limits.max_unpacked_bytes, limits.max_sample_bytes),
             )
-        # the sizes that samples were grouped by are rough
-        yield from split_samples(table, limit)
+        for part in parts:
+            # the sizes that samples were grouped by are rough
+            yield from split_samples(part, limit)
 
 
 def _groups(samples: Sequence[Sample], limit: int, row_bytes: int) -> Iterator[list[Sample]]:

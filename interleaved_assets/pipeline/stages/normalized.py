@@ -36,7 +36,7 @@ def normalize(shard: ShardTask) -> Work:
             materialize=True,
             storage_options=shard.options,
             allowed_roots=[settings.storage.raw_root],
-            max_unpacked_bytes=settings.run.max_unpacked_bytes,
+            **settings.limits.for_tars()._asdict(),
             notes=notes,
         )
     )
@@ -61,10 +61,14 @@ def shard_layout(settings: Settings) -> ShardLayout:
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """The layout and the policy; the size of batches changes no output."""
+    """The layout, the policy and the limits beyond which rows get errors.
+
+    The size of batches changes no output, nor does ``max_unpacked_bytes``: a shard over it fails.
+    """
     return {
         "reading": settings.reading.model_dump(mode="json"),
         "on_materialize_error": settings.errors.on_materialize_error,
+        "limits": settings.limits.model_dump(mode="json", exclude={"max_unpacked_bytes"}),
     }
 
 

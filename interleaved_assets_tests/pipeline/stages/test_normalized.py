@@ -40,6 +40,22 @@ def test_no_tar_and_policy_error_write_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists() or not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
 
 
+def test_limits_of_the_settings_hold_and_count_where_they_change_rows(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[limits]\nmax_member_bytes = '1MiB'\n\n[errors]\non_materialize_error = 'warn'\n")
+    fields, _ = document("text", sharp_image(1))
+    write_shard(tmp_path / "raw" / "a.tar", {"doc": (fields | {"images": [None, b"\xff\xd8\xff" + bytes(2**20)]}, [])})
+    record = take_through(normalized.STAGE, "a", settings).record
+    errors = pq.read_table(record.outputs["rows"].uri)["materialize_error"].drop_null().to_pylist()
+    assert [error.partition(":")[0] for error in errors] == ["member_too_large"]
+
+    def stated(**limits: int) -> object:
+        changed = settings.limits.model_copy(update=limits)
+        return normalized.relevant(settings.model_copy(update={"limits": changed}))
+
+    assert stated(max_columns=5) != stated()
+    assert stated(max_unpacked_bytes=2**20) == stated()
+
+
 def test_an_empty_tar_gives_empty_outputs(tmp_path: Path) -> None:
     settings = project(tmp_path)
     write_shard(tmp_path / "raw" / "empty.tar", {})
