@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from interleaved_assets.scoring.settings import ScoringSettings
 
 Measured = float | int | str | bool | bytes | tuple[float | int | str | bool | bytes | None, ...]
-Measure = Callable[[BgrImage], Measured]
+MeasureFunction = Callable[[BgrImage], Measured]
 """Measures one decoded image: one value, or a tuple with one for each column; an ImageError where it cannot."""
 
 BASE_COLUMNS: Final[Mapping[str, pa.DataType]] = {
@@ -55,7 +55,7 @@ class Scorer:
 
     name: str
     columns: Mapping[str, pa.DataType]
-    prepare: "Callable[[ScoringSettings], Measure]"
+    prepare: "Callable[[ScoringSettings], MeasureFunction]"
     version: int = field(default=1, kw_only=True)
     ranges: Mapping[str, Range] = field(default_factory=dict, kw_only=True)
 
@@ -125,18 +125,20 @@ def scoring_version(settings: "ScoringSettings") -> str:
     return json.dumps({"settings": settings.model_dump(mode="json"), "scorers": versions}, sort_keys=True)
 
 
-def _prepare_qr(settings: "ScoringSettings") -> Measure:
+def _prepare_qr(settings: "ScoringSettings") -> MeasureFunction:
     detector = settings.qr_detector
     qr_detector(detector)
     return lambda image: qr_area_ratio(image, detector)
 
 
-def _prepare_nsfw(_settings: "ScoringSettings") -> Measure:
+def _prepare_nsfw(_settings: "ScoringSettings") -> MeasureFunction:
     nsfw_model()
     return nsfw_score
 
 
-def _one_number(name: str, column: str, prepare: "Callable[[ScoringSettings], Measure]", values: Range) -> Scorer:
+def _one_number(
+    name: str, column: str, prepare: "Callable[[ScoringSettings], MeasureFunction]", values: Range
+) -> Scorer:
     return Scorer(name, {column: pa.float64()}, prepare, ranges={column: values})
 
 

@@ -13,7 +13,7 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.containers import Buffer
 from interleaved_assets.scoring.decode import BgrImage, decode_opened, one_image
 from interleaved_assets.scoring.decoders import decoders_for_threads, processors
-from interleaved_assets.scoring.registry import Measure, Scorer, chosen_scorers, scores_schema
+from interleaved_assets.scoring.registry import MeasureFunction, Scorer, chosen_scorers, scores_schema
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.size import aspect_ratio, displayed_size, image_size, open_header
 
@@ -24,7 +24,7 @@ class PreparedScorer(NamedTuple):
     """A scorer with its settings applied and its model loaded."""
 
     scorer: Scorer
-    measure: Measure
+    measure: MeasureFunction
 
 
 def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, threads: int | None = None) -> pa.Table:

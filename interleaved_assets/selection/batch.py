@@ -15,8 +15,8 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.text_ratio import count_words
-from interleaved_assets.selection.drops import RowState
 from interleaved_assets.selection.positions import join_scores, reindex_positions
+from interleaved_assets.selection.row_state import RowState
 from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import SelectionSettings
 

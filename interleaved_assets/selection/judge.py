@@ -8,15 +8,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import ScoreError, error_code, row_error
-from interleaved_assets.selection.drops import Rows, RowState
 from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, Values
+from interleaved_assets.selection.row_state import Rows, RowState
 from interleaved_assets.selection.settings import Bounds, SelectionSettings
 
 _NO_TEXT: Final = "no_text"
 """Code of an image that CLIP could not compare with anything: it has a setting of its own."""
 
 
-class _Settled(NamedTuple):
+class _PolicyResult(NamedTuple):
     """What became of the images without a score."""
 
     dropped: Rows
@@ -67,19 +67,19 @@ def judge_images(
     values = image_values(judge, scores, stored)
     bounds = settings.bounds(judge.name)
     missing = np.flatnonzero(np.isnan(values))
-    settled = _settle(state, rows[missing], _errors(judge, scores, stored[missing]), judge.name, settings, shard)
+    unscored = _apply_policy(state, rows[missing], _errors(judge, scores, stored[missing]), judge.name, settings, shard)
     below, above = outside(judge, values, bounds)
     state.drop(rows[below], f"{judge.name}_below", values[below], bounds.minimum)
     state.drop(rows[above], f"{judge.name}_above", values[above], bounds.maximum)
     failed = rows[below | above]
     with_sample = failed if settings.on_fail.get(judge.name) == "sample" else failed[:0]
-    state.drop_samples_of(np.concatenate([with_sample, settled.with_sample]))
-    state.drop_emptied(np.concatenate([failed, settled.dropped]))
+    state.drop_samples_of(np.concatenate([with_sample, unscored.with_sample]))
+    state.drop_emptied(np.concatenate([failed, unscored.dropped]))
 
 
-def _settle(
+def _apply_policy(
     state: RowState, rows: Rows, errors: pa.Array, name: str, settings: SelectionSettings, shard: str
-) -> _Settled:
+) -> _PolicyResult:
     """Keep, drop or refuse the images ``rows``, of which ``errors`` say why they have no score."""
     codes = np.array([error_code(text) for text in errors.to_pylist()], dtype=object)
     policies: NDArray[np.object_] = np.full(len(rows), settings.on_score_error, dtype=object)
@@ -91,7 +91,7 @@ def _settle(
     dropped = policies != "warn"
     state.drop_unscored(rows[dropped], errors.filter(pa.array(dropped)))
     state.keep_unscored(rows[~dropped], codes[~dropped].tolist())
-    return _Settled(rows[dropped], rows[policies == "drop_sample"])
+    return _PolicyResult(rows[dropped], rows[policies == "drop_sample"])
 
 
 def _floats(column: pa.ChunkedArray) -> Values:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import OptionError
 
-KEY_COLUMNS: Final = ("sample_id", "position")
+IMAGE_KEY: Final = ("sample_id", "position")
 
 
 def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") -> NDArray[np.int64]:
@@ -18,9 +18,9 @@ def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") ->
     Raises:
         OptionError: ``scores`` lacks a key column or has an image twice; ``name`` says which table it is.
     """
-    if missing := [column for column in KEY_COLUMNS if column not in scores.column_names]:
+    if missing := [column for column in IMAGE_KEY if column not in scores.column_names]:
         raise OptionError(f"{name}: no column {', '.join(missing)}; columns are {', '.join(scores.column_names)}")
-    if all(_equal(images[column], scores[column]) for column in KEY_COLUMNS):
+    if all(_equal(images[column], scores[column]) for column in IMAGE_KEY):
         # the usual case: scores are written in the order of the rows
         return np.arange(images.num_rows)
     sample_ids = pc.unique(images["sample_id"])
@@ -29,7 +29,7 @@ def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") ->
     stored = stored[order]
     twice = np.flatnonzero((stored[1:] == stored[:-1]) & (stored[1:] >= 0))
     if len(twice):
-        sample_id, position = (scores[column][int(order[twice[0]])].as_py() for column in KEY_COLUMNS)
+        sample_id, position = (scores[column][int(order[twice[0]])].as_py() for column in IMAGE_KEY)
         raise OptionError(f"{name}: sample {sample_id!r}, position {position} is there twice")
     place = np.searchsorted(stored, wanted)
     # an image beyond the last stored key has no place
@@ -45,7 +45,7 @@ def join_scores(scores: pa.Table, added: pa.Table) -> pa.Table:
     Raises:
         OptionError: the tables share a column besides the keys, or ``added`` has an image twice.
     """
-    columns = [name for name in added.column_names if name not in KEY_COLUMNS]
+    columns = [name for name in added.column_names if name not in IMAGE_KEY]
     if shared := [name for name in columns if name in scores.column_names]:
         raise OptionError(f"both score tables have the column {', '.join(shared)}")
     matched = match_scores(scores, added, name="added scores")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.selection.drops import Rows, RowState
 from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, find_filter
 from interleaved_assets.selection.judge import judge_images, judge_samples
 from interleaved_assets.selection.positions import match_scores
+from interleaved_assets.selection.row_state import Rows, RowState
 from interleaved_assets.selection.settings import SelectionSettings
 
 logger = logging.getLogger(__name__)
