@@ -12,20 +12,6 @@ import pyarrow.compute as pc
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.casting import concat_unified
-from interleaved_assets.model.rows import filter_rows
-
-__all__ = [
-    "are_adjacent",
-    "binary_column",
-    "filter_rows",
-    "gathered",
-    "join_files",
-    "prefetch",
-    "row_bytes",
-    "sample_starts",
-    "split_samples",
-    "whole_samples",
-]
 
 T = TypeVar("T")
 
@@ -55,7 +41,7 @@ def row_bytes(table: pa.Table) -> np.ndarray:
         return sizes
     fixed = 0
     for column in table.columns:
-        if _has_length(column.type):
+        if has_byte_length(column.type):
             sizes += pc.fill_null(pc.cast(pc.binary_length(column), pa.int64()), 0).to_numpy()
         else:
             fixed += column.nbytes
@@ -193,7 +179,8 @@ def _nbytes(part: BytesLike) -> int:
     return part.nbytes if isinstance(part, memoryview) else len(part)
 
 
-def _has_length(dtype: pa.DataType) -> bool:
+def has_byte_length(dtype: pa.DataType) -> bool:
+    """Whether the type is strings or bytes, whose values differ in length."""
     return (
         pa.types.is_string(dtype)
         or pa.types.is_large_string(dtype)

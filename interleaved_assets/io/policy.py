@@ -7,9 +7,9 @@ from typing import Final, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.batches import filter_rows
 from interleaved_assets.model.errors import ErrorPolicy, MaterializeError, OptionError, error_code
 from interleaved_assets.model.ledger import empty_ledger, error_ledger
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.source_ref import parse_source_ref
 
 logger = logging.getLogger(__name__)

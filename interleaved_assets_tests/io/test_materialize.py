@@ -15,10 +15,10 @@ from PIL import Image
 
 from interleaved_assets.io.archive.source import open_tar
 from interleaved_assets.io.materialize import bytes_to_fetch, materialize
-from interleaved_assets.io.tiff.frames import cut_frame
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets_tests.io.rows import rows_table
+from interleaved_assets_tests.io.tiff.cut import cut_frame
 from interleaved_assets_tests.s3 import S3Server
 
 MEMBERS = {"a.png": b"the bytes of a", "folder/b.png": b"those of b", "empty.png": b""}

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from interleaved_assets.io.batches import has_byte_length
 from interleaved_assets.io.parquet.footer import BYTE_ARRAY, Chunk, Footer, RowGroup
 from interleaved_assets.model.errors import ShardError
 
@@ -142,7 +143,7 @@ def decoded_bytes(array: pa.Array) -> np.ndarray:
         indices = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)
         sizes = lengths[indices] if len(lengths) else np.zeros(len(array), np.int64)
         return np.where(array.is_valid().to_numpy(zero_copy_only=False), sizes, 0)
-    if _has_length(dtype):
+    if has_byte_length(dtype):
         return pc.fill_null(pc.cast(pc.binary_length(array), pa.int64()), 0).to_numpy(zero_copy_only=False)
     if pa.types.is_struct(dtype):
         fields = [decoded_bytes(array.field(index)) for index in range(dtype.num_fields)]
@@ -157,15 +158,6 @@ def decoded_bytes(array: pa.Array) -> np.ndarray:
         return np.diff(filled[ends - ends[0]])
     width = 0 if pa.types.is_null(dtype) else max(1, dtype.bit_width // 8)
     return np.full(len(array), width, np.int64)
-
-
-def _has_length(dtype: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(dtype)
-        or pa.types.is_large_string(dtype)
-        or pa.types.is_binary(dtype)
-        or pa.types.is_large_binary(dtype)
-    )
 
 
 def _is_encoded(dtype: pa.DataType) -> bool:

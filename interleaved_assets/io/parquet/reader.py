@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.batches import filter_rows, gathered, row_bytes, sample_starts, whole_samples
+from interleaved_assets.io.batches import gathered, row_bytes, sample_starts, whole_samples
 from interleaved_assets.io.parquet.decode import STEP_BYTES
 from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
 from interleaved_assets.io.parquet.types import original_schema
 from interleaved_assets.io.reader import ShardReader, align_shard, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions
 from interleaved_assets.model.errors import OptionError, ShardError
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.schema import (
     INTERLEAVED_SCHEMA,
     REQUIRED_COLUMNS,

@@ -4,7 +4,6 @@ An object store has an ETag, which follows from the content or from the upload. 
 written, in nanoseconds, its size and its inode. Of other filesystems size and time are all there is.
 """
 
-import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +15,7 @@ from interleaved_assets.io.storage.filesystem import (
     local_path,
     storage_errors,
 )
-from interleaved_assets.io.storage.inputs import open_input
+from interleaved_assets.io.storage.inputs import file_sha256
 from interleaved_assets.model.errors import StorageError
 
 
@@ -81,8 +80,7 @@ def content_hash(uri: str, storage_options: StorageOptions = None) -> str | None
         StorageError: it cannot be read.
     """
     try:
-        with open_input(uri, storage_options) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # it has readinto
+        return file_sha256(uri, storage_options)
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None

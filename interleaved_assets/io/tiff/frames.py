@@ -107,19 +107,6 @@ def frame_pieces(data: BytesLike, frame: TiffFrame) -> list[bytes | memoryview]:
     return _assemble(view, fields, offsets, counts, frame)
 
 
-def cut_frame(data: BytesLike, index: int) -> bytes:
-    """Frame ``index`` (from 0) of a TIFF as a TIFF of its own, pixels and tags unchanged.
-
-    Raises:
-        IndexError: there are fewer frames.
-        ValueError: as for :func:`tiff_frames` and :func:`frame_pieces`.
-    """
-    frames = tiff_frames(data)
-    if not 0 <= index < len(frames):
-        raise IndexError(f"frame {index} of a TIFF with {len(frames)}")
-    return b"".join(frame_pieces(data, frames[index]))
-
-
 def _frame(data: BytesLike, order: str, is_big: bool, found: TiffDirectory) -> TiffFrame:
     problem = found.problem
     if problem is None:

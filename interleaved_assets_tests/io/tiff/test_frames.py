@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from interleaved_assets.io.tiff.frames import cut_frame, frame_pieces, tiff_frames
+from interleaved_assets.io.tiff.frames import frame_pieces, tiff_frames
+from interleaved_assets_tests.io.tiff.cut import cut_frame
 
 # tags that say where strips and tiles lie and how long they are
 PLACES = (273, 279, 324, 325)
@@ -329,12 +330,6 @@ def test_what_is_no_tiff_is_said_to_be_none(data: bytes) -> None:
 def test_a_tiff_without_a_directory_has_no_frame() -> None:
     with pytest.raises(ValueError, match="the TIFF has no frame"):
         tiff_frames(b"II*\0\0\0\0\0")
-
-
-@pytest.mark.parametrize("index", [-1, 4])
-def test_a_frame_that_is_not_there(index: int) -> None:
-    with pytest.raises(IndexError, match=f"frame {index} of a TIFF with 4"):
-        cut_frame(saved("L", None), index)
 
 
 SOURCES = [saved("RGB", "jpeg"), saved("RGB", None), saved("P", "tiff_lzw"), tiff(frame(), frame(at=20), body=BODY)]
