@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -185,7 +186,8 @@ def test_a_tar_is_opened_once_for_all_its_members(raw: Path, monkeypatch: pytest
         opened.append(1)
         return open_tar(*args, **options)
 
-    monkeypatch.setattr("interleaved_assets.io.materialize.open_tar", counted)
+    # the module: interleaved_assets.io.materialize by attribute is the function of that name
+    monkeypatch.setattr(sys.modules[materialize.__module__], "open_tar", counted)
     fill([build_source_ref(f"{raw}/s.tar", name) for name in ("folder/b.png", "a.png", "d.tiff")], raw)
     assert opened == [1]
 
