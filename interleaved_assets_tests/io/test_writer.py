@@ -172,7 +172,7 @@ def test_rows_without_required_columns_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"the rows of /raw/x.tar lack the required columns position"):
         InterleavedParquetWriter(tmp_path).write(InterleavedBatch(table.drop_columns(["position"]), ("/raw/x.tar",)))
     nulls = table.set_column(1, "position", pa.nulls(table.num_rows, pa.int32()))
-    with pytest.raises(ShardError, match=r"^a batch without source files: column 'position' may not be null"):
+    with pytest.raises(ShardError, match=r"^a batch without source files: column 'position' must not be null"):
         InterleavedParquetWriter(tmp_path).write(InterleavedBatch(nulls))
     assert names(tmp_path) == []
 

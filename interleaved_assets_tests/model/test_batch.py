@@ -121,13 +121,13 @@ def replaced(name: str, values: pa.Array) -> pa.Table:
             replaced("binary_content", pa.nulls(5, pa.binary())),
             "column 'binary_content' has type binary, not large_binary",
         ),
-        (table(sample_id=["a"] * 5), "column 'sample_id' is there more than once"),
-        (table().append_column("x", pa.nulls(5)).append_column("x", pa.nulls(5)), "column 'x' is there more than once"),
-        (table([("a", 0, "metadata")]), "1 rows break the rule that metadata rows, and only they, stand at -1"),
+        (table(sample_id=["a"] * 5), "column 'sample_id' occurs more than once"),
+        (table().append_column("x", pa.nulls(5)).append_column("x", pa.nulls(5)), "column 'x' occurs more than once"),
+        (table([("a", 0, "metadata")]), "1 rows break the rule that metadata rows, and only they, have position -1"),
         (table([("a", -1, "text"), ("a", 0, "text")]), "1 rows break the rule that metadata rows"),
         (table([("a", -2, "text")]), "a position is below -1"),
         (table([("a", 0, "text")] * 3), "2 rows repeat the key (sample_id, position, modality)"),
-        (pd.DataFrame({"sample_id": ["a"], "position": ["x"], "modality": ["text"]}), "the rows are no Arrow table: "),
+        (pd.DataFrame({"sample_id": ["a"], "position": ["x"], "modality": ["text"]}), "the rows do not form an Arrow table: "),
     ],
 )
 def test_what_makes_a_batch_invalid(data, problem: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -91,7 +91,7 @@ def test_the_target_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize("table", [pa.table({"position": [1, 2]}), pa.table({"sample_id": ["a", None]})])
 def test_a_column_that_may_not_be_null(table: pa.Table) -> None:
-    with pytest.raises(ShardError, match=r"column 'sample_id' may not be null, and is in [12] of 2 rows"):
+    with pytest.raises(ShardError, match=r"column 'sample_id' must not be null, but is null in [12] of 2 rows"):
         align_table(table, pa.schema([INTERLEAVED_SCHEMA.field("sample_id")]))
 
 

@@ -165,7 +165,7 @@ def test_steps_follow_decoded_sizes(tmp_path: Path, dictionary: bool) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ([("a", -1, "text")], "metadata rows, and only they, stand at -1: first sample 'a', position -1, text"),
+        ([("a", -1, "text")], "metadata rows, and only they, have position -1: first sample 'a', position -1, text"),
         ([("b", 0, "text"), ("b", 0, "text")], "1 rows repeat the key .*: first sample 'b', position 0, text"),
         ([("c", -2, "text")], "a position is below -1: first sample 'c', position -2, text"),
     ],
