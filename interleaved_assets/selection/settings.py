@@ -15,7 +15,7 @@ OnFail = Literal["image", "sample"]
 
 
 class Bounds(NamedTuple):
-    """What a filter keeps lies between these; None is no bound."""
+    """The values that a filter keeps lie between these; None means no bound."""
 
     minimum: float | None
     maximum: float | None
@@ -41,7 +41,7 @@ _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = MappingProxyType(
 
 
 class OwnBounds(BaseModel):
-    """Bounds of a filter of one's own, both inclusive unless the filter was registered with an open maximum."""
+    """Bounds of a user's filter, both inclusive unless the filter was registered with an open maximum."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,7 +50,7 @@ class OwnBounds(BaseModel):
 
 
 class SelectionSettings(BaseModel):
-    """Which images and samples stay. A change makes the selection stale and no score."""
+    """Thresholds and policies of selection. A change makes selections stale, but no scores."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
@@ -132,7 +132,7 @@ class SelectionSettings(BaseModel):
     )
 
     def bounds(self, name: str) -> Bounds:
-        """The bounds of the filter ``name``; an infinite one is none."""
+        """The bounds of the filter ``name``; None for an infinite bound."""
         if name in _BOUNDS:
             minimum, maximum = (getattr(self, field) if field else None for field in _BOUNDS[name])
         else:
@@ -141,11 +141,11 @@ class SelectionSettings(BaseModel):
         return Bounds(_finite(minimum), _finite(maximum))
 
     def active_filters(self) -> tuple[str, ...]:
-        """Names of the filters that judge: those with a bound, in their order."""
+        """Names of the filters that have a bound, in order."""
         return tuple(name for name in self.full_order() if self.bounds(name) != (None, None))
 
     def full_order(self) -> tuple[str, ...]:
-        """:attr:`order`, and behind it the filters of one's own that it does not name."""
+        """:attr:`order`, followed by the filters in :attr:`own` that it does not name."""
         return (*self.order, *(name for name in self.own if name not in self.order))
 
     @model_validator(mode="after")
@@ -159,7 +159,7 @@ class SelectionSettings(BaseModel):
         if built_in := [name for name in self.own if name in _BOUNDS]:
             raise ValueError(f"own: {', '.join(built_in)} has settings of its own, such as {_names(built_in[0])}")
         if whole := [name for name in self.on_fail if isinstance(find_filter(name), SampleFilter)]:
-            raise ValueError(f"on_fail: {', '.join(whole)} judges samples and always drops all of one")
+            raise ValueError(f"on_fail: {', '.join(whole)} judges samples and always drops whole samples")
         return self
 
     @model_validator(mode="after")
@@ -170,7 +170,7 @@ class SelectionSettings(BaseModel):
                 raise ValueError(f"{_names(name)}: the minimum {minimum:g} is above the maximum {maximum:g}")
         for name, fields in _BOUNDS.items():
             for field in fields if name not in self.order else ():
-                # a bound that somebody set would silently do nothing; those that are on by default are left alone
+                # such a bound would be ignored silently; bounds that are set by default are exempt
                 off_by_default = field is not None and type(self).model_fields[field].default is None
                 if field and off_by_default and getattr(self, field) is not None:
                     raise ValueError(f"{field} is set, and order does not name the filter {name!r}: add it")
@@ -178,7 +178,7 @@ class SelectionSettings(BaseModel):
 
 
 def selection_version(settings: SelectionSettings) -> str:
-    """What a selection depends on besides its scores: equal text, equal decisions."""
+    """Settings and filter versions as text; equal text and equal scores give equal selections."""
     versions = {name: find_filter(name).version for name in settings.active_filters()}
     return json.dumps({"settings": json.loads(settings.model_dump_json()), "filters": versions}, sort_keys=True)
 

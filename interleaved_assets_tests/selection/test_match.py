@@ -40,7 +40,7 @@ def test_large_strings_match_small_ones():
 def test_a_missing_key_column_and_a_key_twice_are_named():
     with pytest.raises(OptionError, match="clip scores: no column position"):
         match_scores(keyed([("a", 0)]), keyed([("a", 0)]).drop_columns(["position"]), name="clip scores")
-    with pytest.raises(OptionError, match="sample 'a', position 3 is there twice"):
+    with pytest.raises(OptionError, match="sample 'a', position 3 occurs twice"):
         match_scores(keyed([("a", 3)]), keyed([("a", 3), ("a", 3)]))
 
 

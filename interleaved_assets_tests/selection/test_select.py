@@ -330,7 +330,7 @@ def test_scores_may_come_in_any_order():
 def test_an_image_scored_twice_is_an_error():
     rows = rows_of(document("a", "ti"))
     twice = pa.concat_tables([scores_of({("a", 1): {}})] * 2)
-    with pytest.raises(OptionError, match="sample 'a', position 1 is there twice"):
+    with pytest.raises(OptionError, match="sample 'a', position 1 occurs twice"):
         select(rows, twice)
 
 
