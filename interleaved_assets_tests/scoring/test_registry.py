@@ -74,7 +74,7 @@ def test_base_columns_are_taken(column):
 
 
 def test_a_range_belongs_to_a_column_of_its_scorer():
-    with pytest.raises(OptionError, match="gives a range for blue, and fills red, green"):
+    with pytest.raises(OptionError, match="gives a range for blue, but fills only red, green"):
         register_scorer(
             Scorer(
                 "colour", {"red": pa.float64(), "green": pa.float64()}, lambda _: brightness, ranges={"blue": Range()}
