@@ -89,7 +89,7 @@ def test_modes_touch_no_other_file(tmp_path: Path) -> None:
     with pq.ParquetWriter(tmp_path / "other.parquet", batch("a").to_pyarrow().schema) as other:
         other.write_table(batch("other").to_pyarrow())
 
-    with pytest.raises(StorageError, match=r"it is there already\. Choose mode='overwrite', 'append' or 'ignore'"):
+    with pytest.raises(StorageError, match=r"the file exists\. Choose mode='overwrite', 'append' or 'ignore'"):
         InterleavedParquetWriter(tmp_path).write(batch("new"))
     assert InterleavedParquetWriter(tmp_path, mode="ignore").write(batch("new")) == []
     assert contents(tmp_path) == {name: ["old"], "other.parquet": ["other"]}
@@ -121,7 +121,7 @@ def test_modes_on_s3(s3_server: S3Server, bucket: str) -> None:
     options = {"storage_options": s3_server.storage_options}
     (path,) = InterleavedParquetWriter(f"{bucket}/out", **options).write(batch("a"))
     assert path.startswith(f"{bucket}/out/x-")
-    with pytest.raises(StorageError, match="it is there already"):
+    with pytest.raises(StorageError, match="the file exists"):
         InterleavedParquetWriter(f"{bucket}/out", **options).write(batch("a"))
     # storage options among the write options are as good
     writer = InterleavedParquetWriter(f"{bucket}/out/", mode="overwrite", write_kwargs=options)

@@ -127,7 +127,7 @@ def replaced(name: str, values: pa.Array) -> pa.Table:
         (table([("a", -1, "text"), ("a", 0, "text")]), "1 rows break the rule that metadata rows"),
         (table([("a", -2, "text")]), "a position is below -1"),
         (table([("a", 0, "text")] * 3), "2 rows repeat the key (sample_id, position, modality)"),
-        (pd.DataFrame({"sample_id": ["a"], "position": ["x"], "modality": ["text"]}), "the rows do not form an Arrow table: "),
+        (pd.DataFrame({"sample_id": ["a"], "position": ["x"], "modality": ["text"]}), "the rows do not form an Arrow "),
     ],
 )
 def test_what_makes_a_batch_invalid(data, problem: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -202,7 +202,7 @@ def _expression(filters: Any) -> pc.Expression | None:
     try:
         return pq.filters_to_expression(filters)
     except (ValueError, TypeError) as error:
-        raise OptionError(f"read_kwargs filters make no sense: {error}") from error
+        raise OptionError(f"read_kwargs filters are invalid: {error}") from error
 
 
 def _filtered(table: pa.Table, keep: pc.Expression | None) -> pa.Table:

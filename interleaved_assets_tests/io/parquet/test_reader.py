@@ -296,7 +296,7 @@ def test_fields_may_name_reserved_columns_and_warn_of_names_that_no_file_has(
     (batch,) = InterleavedParquetReader(tmp_path, **options)
     assert batch.to_pyarrow().column_names == [*INTERLEAVED_SCHEMA.names[:-1], "materialize_error", "scroe"]
     assert f"{tmp_path}/a.parquet: no document or column is named scroe;" in caplog.text
-    assert caplog.text.rstrip().endswith("There are score")
+    assert caplog.text.rstrip().endswith("Known names: score")
     caplog.clear()
     pq.write_table(shard_table("t").append_column("scroe", pa.nulls(batch.count())), tmp_path / "b.parquet")
     assert [batch.num_items for batch in InterleavedParquetReader(tmp_path, **options)] == [12]
