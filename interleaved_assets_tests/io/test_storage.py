@@ -186,11 +186,11 @@ def test_a_gateway_that_fails_may_come_back(s3_server: S3Server, bucket: str) ->
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        (PermissionError(13, "Permission denied"), "Give the user that this runs as access to it."),
+        (PermissionError(13, "Permission denied"), "Grant the user of this process access to it."),
         (OSError(errno.EROFS, "Read-only file system"), "mount it for writing"),
         (OSError(errno.ENAMETOOLONG, "File name too long"), "shorten it"),
-        (NotADirectoryError(20, "Not a directory"), "A file stands where a folder is needed"),
-        (IsADirectoryError(21, "Is a directory"), "A folder stands where a file is needed"),
+        (NotADirectoryError(20, "Not a directory"), "A file exists where a folder is needed"),
+        (IsADirectoryError(21, "Is a directory"), "A folder exists where a file is needed"),
         (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
         (OSError(errno.EIO, "Input/output error"), "Check the path, storage_options and the storage itself."),
     ],

@@ -91,9 +91,9 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
         ShardError: it does not start with a tar header, or holds a sparse file.
     """
     if size == 0:
-        raise ShardError(f"{uri} is empty: not even the end mark of a tar is there. Fetch or write it anew.")
+        raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
     if any(block := read(0, BLOCK)) and _parse_header(block, 0) is None:
-        raise ShardError(f"{uri} is not a tar: its first {BLOCK} bytes are no tar header")
+        raise ShardError(f"{uri} is not a tar: its first {BLOCK} bytes are not a tar header")
     members: dict[str, TarMember] = {}  # the last member of each name, for links
     found: list[TarMember] = []
     notes: list[str] = []
@@ -105,7 +105,7 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
             if member is None:
                 if header.link:
                     link = f"{shown(header.name)!r} is a link to {shown(header.link)!r}"
-                    notes.append(f"{link}, which is not in front of it")
+                    notes.append(f"{link}, which is not a member before it")
                 continue
             found.append(member)
             members[member.name] = member
@@ -156,7 +156,7 @@ def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) ->
 def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[TarMember | None, int]:
     """The member of ``header``, if it is a file, and the offset of the next header."""
     if header.kind == _SPARSE:
-        raise ShardError(f"{uri}: member {shown(header.name)!r} is stored sparse; pack the tar anew without --sparse")
+        raise ShardError(f"{uri}: member {shown(header.name)!r} is stored sparse; pack the tar again without --sparse")
     if header.kind in _WITHOUT_DATA:
         return None, header.data
     if header.kind in _LINKS:
@@ -190,7 +190,7 @@ def _notes_at_end(read: ReadAt, offset: int, size: int) -> list[str]:
     if offset >= size:
         return ["it has no end mark, so members may be missing"]
     rest = read(offset, min(size - offset, 2**20))
-    return [f"what follows its end mark at byte {offset} is not read"] if any(rest) else []
+    return [f"data after its end mark at byte {offset} are not read"] if any(rest) else []
 
 
 def _parse_header(block: bytes, data: int) -> _Header | None:

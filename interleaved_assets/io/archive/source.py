@@ -117,7 +117,7 @@ def open_tar(
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         if size == 0:
-            raise ShardError(f"{uri} is empty: not even the end mark of a tar is there. Fetch or write it anew.")
+            raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
         opener = next((opener for front, opener in _OPENERS.items() if magic.startswith(front)), None)
         if opener is None and is_local(uri):
             with storage_errors(uri, "read"), LocalFile(local_path(uri), uri) as local:
@@ -134,7 +134,7 @@ def open_tar(
                 shutil.copyfileobj(file, copy, _COPY_BYTES)
             copy.flush()
             if copy.tell() == 0:
-                raise ShardError(f"{uri} is empty: not even the end mark of a tar is there. Fetch or write it anew.")
+                raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
             with LocalFile(Path(copy.name), uri) as local:
                 yield TarSource(uri, local.size, opener is None, broken_off, local)
 
@@ -155,5 +155,5 @@ def _decompress(plain: Any, copy: IO[bytes], uri: str, limit: int) -> str | None
     except (zlib.error, lzma.LZMAError) as error:
         return f"the compressed data are damaged after {copy.tell()} bytes of tar: {error}"
     except gzip.BadGzipFile as error:
-        raise ShardError(f"{uri}: the gzip data are damaged: {error}. Fetch or write it anew.") from error
+        raise ShardError(f"{uri}: the gzip data are damaged: {error}. Fetch or write it again.") from error
     return None

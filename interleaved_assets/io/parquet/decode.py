@@ -74,7 +74,7 @@ def check_map_keys(file: pq.ParquetFile, footer: Footer, columns: set[str], uri:
             continue
         for batch in file.iter_batches(batch_size=STEP_ROWS, columns=[path]):
             if _has_null(batch.column(0), path.rpartition(".")[2]):
-                raise ShardError(f"{uri}: a map in column {path.partition('.')[0]!r} has a null key. Write it anew.")
+                raise ShardError(f"{uri}: a map in column {path.partition('.')[0]!r} has a null key. Write it again.")
 
 
 def _has_null(array: pa.Array, name: str) -> bool:
@@ -119,7 +119,7 @@ def _decoded(batch: pa.RecordBatch, target: pa.Schema, limit: int, uri: str) -> 
         if filled[first] - before > MAX_ROW_BYTES:
             raise ShardError(
                 f"{uri}: a row takes {filled[first] - before} bytes, and a row may take at most {MAX_ROW_BYTES}. "
-                "Take it out, or split it into several rows."
+                "Remove it, or split it into several rows."
             )
         yield _as_type(batch.slice(first, last - first), target)
         first = last

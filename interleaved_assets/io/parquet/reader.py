@@ -130,7 +130,7 @@ def read_parquet_shard(
         if _are_adjacent(source):
             yield from whole_samples(steps, max_batch_bytes)
         else:
-            logger.warning("%s: rows of a sample lie apart; the whole file is read to bring them together", uri)
+            logger.warning("%s: rows of a sample are not adjacent; the whole file is read to gather them", uri)
             yield from whole_samples([gathered(_whole(steps, uri))], max_batch_bytes)
 
 
@@ -189,8 +189,8 @@ def _whole(steps: Iterable[pa.Table], uri: str) -> pa.Table:
         size += int(row_bytes(table).sum())
         if size > GATHERED_BYTES:
             raise ShardError(
-                f"{uri}: rows of a sample lie apart, and the file takes more than the {GATHERED_BYTES} bytes up to "
-                "which they are brought together. Sort it by sample_id, or read fewer columns."
+                f"{uri}: rows of a sample are not adjacent, and the file is too large to gather them: it takes more than "
+                f"{GATHERED_BYTES} bytes. Sort it by sample_id, or read fewer columns."
             )
         tables.append(table)
     return pa.concat_tables(tables)

@@ -101,7 +101,7 @@ def checked_footer(file: BinaryIO | Any) -> bytes:
         raise pa.ArrowInvalid(f"it does not end in {MAGIC.decode()}")
     length = int.from_bytes(tail[-_END_BYTES : -len(MAGIC)], "little")
     if length + _END_BYTES + len(MAGIC) > size:
-        raise pa.ArrowInvalid(f"its footer is said to be {length} bytes long, and the file has {size}")
+        raise pa.ArrowInvalid(f"its footer length is stated as {length} bytes, but the file has {size}")
     needed = length + _END_BYTES + SEAL_BYTES
     if needed > len(tail):
         tail = _tail(file, size, needed)
@@ -110,7 +110,7 @@ def checked_footer(file: BinaryIO | Any) -> bytes:
     if found == seal(footer):
         return footer
     if found.startswith(MARK) or found.endswith(MARK) or _is_sealed_elsewhere(tail):
-        raise pa.ArrowInvalid("its footer does not have the checksum that it was written with")
+        raise pa.ArrowInvalid("its footer does not match its checksum")
     return footer
 
 

@@ -47,7 +47,7 @@ class ParquetSource:
         """
         schema = self.file.schema_arrow
         if len(set(schema.names)) < len(schema.names):
-            raise ShardError(f"{self.uri} has two columns of one name; rename one")
+            raise ShardError(f"{self.uri} has two columns with the same name; rename one")
         return schema
 
     def rows(self, columns: Collection[str], limit: int, groups: Sequence[int] | None = None) -> Iterator[pa.Table]:
@@ -84,7 +84,7 @@ class ParquetSource:
 
 @contextmanager
 def open_parquet(
-    uri: str, storage_options: StorageOptions = None, *, advice: str = "Write it anew, or take it out."
+    uri: str, storage_options: StorageOptions = None, *, advice: str = "Write it again, or remove it."
 ) -> Iterator[ParquetSource]:
     """Open a Parquet file and verify its footer; Arrow's exceptions in the block become ``ShardError``.
 
@@ -124,8 +124,8 @@ def _damage(uri: str, advice: str) -> Iterator[None]:
         yield
     except MemoryError as error:
         raise ShardError(
-            f"{uri} asks for more memory than there is: {error}. It is damaged, or its row groups are too large: "
-            "write it anew with smaller ones."
+            f"{uri} needs more memory than is available: {error}. It is damaged, or its row groups are too large: "
+            "write it again with smaller ones."
         ) from error
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         # Arrow raises OSError for damage too, but without an errno; other OSErrors come from the storage

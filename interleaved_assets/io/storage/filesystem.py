@@ -58,7 +58,7 @@ _S3_ADVICE: Final = {
     "InvalidAccessKeyId": _OTHER_KEYS,
     "SignatureDoesNotMatch": _OTHER_KEYS,
     "RequestTimeTooSkewed": "Set this machine's clock: S3 refuses requests that are more than 15 minutes off.",
-    "NoSuchBucket": "Make the bucket, or check its name for a typo.",
+    "NoSuchBucket": "Create the bucket, or check its name for a typo.",
     "400": "S3 gives no reason here. Most often the credentials have expired: renew them in storage_options or the "
     "environment.",
     "403": "S3 gives no reason here. Grant access to it, pass valid credentials in storage_options or the environment, "
@@ -66,15 +66,15 @@ _S3_ADVICE: Final = {
 }
 _ADVICE_BY_CLASS: Final = {
     FileNotFoundError: "Check the path, and the bucket where there is one, for a typo.",
-    FileExistsError: "A file stands where a folder is needed: remove it, or write elsewhere.",
-    NotADirectoryError: "A file stands where a folder is needed: remove it, or use another path.",
-    IsADirectoryError: "A folder stands where a file is needed: remove it, or use another path.",
+    FileExistsError: "A file exists where a folder is needed: remove it, or write elsewhere.",
+    NotADirectoryError: "A file exists where a folder is needed: remove it, or use another path.",
+    IsADirectoryError: "A folder exists where a file is needed: remove it, or use another path.",
 }
 _ADVICE_BY_NUMBER: Final = {
     errno.ENOSPC: "Free some space, or write elsewhere.",
     errno.EDQUOT: "Free some space, or write elsewhere.",
     errno.EROFS: "The file system is mounted read-only: mount it for writing, or write elsewhere.",
-    errno.ENAMETOOLONG: "The storage takes no name of that length: shorten it.",
+    errno.ENAMETOOLONG: "The storage does not allow such a long name: shorten it.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }
 
@@ -180,7 +180,7 @@ def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     text = f"cannot {doing} {uri}: {reason.rstrip('.')}."
     if _is_transient(error):
-        return StorageUnavailable(f"{text} The storage did not answer as it should; try again later.")
+        return StorageUnavailable(f"{text} The storage failed or did not respond; try again later.")
     return StorageError(f"{text} {_advice(error, uri)}")
 
 
@@ -197,7 +197,7 @@ def _advice(error: BaseException, uri: str) -> str:
         return _S3_ADVICE[code]
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
         if is_local(uri):
-            return "Give the user that this runs as access to it."
+            return "Grant the user of this process access to it."
         return "Grant access to it, or pass credentials in storage_options or the environment."
     for kind, advice in _ADVICE_BY_CLASS.items():  # exceptions that fsspec itself raises often have no errno
         if isinstance(error, kind):

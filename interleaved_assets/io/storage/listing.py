@@ -141,7 +141,7 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
             return [(uri, int(entry["size"] or 0))]
         entries = fs.find(path, detail=True) if entry is not None else fs.glob(path, detail=True)
     except ValueError as error:
-        raise OptionError(f"{uri} names nothing that can be searched: {error}") from error
+        raise OptionError(f"{uri} cannot be searched: {error}") from error
     what = "matches" if entry is None else "holds"
     files = {name: info for name, info in entries.items() if info["type"] != "directory" and _is_openable(info)}
     chosen = {name: info for name, info in files.items() if name.lower().endswith(suffixes)}

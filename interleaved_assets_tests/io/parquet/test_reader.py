@@ -69,7 +69,7 @@ def test_rows_of_a_sample_that_lie_apart_are_brought_together(tmp_path: Path, ca
     with caplog.at_level(logging.WARNING):
         parts = list(read_parquet_shard(str(tmp_path / "a.parquet"), max_batch_bytes=3000))
     assert len(caplog.messages) == 1
-    assert "rows of a sample lie apart" in caplog.messages[0]
+    assert "rows of a sample are not adjacent" in caplog.messages[0]
     assert [name for part in parts for name in ids(part)] == ids(shuffled)
     for name in ids(table):
         rows = pa.concat_tables([part.filter(pc.equal(part["sample_id"], name)) for part in parts])
@@ -147,7 +147,7 @@ def test_nulls_in_required_columns_are_named(tmp_path: Path) -> None:
 def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     table = shard_table()
     pq.write_table(table.rename_columns([*table.column_names[:-1], "source_ref"]), tmp_path / "a.parquet")
-    with pytest.raises(ShardError, match="has two columns of one name"):
+    with pytest.raises(ShardError, match="has two columns with the same name"):
         list(read_parquet_shard(str(tmp_path / "a.parquet")))
 
 

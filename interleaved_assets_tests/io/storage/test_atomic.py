@@ -121,7 +121,7 @@ def test_a_local_file_gets_the_usual_permissions(tmp_path: Path) -> None:
 def test_a_place_where_nothing_can_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(StorageError, match=r"/file/a\.bin: File exists\. A file stands where a folder is needed"),
+        pytest.raises(StorageError, match=r"/file/a\.bin: File exists\. A file exists where a folder is needed"),
         atomic_output(str(tmp_path / "file" / "a.bin")),
     ):
         pass
