@@ -130,7 +130,7 @@ def _decode_with_opencv(data: Buffer) -> BgrImage | None:
 
 def _decode_with_pillow(image: Image.Image) -> BgrImage:
     if image.mode.startswith(_NO_PICTURE):
-        raise ImageError(row_error("undecodable_image", f"samples of mode {image.mode!r} define no white"))
+        raise ImageError(row_error("undecodable_image", f"samples of mode {image.mode!r} have no defined white"))
     width, height = image.size
     pillow_result(image.load)
     rgb = np.asarray(pillow_result(lambda: image.convert("RGB")))
@@ -138,7 +138,7 @@ def _decode_with_pillow(image: Image.Image) -> BgrImage:
         raise ImageError(
             row_error(
                 "undecodable_image",
-                f"the header states {width} x {height} pixels, decoded {' x '.join(map(str, rgb.shape[1::-1]))}",
+                f"the header says {width} x {height} pixels, decoded are {' x '.join(map(str, rgb.shape[1::-1]))}",
             )
         )
     return np.ascontiguousarray(rgb[..., ::-1])

@@ -92,7 +92,7 @@ def open_header(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.
         pass  # raises if one is longer than the file
     image = pillow_result(lambda: Image.open(_HeaderFile(view), formats=IMAGE_FORMATS))
     if min(image.size) < 1:
-        raise ImageError(row_error("undecodable_image", f"the header states {image.width} x {image.height} pixels"))
+        raise ImageError(row_error("undecodable_image", f"the header says {image.width} x {image.height} pixels"))
     return image
 
 
@@ -134,7 +134,7 @@ def pillow_result(action: Callable[[], T]) -> T:
     except Image.DecompressionBombError as error:
         raise ImageError(row_error("too_many_pixels", str(error))) from error
     except UnidentifiedImageError as error:
-        raise ImageError(row_error("undecodable_image", "unknown image format")) from error
+        raise ImageError(row_error("undecodable_image", "no image format that is known")) from error
     except Exception as error:  # on damaged files its plugins raise exceptions of any type
         detail = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(row_error("undecodable_image", detail)) from error

@@ -166,7 +166,7 @@ class SelectionSettings(BaseModel):
         if built_in := [name for name in self.own if name in _BOUNDS]:
             raise ValueError(f"own: {', '.join(built_in)} has settings of its own, such as {_names(built_in[0])}")
         if whole := [name for name in self.on_fail if isinstance(find_filter(name), SampleFilter)]:
-            raise ValueError(f"on_fail: {', '.join(whole)} judges samples and always drops whole samples")
+            raise ValueError(f"on_fail: {', '.join(whole)} is a filter of samples and always drops whole samples")
         return self
 
     @model_validator(mode="after")

@@ -101,7 +101,7 @@ def test_cmyk_tiff_of_16_bits_goes_to_pillow():
 def test_samples_without_a_defined_white_are_refused(dtype):
     buffer = io.BytesIO()
     tifffile.imwrite(buffer, np.ones((20, 30), dtype))
-    with pytest.raises(ImageError, match=r"^undecodable_image: samples of mode '[IF]' define no white"):
+    with pytest.raises(ImageError, match=r"^undecodable_image: samples of mode '[IF]' have no defined white"):
         decode_image(buffer.getvalue())
 
 

@@ -83,7 +83,7 @@ def test_errors_are_errors_and_never_scores():
     scores = score_images(rows, ScoringSettings(max_pixels=60_000))
     errors = scores["score_error"].to_pylist()
     assert errors[0].startswith("undecodable_image: image file is truncated")
-    assert errors[1] == "undecodable_image: unknown image format"
+    assert errors[1] == "undecodable_image: no image format that is known"
     assert errors[2] == "undecodable_image: 0 bytes"
     assert errors[3] == "missing_source: the row has no bytes: materialize it before scoring"
     assert errors[4] == "frame_mismatch: 10 x 10 in the document, 300 x 200 in the frame"
@@ -219,7 +219,7 @@ def test_a_grey_float_map_is_an_error_of_its_row():
     rows = image_rows([b"Pf\n4 3\n-1.0\n" + np.ones((3, 4), "<f4").tobytes(), encode(noise(3, 4))])
     scores = score_images(rows, ScoringSettings(scorers=("sharpness", "sharpness_grey", "qr", "thumbnail")))
     assert scores["score_error"].to_pylist() == [
-        "undecodable_image: samples of mode 'F' define no white",
+        "undecodable_image: samples of mode 'F' have no defined white",
         None,
     ]
 

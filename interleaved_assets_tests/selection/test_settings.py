@@ -78,7 +78,7 @@ def test_from_toml():
         ({"on_score_error": "skip"}, "'error', 'warn', 'drop_row' or 'drop_sample'"),
         ({"on_fail": {"qr": "shard"}}, "'image' or 'sample'"),
         ({"on_fail": {"blur": "image"}}, "on_fail: no filter named blur"),
-        ({"on_fail": {"ratio": "sample"}}, "ratio judges samples"),
+        ({"on_fail": {"ratio": "sample"}}, "ratio is a filter of samples"),
         ({"order": ["blur"]}, "order: no filter named blur; there are aesthetic, aspect"),
         ({"order": ["qr", "qr"]}, "order: a filter is named twice"),
         ({"own": {"qr": {"max": 0.1}}}, "own: qr has settings of its own, such as max_qr_area_ratio"),

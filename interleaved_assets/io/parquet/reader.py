@@ -189,7 +189,7 @@ def _whole(steps: Iterable[pa.Table], uri: str) -> pa.Table:
         size += int(row_bytes(table).sum())
         if size > GATHERED_BYTES:
             raise ShardError(
-                f"{uri}: rows of a sample are not adjacent, and the file is too large to gather them: it takes more than "
+                f"{uri}: rows of a sample are not adjacent, and the file is too large to gather them: more than "
                 f"{GATHERED_BYTES} bytes. Sort it by sample_id, or read fewer columns."
             )
         tables.append(table)

@@ -119,7 +119,7 @@ def read_values(data: BytesLike, order: str, entry: TiffEntry) -> np.ndarray:
     """
     dtype = _UNSIGNED.get(entry.type)
     if dtype is None:
-        raise ValueError(f"tag {entry.tag} of the TIFF has type {entry.type}, which is not an unsigned integer")
+        raise ValueError(f"tag {entry.tag} of the TIFF has type {entry.type}, which is no unsigned integer")
     found = np.frombuffer(data, np.dtype(order + dtype), entry.values, entry.at)
     if dtype == "u8" and entry.values and int(found.max()) > np.iinfo(np.int64).max:
         raise ValueError(f"tag {entry.tag} of the TIFF has a value beyond 63 bits")

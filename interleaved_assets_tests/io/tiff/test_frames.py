@@ -240,7 +240,7 @@ def test_old_style_jpeg_is_refused() -> None:
         (frame(at=1000), "a strip or tile of the TIFF frame reaches beyond the end"),
         (frame(size=5000), "a strip or tile of the TIFF frame reaches beyond the end"),
         ([(273, LONG, 1, 8), (279, LONG, 1, 4)], "the TIFF frame lacks tag 256"),
-        ([(256, LONG, 1, 4), (257, 2, 1, 3)], "tag 257 of the TIFF has type 2, which is not an unsigned integer"),
+        ([(256, LONG, 1, 4), (257, 2, 1, 3)], "tag 257 of the TIFF has type 2, which is no unsigned integer"),
         ([(256, LONG, 1, 4), (257, LONG, 1, 3)], "has neither strips nor tiles"),
         ([*frame()[:5], (273, LONG, 3, 8), (279, LONG, 1, 12)], "has 3 strips or tiles, but 1 lengths"),
         ([*frame(), (305, 2, 4000, 60)], "the value of tag 305 in the directory at byte .* reaches beyond the end"),
