@@ -17,7 +17,7 @@ def addresses(column: pa.ChunkedArray) -> set[int]:
     return {chunk.buffers()[2].address for chunk in column.chunks}
 
 
-def test_filtering_shares_image_bytes() -> None:
+def test_filter_rows_does_not_copy_image_bytes() -> None:
     table = images("aabbccdd", 100_000)
     keep = pa.array([True, True, False, True, False, False, True, True])
     kept = filter_rows(table, keep)
@@ -30,13 +30,13 @@ def test_filtering_shares_image_bytes() -> None:
 
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(0, 40_000), st.integers(1, 5))
-def test_filtering_is_what_arrow_does(mask: list[bool], size: int, chunks: int) -> None:
+def test_filter_rows_equals_arrow_filter(mask: list[bool], size: int, chunks: int) -> None:
     table = images("x" * len(mask), size)
     table = pa.concat_tables([table.slice(i * len(mask) // chunks, 3) for i in range(chunks)])
     keep = pa.array((mask * 20)[: table.num_rows], pa.bool_())
     assert filter_rows(table, keep) == table.filter(keep)
 
 
-def test_filtering_without_image_column() -> None:
+def test_filter_rows_works_without_image_column() -> None:
     table = pa.table({"sample_id": ["a", "b"]})
     assert filter_rows(table, pa.array([False, True])).to_pydict() == {"sample_id": ["b"]}

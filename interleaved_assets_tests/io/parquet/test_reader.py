@@ -282,7 +282,7 @@ def test_columns_and_filters(tmp_path: Path) -> None:
         ({"read_kwargs": {"columns": "text"}}, "read_kwargs columns is a list of names"),
     ],
 )
-def test_options_that_make_no_sense(tmp_path: Path, options: dict, message: str) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, options: dict, message: str) -> None:
     pq.write_table(shard_table(), tmp_path / "a.parquet")
     with pytest.raises(OptionError, match=message):
         list(InterleavedParquetReader(tmp_path, **options))
