@@ -1,4 +1,4 @@
-"""Reading and writing shards: tar and Parquet, local and remote, atomic and deterministic."""
+"""Read and write shards: tar and Parquet, local and remote; writes are atomic and deterministic."""
 
 from interleaved_assets.io.materialize import materialize
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader, parquet_shard_schema, read_parquet_shard

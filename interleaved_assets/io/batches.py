@@ -1,4 +1,4 @@
-"""Cutting and joining tables at sample borders, without copying image bytes."""
+"""Split and join tables at sample borders, without copying image bytes."""
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -12,30 +12,16 @@ import pyarrow.compute as pc
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.casting import concat_unified
-from interleaved_assets.model.rows import filter_rows
-
-__all__ = [
-    "are_adjacent",
-    "binary_column",
-    "filter_rows",
-    "gathered",
-    "join_files",
-    "prefetch",
-    "row_bytes",
-    "sample_starts",
-    "split_samples",
-    "whole_samples",
-]
 
 T = TypeVar("T")
 
 
 def binary_column(rows: Sequence[Sequence[BytesLike] | None]) -> pa.Array:
-    """A ``large_binary`` array whose values are the concatenated parts of each row, None for null; one copy in all."""
+    """A ``large_binary`` array: each value is the concatenation of a row's parts, null for None. Copies once."""
     lengths = [sum(_nbytes(part) for part in parts) if parts else 0 for parts in rows]
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
     data = pa.allocate_buffer(int(offsets[-1]))
-    # numpy lets go of the GIL while it copies
+    # numpy releases the GIL while it copies
     target = np.frombuffer(data, np.uint8)
     at = 0
     for parts in rows:
@@ -49,13 +35,13 @@ def binary_column(rows: Sequence[Sequence[BytesLike] | None]) -> pa.Array:
 
 
 def row_bytes(table: pa.Table) -> np.ndarray:
-    """Bytes that each row takes, int64: exact for strings and bytes, the column's mean for any other type."""
+    """Size of each row in bytes, int64: exact for strings and bytes, the column's mean for other types."""
     sizes = np.zeros(table.num_rows, np.int64)
     if not table.num_rows:
         return sizes
     fixed = 0
     for column in table.columns:
-        if _has_length(column.type):
+        if has_byte_length(column.type):
             sizes += pc.fill_null(pc.cast(pc.binary_length(column), pa.int64()), 0).to_numpy()
         else:
             fixed += column.nbytes
@@ -63,7 +49,7 @@ def row_bytes(table: pa.Table) -> np.ndarray:
 
 
 def sample_starts(ids: pa.ChunkedArray) -> np.ndarray:
-    """Index of the first of each run of equal ids, int64, ascending from 0; empty where there are none."""
+    """Index of the first row of each run of equal ids, int64, ascending from 0; empty if there are no rows."""
     if len(ids) == 0:
         return np.zeros(0, np.int64)
     changes = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1))
@@ -71,14 +57,15 @@ def sample_starts(ids: pa.ChunkedArray) -> np.ndarray:
 
 
 def are_adjacent(ids: pa.ChunkedArray) -> bool:
-    """Whether equal ids follow each other, so that each sample is one run of rows."""
+    """Whether the rows of each sample follow each other directly."""
     return len(sample_starts(ids)) == pc.count_distinct(ids).as_py()
 
 
 def gathered(table: pa.Table) -> pa.Table:
-    """The rows of each sample together: samples in the order of their first rows, rows of a sample in their own.
+    """Reorder rows so that those of each sample are adjacent.
 
-    Gives the table itself where it is so already; else all of it is copied.
+    Samples come in the order of their first rows; rows of a sample keep their order. Returns the table itself if rows
+    are adjacent already, else a copy.
     """
     if are_adjacent(table["sample_id"]):
         return table
@@ -87,10 +74,10 @@ def gathered(table: pa.Table) -> pa.Table:
 
 
 def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarray | None = None) -> Iterator[pa.Table]:
-    """``table`` in order, cut between samples into parts of at most ``max_batch_bytes``.
+    """Split ``table`` between samples into consecutive parts of at most ``max_batch_bytes``.
 
-    A sample is a run of rows with one ``sample_id``; one that is larger than the limit is a part of its own. The parts
-    share the table's memory. An empty table has no parts. ``sizes`` are the bytes of each row, by default
+    A sample is a run of rows with one ``sample_id``; a sample above the limit becomes a part of its own. Parts share
+    the table's memory. An empty table has no parts. ``sizes`` are the bytes of each row, by default
     :func:`row_bytes`.
     """
     if table.num_rows == 0:
@@ -99,7 +86,7 @@ def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarra
         yield table
         return
     borders = np.append(sample_starts(table["sample_id"]), table.num_rows)
-    # bytes of all rows in front of each border
+    # bytes of all rows before each border
     filled = np.concatenate([[0], np.cumsum(row_bytes(table) if sizes is None else sizes)])[borders]
     first = 0
     while first < len(borders) - 1:
@@ -110,9 +97,9 @@ def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarra
 
 
 def whole_samples(tables: Iterable[pa.Table], max_batch_bytes: int | None) -> Iterator[pa.Table]:
-    """Parts of whole samples, as :func:`split_samples` would cut them, from consecutive ``tables`` cut anywhere.
+    """Parts of whole samples, like those of :func:`split_samples`, from consecutive ``tables`` that may split samples.
 
-    Holds no more than one part and one of ``tables`` at a time. All tables have the same schema.
+    Holds at most one part and one of ``tables`` at a time. All tables have the same schema.
     """
     pending: pa.Table | None = None
     for table in tables:
@@ -120,7 +107,7 @@ def whole_samples(tables: Iterable[pa.Table], max_batch_bytes: int | None) -> It
             continue
         pending = table if pending is None else pa.concat_tables([pending, table])
         if max_batch_bytes is not None:
-            # the last part stays, since its last sample may go on in the next table
+            # keep the last part, since its last sample may continue in the next table
             *complete, pending = split_samples(pending, max_batch_bytes)
             yield from complete
     if pending is not None:
@@ -130,15 +117,14 @@ def whole_samples(tables: Iterable[pa.Table], max_batch_bytes: int | None) -> It
 def join_files(
     files: Iterable[tuple[str, Iterable[pa.Table]]], max_batch_bytes: int | None
 ) -> Iterator[tuple[pa.Table, tuple[str, ...]]]:
-    """Batches over the files of a partition, each with the files that its rows come from.
+    """Join the tables of a partition into batches, each with the files that its rows come from.
 
     Args:
         files: each file's URI and its tables of whole samples.
-        max_batch_bytes: consecutive tables are joined as long as they stay within it; None: all of them.
+        max_batch_bytes: consecutive tables are joined up to this size; None joins all.
 
-    Two samples of different files may have the same id. They are never put into one batch, where they would be taken
-    for one sample: the second starts a new batch. Files without any row make one batch without rows, if one of them
-    gives a table without rows.
+    Two samples of different files may have the same id. In one batch they would become one sample, so the second one
+    starts a new batch. If no file has rows and one gives an empty table, there is one batch without rows.
     """
     empty: pa.Table | None = None
     without_rows: list[str] = []
@@ -170,11 +156,11 @@ def join_files(
 
 
 def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
-    """``items``, produced up to ``depth`` ahead in a thread of its own.
+    """Yield ``items``, produced up to ``depth`` ahead in a separate thread.
 
-    At most ``depth`` items exist beside the one in the consumer's hands. An exception comes out in the item's place.
-    Closing the generator takes no lock and waits for nothing, so that the garbage collector may do it: the thread ends
-    after the item under way, and closes ``items`` then.
+    At most ``depth`` items exist besides the one that the consumer holds. An exception is raised in the place of its
+    item. Closing the generator takes no lock and does not wait, since the garbage collector may close it: the thread
+    finishes its current item, then closes ``items``.
     """
     iterator = iter(items)
     end = object()
@@ -193,7 +179,8 @@ def _nbytes(part: BytesLike) -> int:
     return part.nbytes if isinstance(part, memoryview) else len(part)
 
 
-def _has_length(dtype: pa.DataType) -> bool:
+def has_byte_length(dtype: pa.DataType) -> bool:
+    """Whether the type is strings or bytes, whose values differ in length."""
     return (
         pa.types.is_string(dtype)
         or pa.types.is_large_string(dtype)

@@ -1,6 +1,6 @@
-"""MIME types of image files: from an extension, to an extension, from the first bytes.
+"""MIME types of image files, by extension and by first bytes, and the extension of a MIME type.
 
-A fixed table, because ``mimetypes`` of the standard library reads files of the machine it runs on.
+The table is fixed, because the standard library's ``mimetypes`` reads configuration files of the machine.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ TEXT: Final = "text/plain"
 JSON: Final = "application/json"
 TIFF: Final = "image/tiff"
 
-# the first extension of a type is the one written
+# files are written with the first extension
 _EXTENSIONS: Final = {
     "image/jpeg": (".jpg", ".jpeg", ".jpe", ".jfif"),
     "image/png": (".png", ".apng"),
@@ -29,10 +29,10 @@ _EXTENSIONS: Final = {
 _TYPES: Final = {extension: mime for mime, extensions in _EXTENSIONS.items() for extension in extensions}
 
 IMAGE_EXTENSIONS: Final = tuple(_TYPES)
-"""Every extension that stands for an image, lower case, with its dot."""
+"""All extensions of images, lower case, with dot."""
 
 SNIFFED_BYTES: Final = 32
-"""How many bytes :func:`sniff` looks at."""
+"""Number of bytes that :func:`sniff` needs."""
 
 _MAGIC: Final = (
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -52,17 +52,17 @@ _BRANDS: Final = {b"avif": "image/avif", b"avis": "image/avif", b"heic": "image/
 
 
 def type_of(extension: str) -> str | None:
-    """MIME type of an extension with its dot, in any case; None where it stands for no image."""
+    """MIME type of an extension with its dot, in any case; None if it is not one of an image."""
     return _TYPES.get(extension.lower())
 
 
 def extension_of(content_type: str | None) -> str | None:
-    """The usual extension of a MIME type, with its dot; None where the type is none of an image."""
+    """The usual extension of a MIME type, with its dot; None if the type is not one of an image."""
     return _EXTENSIONS[content_type][0] if content_type in _EXTENSIONS else None
 
 
 def sniff(head: bytes) -> str | None:
-    """MIME type of an image from its first :data:`SNIFFED_BYTES` bytes; None where they are not known."""
+    """MIME type of an image from its first :data:`SNIFFED_BYTES` bytes; None if they are unknown."""
     for magic, mime in _MAGIC:
         if head.startswith(magic):
             return mime

@@ -1,4 +1,4 @@
-"""What becomes of rows with a ``materialize_error``: the error policy."""
+"""The error policy: keep or drop rows with a ``materialize_error``, or raise."""
 
 import logging
 from collections import Counter
@@ -7,9 +7,9 @@ from typing import Final, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.batches import filter_rows
 from interleaved_assets.model.errors import ErrorPolicy, MaterializeError, OptionError, error_code
 from interleaved_assets.model.ledger import empty_ledger, error_ledger
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.source_ref import parse_source_ref
 
 logger = logging.getLogger(__name__)
@@ -18,30 +18,30 @@ POLICIES: Final[tuple[str, ...]] = get_args(ErrorPolicy)
 
 
 def check_policy(policy: str, option: str = "on_materialize_error") -> None:
-    """Hold ``policy`` to the four there are.
+    """Check that ``policy`` is an :data:`~interleaved_assets.model.errors.ErrorPolicy`.
 
     Raises:
-        OptionError: it is none of them.
+        OptionError: it is not.
     """
     if policy not in POLICIES:
         raise OptionError(f"{option} must be one of {', '.join(POLICIES)}, got {policy!r}")
 
 
 def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stage: str) -> tuple[pa.Table, pa.Table]:
-    """The rows that stay, and the ledger of those that do not.
+    """Apply the error policy; returns the rows that stay and the ledger of the dropped ones.
 
-    It covers every row with a ``materialize_error``, whether fetching its bytes failed now or an earlier stage set it.
-    ``warn`` keeps all rows and logs how many of which code there are; ``drop_row`` drops those rows; ``drop_sample``
-    drops every row of their samples. No image bytes are copied.
+    The policy covers every row with a ``materialize_error``, set by this stage or an earlier one. ``warn`` keeps all
+    rows and logs the number of errors by code; ``drop_row`` drops these rows; ``drop_sample`` drops all rows of
+    their samples. Image bytes are not copied.
 
     Args:
-        table: rows of whole samples; nothing happens where it has no ``materialize_error`` column.
-        policy: what to do.
-        shard: named in messages.
-        stage: the ``stage`` of the ledger's rows.
+        table: rows of whole samples; without the column ``materialize_error`` nothing is dropped.
+        policy: the error policy.
+        shard: name for messages.
+        stage: the ``stage`` in the ledger.
 
     Raises:
-        MaterializeError: policy ``error`` and a row with an error; it names the first.
+        MaterializeError: policy ``error`` and a row has an error; names the first such row.
         OptionError: ``policy`` is unknown.
     """
     check_policy(policy)
@@ -77,5 +77,5 @@ def _member(source_ref: str | None) -> str | None:
     try:
         ref = parse_source_ref(source_ref)
     except ValueError:
-        return source_ref  # the error at hand may be just that: show what there is
+        return source_ref  # the row's error may be this invalid locator, so show its text
     return ref.member or ref.path

@@ -1,4 +1,4 @@
-"""What both shard readers share: finding files, partitions, batches of whole samples, columns and types."""
+"""Base of the two shard readers: find files, group them into partitions, yield batches of whole samples."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -21,23 +21,23 @@ logger = logging.getLogger(__name__)
 class ShardReader(ABC):
     """Reads shards as batches of whole samples: ``for batch in reader``.
 
-    Files are grouped into partitions; a batch never goes beyond its partition. The next batch is read while the one
-    before is in use.
+    Files are grouped into partitions; a batch has rows of one partition. The next batch is read while the current one
+    is in use.
 
     Attributes:
         file_paths: a glob, a folder (searched recursively), a file, or a list of them; local or any fsspec URL.
-        files_per_partition: so many consecutive files are read as one stream; 1 by default.
-        blocksize: instead, files of so many bytes together: a number or text such as ``"512MiB"``.
-        max_batch_bytes: a batch is cut before the sample that would exceed it; a larger sample is a batch of its own.
+        files_per_partition: number of consecutive files in a partition; 1 by default.
+        blocksize: instead, size of a partition in bytes: a number or text such as ``"512MiB"``.
+        max_batch_bytes: a batch ends before the sample that would exceed this; a larger sample is a batch of its own.
             None: one batch per partition.
-        fields: passthrough columns to keep; one that no file has is null, and is logged as a warning. None keeps all.
-        read_kwargs: ``storage_options`` for fsspec, and options of the form that is read.
+        fields: passthrough columns to keep; one that no file has is filled with nulls, with a warning. None keeps all.
+        read_kwargs: ``storage_options`` for fsspec, and options of the file format.
         schema: columns and types to align every batch to.
-        schema_overrides: types laid over ``INTERLEAVED_SCHEMA``, as an alternative to ``schema``.
-        file_extensions: what a file in a folder or a glob must end in, with or without the dot.
+        schema_overrides: types that replace those of ``INTERLEAVED_SCHEMA``, as an alternative to ``schema``.
+        file_extensions: extensions of the files to read from a folder or glob, with or without the dot.
 
-    A partition whose files have no samples gives one batch without rows. Two samples with one id in different files of
-    a partition never share a batch: the second begins a new one.
+    A partition without samples gives one batch without rows. Two samples with the same id in different files of a
+    partition are in different batches.
     """
 
     file_paths: FilePaths
@@ -51,13 +51,13 @@ class ShardReader(ABC):
     file_extensions: Sequence[str] = ()
 
     read_options: ClassVar[frozenset[str]] = frozenset()
-    """Names that ``read_kwargs`` may have, besides ``storage_options``."""
+    """Options in ``read_kwargs`` besides ``storage_options``."""
 
     def __post_init__(self) -> None:
         """Check the options.
 
         Raises:
-            OptionError: one of them makes no sense.
+            OptionError: an option is invalid.
         """
         options = dict(self.read_kwargs or {})
         self._storage_options: dict[str, Any] = dict(options.pop("storage_options", None) or {})
@@ -69,7 +69,7 @@ class ShardReader(ABC):
             raise OptionError("fields and file_extensions are lists of names, not one string")
         self.file_extensions = dotted(self.file_extensions, "file_extensions")
         self._limit = None if self.max_batch_bytes is None else parse_size(self.max_batch_bytes, "max_batch_bytes")
-        # checked now, though no file has been looked for yet
+        # raises for invalid options before files are searched
         group_files([], self.files_per_partition, self.blocksize)
         self._target = resolve_schema(self.schema, self.schema_overrides)
 
@@ -91,7 +91,7 @@ class ShardReader(ABC):
 
         Raises:
             StorageError: a file is missing or unreadable.
-            ShardError: a file is not what its ending says, is damaged as a whole, or does not fit the schema asked for.
+            ShardError: a file does not have the format of its extension, cannot be read, or does not fit ``schema``.
         """
         return prefetch(self._batches())
 
@@ -102,9 +102,9 @@ class ShardReader(ABC):
 
 
 def warn_absent(absent: Iterable[str], uris: Sequence[str], known: Iterable[str]) -> None:
-    """Log a warning about columns that options name and no file of a partition has, with those that they have."""
+    """Log a warning that no file of a partition has the columns ``absent``, with the columns ``known``."""
     logger.warning(
-        "%s: no document or column is named %s; check fields, per_image_fields and per_text_fields. There are %s",
+        "%s: no document or column is named %s; check fields, per_image_fields and per_text_fields. Known names: %s",
         ", ".join(uris),
         ", ".join(sorted(absent)),
         ", ".join(sorted(known)) or "none",
@@ -112,10 +112,11 @@ def warn_absent(absent: Iterable[str], uris: Sequence[str], known: Iterable[str]
 
 
 def align_shard(table: pa.Table, target: pa.Schema | None, shard: str) -> pa.Table:
-    """``table`` aligned to ``target``, or only reconciled where that is None.
+    """Align ``table`` to ``target``, or reconcile it if that is None.
 
     Raises:
-        ShardError: a value does not fit its type, or is null where it may not be; the message begins with ``shard``.
+        ShardError: a value does not fit its type, or a non-nullable column has nulls; the message begins with
+            ``shard``.
     """
     try:
         return align_or_reconcile(table, target)

@@ -1,4 +1,4 @@
-"""Threads whose owner may be closed by the garbage collector at any time."""
+"""A thread pool that the garbage collector can stop at any time without a deadlock."""
 
 import atexit
 import threading
@@ -15,39 +15,39 @@ _running: Final[dict[threading.Thread, "Workers"]] = {}
 
 
 class Workers:
-    """Up to ``threads`` threads, which take tasks in the order of :meth:`submit`; to be used in a ``with`` block.
+    """Up to ``threads`` threads that run tasks in the order of :meth:`submit`; used in a ``with`` block.
 
-    The end of the block stops the threads and waits for the tasks under way. The block of a generator that is closed
-    (``GeneratorExit``) stops them without waiting: the garbage collector may be what closes it, in any thread and while
-    that thread holds any lock, and a thread that waited there might wait for itself. For that reason this is no
-    ``ThreadPoolExecutor``, whose every method takes a lock.
+    The end of the block stops the threads and waits for running tasks. If the block ends because its generator is
+    closed (``GeneratorExit``), it does not wait: the garbage collector may close a generator in any thread, while that
+    thread holds any lock, and waiting there could deadlock. A ``ThreadPoolExecutor`` takes a lock in every method, so
+    it cannot be used.
 
     Args:
-        threads: at most so many, started as tasks come.
-        name: front of the threads' names.
+        threads: maximum number of threads; they are started when tasks arrive.
+        name: prefix of the threads' names.
         at_end: called in each thread when it ends.
     """
 
     def __init__(self, threads: int, name: str, at_end: Callable[[], object] | None = None) -> None:
         self._limit, self._name, self._at_end = threads, name, at_end
         self._threads: list[threading.Thread] = []
-        # put() of this queue may interrupt itself and any other call: documented for use in finalizers
+        # SimpleQueue.put() is reentrant, and documented for use in finalizers
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._is_stopped = False
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
-        """Have ``function(*arguments)`` called in a thread. What is not begun when the threads stop never will be."""
+        """Call ``function(*arguments)`` in a thread. Tasks that have not begun when the threads stop are dropped."""
         future: Future[Result] = Future()
         self._tasks.put((future, function, arguments))
         if len(self._threads) < self._limit:
-            # daemon threads, since Python waits for all others before it calls _end_all
+            # daemon threads, since Python joins all others before it calls _end_all
             thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
             thread.start()
             self._threads.append(thread)
         return future
 
     def stop(self) -> None:
-        """Let each thread end after the task that it is at. Takes no lock and waits for nothing."""
+        """End each thread after its current task. Takes no lock and does not wait."""
         self._is_stopped = True
         for _ in self._threads:
             self._tasks.put(None)
@@ -66,7 +66,7 @@ class Workers:
         try:
             while (task := self._tasks.get()) is not None and not self._is_stopped:
                 _run(*task)
-                del task  # else it stays in memory until the next one comes
+                del task  # else it stays in memory until the next task
             if self._at_end is not None:
                 self._at_end()
         finally:
@@ -76,16 +76,16 @@ class Workers:
 def _run(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     try:
         result = function(*arguments)
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is raised where the result is asked for
+    except BaseException as error:  # noqa: BLE001  raised again by future.result()
         future.set_exception(error)
-        del future, function, arguments  # the error's traceback leads here: no cycle, and nothing kept alive by it
+        del future, function, arguments  # the error's traceback refers to this frame: avoid a cycle
     else:
         future.set_result(result)
 
 
 @atexit.register
 def _end_all() -> None:
-    """Stop what generators left behind, before the interpreter takes away what their threads stand on."""
+    """Stop threads of generators that were never closed, before the interpreter shuts down."""
     running = dict(_running)
     for workers in running.values():
         workers.stop()

@@ -1,4 +1,4 @@
-"""What both shard writers share: names, modes, materialization, the error policy and the schema."""
+"""Base of the two shard writers: file names, modes, materialization, the error policy and the schema."""
 
 import hashlib
 import io
@@ -30,26 +30,26 @@ _PART_BYTES: Final = 64 * 2**20
 
 @dataclass
 class ShardWriter(ABC):
-    """Writes each batch as one file of its own.
+    """Writes each batch to its own file.
 
-    A file is named after the batch's source files and how many batches of them came before, so the same input gives the
-    same names: ``<stem of the first source>-<hash of all sources>-<number>.<extension>``. A batch without source files
-    is named after its rows, ``batch-<hash of them>-<number>.<extension>``, so that writers of other rows into the same
-    folder never replace it.
+    A file is named after the batch's source files and the number of earlier batches of them, so the same input gives
+    the same names: ``<stem of the first source>-<hash of all sources>-<number>.<extension>``. A batch without source
+    files is named after its rows, ``batch-<hash of the rows>-<number>.<extension>``, so writers of other rows to one
+    folder do not replace it.
 
     Attributes:
-        output_dir: folder or URL to write below; made where missing.
-        schema: columns and types to align every batch to; None keeps all columns and only puts reserved ones right.
-        schema_overrides: types laid over ``INTERLEAVED_SCHEMA``, as an alternative to ``schema``.
+        output_dir: folder or URL for the files; created if missing.
+        schema: columns and types to align every batch to; None keeps all columns and only casts reserved ones.
+        schema_overrides: types that replace those of ``INTERLEAVED_SCHEMA``, as an alternative to ``schema``.
         materialize_on_write: fetch the bytes of image rows that have none from their ``source_ref``.
-        on_materialize_error: what becomes of rows with a ``materialize_error``, whether this fetch or an earlier stage
-            set it: ``error``, ``warn``, ``drop_row`` or ``drop_sample``.
-        mode: what to do where the file to write is there already. ``error`` raises, ``overwrite`` replaces it,
-            ``append`` takes the next number that is free, ``ignore`` leaves it as it is and writes nothing. No mode
-            touches any other file.
-        write_kwargs: options of the form that is written, and ``storage_options``.
-        storage_options: what fsspec needs, for ``output_dir`` and for fetching.
-        allowed_roots: folders and URLs that a ``source_ref`` may point below; by default those of the source files.
+        on_materialize_error: error policy for rows with a ``materialize_error``, set here or by an earlier stage:
+            ``error``, ``warn``, ``drop_row`` or ``drop_sample``.
+        mode: what to do if the file exists. ``error`` raises, ``overwrite`` replaces it, ``append`` uses the next free
+            number, ``ignore`` keeps it and writes nothing. Other files are never changed.
+        write_kwargs: options of the file format, and ``storage_options``.
+        storage_options: fsspec options, for ``output_dir`` and for fetching.
+        allowed_roots: folders and URLs from which a ``source_ref`` may be fetched; by default those of the source
+            files.
     """
 
     output_dir: str
@@ -63,13 +63,13 @@ class ShardWriter(ABC):
     allowed_roots: Sequence[str] | None = field(default=None, kw_only=True)
 
     write_options: ClassVar[frozenset[str]] = frozenset()
-    """Names that ``write_kwargs`` may have, besides ``storage_options``."""
+    """Options in ``write_kwargs`` besides ``storage_options``."""
 
     def __post_init__(self) -> None:
         """Check the options.
 
         Raises:
-            OptionError: one of them makes no sense.
+            OptionError: an option is invalid.
         """
         self.output_dir = str(self.output_dir)
         check_policy(self.on_materialize_error)
@@ -88,20 +88,20 @@ class ShardWriter(ABC):
     @property
     @abstractmethod
     def extension(self) -> str:
-        """Ending of the files written, with its dot."""
+        """Extension of the files, with its dot."""
 
     @abstractmethod
     def write_shard(self, uri: str, schema: pa.Schema, parts: Iterator[pa.Table]) -> None:
-        """Write ``parts`` to ``uri``, atomically: tables of whole samples with ``schema``, ready as they are.
+        """Write ``parts`` to ``uri`` atomically: tables of whole samples, aligned to ``schema``.
 
-        A part's bytes are fetched only when it is asked for, so they are best written one after the other.
+        The bytes of a part are fetched when the iterator yields it, so write each part before taking the next.
         """
 
     def check(self, table: pa.Table, shard: str) -> None:
-        """Refuse rows that the form has no place for, before anything is fetched or written; to be extended.
+        """Refuse rows that the file format cannot hold, before anything is fetched or written. Subclasses extend it.
 
         Raises:
-            OptionError: a required column is missing; the message names ``shard``, as every other must.
+            OptionError: a required column is missing; the message names ``shard``, also in subclasses.
         """
         if missing := [name for name in REQUIRED_COLUMNS if name not in table.column_names]:
             raise OptionError(f"the rows of {shard} lack the required columns {', '.join(missing)}")
@@ -112,15 +112,15 @@ class ShardWriter(ABC):
         return pa.concat_tables([empty_ledger(), *self._ledgers])
 
     def write(self, batch: InterleavedBatch) -> list[str]:
-        """Write ``batch``; gives the paths written: one, or none where ``mode`` is ``ignore`` and the file is there.
+        """Write ``batch``; returns the paths written: one, or none if ``mode`` is ``ignore`` and the file exists.
 
-        A batch that the error policy empties is written all the same, as a file without rows.
+        A batch whose rows are all dropped by the error policy is written as a file without rows.
 
         Raises:
             MaterializeError: policy ``error`` met a row with an error.
-            OptionError: the rows lack a required column, or have what the form has no place for.
+            OptionError: the rows lack a required column, or the file format cannot hold them.
             ShardError: a required column has nulls, or a value does not fit ``schema``.
-            StorageError: the file is there and ``mode`` is ``error``, or it cannot be written.
+            StorageError: the file exists and ``mode`` is ``error``, or it cannot be written.
         """
         table = batch.to_pyarrow()
         self.check(table, _named(batch))
@@ -128,7 +128,7 @@ class ShardWriter(ABC):
         number, uri = self._next_free(stem)
         if uri is not None:
             self._write_parts(uri, align_shard(table, None, _named(batch)), batch)
-        # a batch that failed leaves its number to the next try
+        # after a failure, the next attempt uses the same number
         self._numbers[stem] = number + 1
         return [] if uri is None else [uri]
 
@@ -137,7 +137,7 @@ class ShardWriter(ABC):
         if self.materialize_on_write:
             table = with_fetch_columns(table)
             sizes = bytes_to_fetch(table)
-        # what is to be fetched is fetched a part at a time, so that it never lies in memory all at once
+        # fetch bytes part by part, so that they are not in memory all at once
         is_lazy = sizes is not None and sizes.any() and are_adjacent(table["sample_id"])
         parts: Iterable[pa.Table] = split_samples(table, _PART_BYTES, sizes) if is_lazy else [table]
         schema = table.schema if self._target is None else self._target
@@ -170,14 +170,14 @@ class ShardWriter(ABC):
                 return number, None
             if self.mode == "error":
                 raise StorageError(
-                    f"cannot write {uri}: it is there already. Choose mode='overwrite', 'append' or 'ignore', "
+                    f"cannot write {uri}: the file exists. Choose mode='overwrite', 'append' or 'ignore', "
                     "or another output_dir."
                 )
             number += 1
 
 
 def _stem(source_files: tuple[str, ...], table: pa.Table) -> str:
-    """Name of the first source without its endings, and a hash of all, which tells equal names apart."""
+    """Name of the first source file without extensions, and a hash of all source paths."""
     if not source_files:
         return f"batch-{_rows_hash(table)}"
     name = source_files[0].rpartition("/")[2]
@@ -187,7 +187,7 @@ def _stem(source_files: tuple[str, ...], table: pa.Table) -> str:
 
 
 def _rows_hash(table: pa.Table) -> str:
-    """Hash of all rows; that of equal rows in other chunks may differ."""
+    """Hash of all rows; it may differ for equal rows in other chunks."""
     digest = _Digest()
     with pa.ipc.new_stream(pa.PythonFile(digest, mode="w"), table.schema) as stream:
         stream.write_table(table)
@@ -195,7 +195,7 @@ def _rows_hash(table: pa.Table) -> str:
 
 
 class _Digest(io.RawIOBase):
-    """A file to write to, of which only the hash is kept."""
+    """A writable file that keeps only the hash of its bytes."""
 
     def __init__(self) -> None:
         self.sha256 = hashlib.sha256()

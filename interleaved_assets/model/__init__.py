@@ -1,4 +1,4 @@
-"""What a sample is: rows, their schema, where their bytes lie, what can be wrong. Loads pyarrow and pandas only."""
+"""The row model: rows and their schema, locators of bytes, the ledger, errors. Loads pyarrow and pandas only."""
 
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import (

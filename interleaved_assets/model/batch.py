@@ -33,7 +33,7 @@ KEY_COLUMNS = ("sample_id", "position", "modality")
 
 @dataclass(frozen=True)
 class InterleavedBatch:
-    """Rows of whole samples, as an Arrow table or a DataFrame with the columns of the row model.
+    """Rows of whole samples, as an Arrow table or a DataFrame.
 
     Attributes:
         data: the rows; reserved columns as in ``INTERLEAVED_SCHEMA``, any other column is passthrough.
@@ -47,16 +47,16 @@ class InterleavedBatch:
     parse_source_ref = staticmethod(parse_source_ref)
 
     def to_pyarrow(self) -> pa.Table:
-        """The rows as an Arrow table; the very table where the batch holds one."""
+        """The rows as an Arrow table; not copied if the batch holds one."""
         if isinstance(self.data, pa.Table):
             return self.data
         table = pa.Table.from_pandas(self.data, preserve_index=False).replace_schema_metadata(None)
-        # pandas has no type of its own for most Arrow types, so reserved columns are put right here
+        # pandas lacks most Arrow types, so reserved columns are cast to theirs
         fields = [field.with_nullable(True) for field in reconcile_schema(table.schema)]
-        return cast_table(table, pa.schema([self._not_larger_than_needed(field) for field in fields]))
+        return cast_table(table, pa.schema([self._usual_type(field) for field in fields]))
 
-    def _not_larger_than_needed(self, field: pa.Field) -> pa.Field:
-        """A reserved column of pandas' own strings, which are large to Arrow whatever they hold, in its usual type."""
+    def _usual_type(self, field: pa.Field) -> pa.Field:
+        """``string`` for reserved columns of pandas strings, which Arrow always converts to ``large_string``."""
         is_large = field.name in RESERVED_COLUMNS and field.type == pa.large_string()
         if is_large and not isinstance(self.data.dtypes[field.name], pd.ArrowDtype):
             return INTERLEAVED_SCHEMA.field(field.name).with_nullable(True)
@@ -92,21 +92,21 @@ class InterleavedBatch:
         return list(self.data.column_names if isinstance(self.data, pa.Table) else self.data.columns)
 
     def problems(self) -> list[str]:
-        """What keeps these rows from being a valid batch, one sentence each; empty where nothing does.
+        """The reasons why these rows are not a valid batch, one sentence each; empty if the batch is valid.
 
-        A valid batch has at least one sample, the required columns without nulls, reserved columns of their types,
-        position -1 on metadata rows and only there, and no (sample_id, position, modality) twice.
+        A valid batch has at least one sample, the required columns without nulls, the canonical types in reserved
+        columns, position -1 on metadata rows and no others, and each (sample_id, position, modality) once.
         """
         names = self.get_columns()
         missing = [name for name in REQUIRED_COLUMNS if name not in names]
         if missing:
             return [f"required columns are missing: {', '.join(missing)}"]
         if repeated := sorted(name for name, times in Counter(names).items() if times > 1):
-            return [f"column {name!r} is there more than once" for name in repeated]
+            return [f"column {name!r} occurs more than once" for name in repeated]
         try:
             table = self.to_pyarrow()
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            return [f"the rows are no Arrow table: {error}"]
+            return [f"the rows do not form an Arrow table: {error}"]
         if table.num_rows == 0:
             return ["the batch has no rows"]
         found = [
@@ -125,7 +125,7 @@ class InterleavedBatch:
         return key_problems(table)
 
     def validate(self) -> bool:
-        """Whether the batch is valid; what is wrong goes to the log as a warning (see :meth:`problems`)."""
+        """Whether the batch is valid; logs each of :meth:`problems` as a warning."""
         found = self.problems()
         for problem in found:
             logger.warning("batch of %s: %s", ", ".join(self.source_files) or "no file", problem)
@@ -137,17 +137,17 @@ class InterleavedBatch:
         sample_id: str | None = None,
         auto_position: bool = True,
     ) -> "InterleavedBatch":
-        """A batch with ``rows`` behind the rows of this one; columns that either side lacks are null there.
+        """Append ``rows``; a column that only one side has is null in the rows of the other.
 
         Args:
-            rows: what to add. Needs ``modality``, ``sample_id`` unless given, ``position`` unless ``auto_position``.
+            rows: rows to add. Need ``modality``, ``sample_id`` unless given, ``position`` unless ``auto_position``.
             sample_id: put every new row into this sample.
-            auto_position: number content rows on from their sample's highest position (0 for a new sample), in the
-                order given; metadata rows get -1. Positions that ``rows`` brings are replaced.
+            auto_position: number content rows from their sample's highest position + 1 (0 for a new sample), in the
+                order given; metadata rows get -1. Positions in ``rows`` are replaced.
 
         Raises:
-            OptionError: a required column is missing or null in ``rows``, a column has a type that does not go with the
-                batch's, or the result would not be a valid batch.
+            OptionError: a required column is missing or null in ``rows``, a column's type does not fit
+                the batch's, or the result would not be a valid batch.
         """
         if len(rows) == 0:
             return self
@@ -171,13 +171,13 @@ class InterleavedBatch:
         return result
 
     def delete_rows(self, mask: Mask) -> "InterleavedBatch":
-        """A batch without the rows whose ``mask`` is True; positions and order stay, image bytes are not copied.
+        """Remove the rows whose ``mask`` is True; positions and order stay, image bytes are not copied.
 
         Raises:
             OptionError: ``mask`` is not one bool per row.
         """
         table = self.to_pyarrow()
-        # an empty list tells Arrow no type
+        # Arrow cannot infer a type from an empty list
         array = mask if isinstance(mask, pa.Array | pa.ChunkedArray) else pa.array(mask, None if len(mask) else "bool")
         if len(array) != table.num_rows or not pa.types.is_boolean(array.type) or array.null_count:
             raise OptionError(
@@ -203,16 +203,16 @@ class InterleavedBatch:
 
 
 def key_problems(table: pa.Table) -> list[str]:
-    """What is wrong with the keys of rows, one sentence each that names the first sample it is wrong in.
+    """Problems with the keys of rows, one sentence each, naming the first sample concerned.
 
-    ``table`` has :data:`KEY_COLUMNS` with their canonical types and no nulls. Both writers refuse rows by this.
+    ``table`` has :data:`KEY_COLUMNS` with their canonical types and no nulls. Both writers refuse such rows.
     """
     found = []
     is_metadata = pc.equal(table["modality"], "metadata")
     misplaced = pc.xor(is_metadata, pc.equal(table["position"], METADATA_POSITION))
     if pc.any(misplaced, min_count=0).as_py():
         found.append(
-            f"{pc.sum(misplaced).as_py()} rows break the rule that metadata rows, and only they, stand at -1: "
+            f"{pc.sum(misplaced).as_py()} rows break the rule that metadata rows, and only they, have position -1: "
             f"first {_key_of(table, pc.index(misplaced, True).as_py())}"
         )
     below = pc.less(table["position"], METADATA_POSITION)
@@ -238,7 +238,7 @@ def _as_table(rows: pa.Table | pd.DataFrame | Sequence[Mapping[str, object]]) ->
         return rows
     if isinstance(rows, pd.DataFrame):
         return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
-    # from_pylist takes its columns from the first row alone
+    # from_pylist takes the column names from the first row only
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
 

@@ -1,8 +1,8 @@
-"""Casting columns, nested ones included.
+"""Casts of columns, also nested ones.
 
-Arrow's own cast makes arrays of invalid length where a list of nulls keeps its type: ``list<null>`` inside a struct of
-which another field changes, or ``list<null>`` cast to itself (pyarrow 26). Columns inferred from JSON have such types,
-so casts to types with a null type in them are done level by level here; all others are Arrow's.
+Arrow's cast makes arrays of invalid length when a ``list<null>`` keeps its type: inside a struct whose other field
+changes, or cast to itself (pyarrow 26). Columns inferred from JSON have such types, so casts to a type that contains a
+null type are done level by level here; all other casts are Arrow's.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 def cast_column(column: pa.ChunkedArray, dtype: pa.DataType, *, safe: bool = True) -> pa.ChunkedArray:
-    """``column`` as ``dtype``; the very column where it has that type.
+    """``column`` cast to ``dtype``; the same object if it has that type already.
 
     Raises:
         pa.ArrowInvalid: ``safe`` is set and a value does not fit.
@@ -25,16 +25,16 @@ def cast_column(column: pa.ChunkedArray, dtype: pa.DataType, *, safe: bool = Tru
 
 
 def cast_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` with the types of ``schema``, which names the same columns in the same order; safe casts."""
+    """Cast ``table`` safely to ``schema``, which has the same columns in the same order."""
     columns = [cast_column(column, field.type) for column, field in zip(table.columns, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def concat_unified(tables: Sequence[pa.Table]) -> pa.Table:
-    """``tables`` one below the other with the columns of all, types as wide as they must be.
+    """Concatenate ``tables`` with the columns of all; each column gets a type that holds the values of all tables.
 
     Raises:
-        pa.ArrowInvalid, pa.ArrowTypeError: a column has types that no one type holds.
+        pa.ArrowInvalid, pa.ArrowTypeError: no type holds all types of a column.
     """
     schema = pa.unify_schemas([table.schema for table in tables], promote_options="permissive")
     aligned = []
@@ -88,6 +88,6 @@ def _cast_struct(array: pa.StructArray, dtype: pa.StructType, safe: bool) -> pa.
 
 
 def _with_values(array: pa.Array, dtype: pa.DataType, values: pa.Array) -> pa.Array:
-    """The lists of ``array`` around other values; its own validity and offsets stay."""
+    """``array`` with its child values replaced; validity and offsets stay."""
     own = array.buffers()[: 1 if pa.types.is_fixed_size_list(dtype) else 2]
     return pa.Array.from_buffers(dtype, len(array), own, array.null_count, array.offset, [values])

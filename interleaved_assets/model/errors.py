@@ -1,21 +1,21 @@
-"""What can go wrong, as exceptions and as codes on rows.
+"""The exceptions of this package, and the error codes of rows.
 
     InterleavedError
     ├── SettingsError            interleaved.toml: unknown key, wrong type, value out of range
     ├── OptionError              an argument of a reader, writer, scorer or filter (also a ValueError)
-    │   └── UnsupportedModality  a modality the tar form has no place for
+    │   └── UnsupportedModality  a modality that tars cannot hold
     ├── StorageError             a path is missing, empty, unreadable or not writable
-    │   └── StorageUnavailable   a time-out, a lost connection, a busy or failing server: another try may succeed
-    ├── ShardError               a shard as a whole is not what it claims to be (not a tar, not interleaved Parquet)
+    │   └── StorageUnavailable   a time-out, a lost connection, a busy or failing server: a retry may succeed
+    ├── ShardError               a shard cannot be read at all (not a tar, not interleaved Parquet)
     │   └── ReadBackError        a tar that was just written does not give back the samples that went into it
     ├── MaterializeError         policy ``error`` met a bad row; carries shard, sample, member and code
-    ├── ImageError               one image cannot be decoded or measured; scoring turns it into that row's score_error
+    ├── ImageError               one image cannot be decoded or measured; scoring stores it in the row's score_error
     ├── ScoreError               policy ``error`` met an image without a score; carries shard, sample, position and code
-    ├── LedgerError              rows in are not rows kept plus rows in the ledger
+    ├── LedgerError              rows in ≠ rows kept + rows in the ledger
     └── MissingDependency        an optional package or system library is absent; names what to install
 
-An exception stops the shard at hand. What is wrong with one row stands on that row instead, in ``materialize_error``,
-as ``"<code>: <detail>"`` with a code from :data:`ROW_ERROR_CODES`; the policy decides what becomes of it.
+An exception stops the shard. An error of one row is stored in its ``materialize_error`` as ``"<code>: <detail>"``, with
+a code from :data:`ROW_ERROR_CODES`; the error policy decides what happens to the row.
 """
 
 from typing import Final, Literal
@@ -23,7 +23,7 @@ from typing import Final, Literal
 from interleaved_assets.model.shown import shown
 
 ErrorPolicy = Literal["error", "warn", "drop_row", "drop_sample"]
-"""What becomes of a row with an error: raise, keep it, drop the row, or drop its whole sample."""
+"""How a row with an error is handled: raise, keep it, drop the row, or drop its whole sample."""
 
 ROW_ERROR_CODES: Final[dict[str, str]] = {
     "missing_member": "the JSON names a tar member, or a frame source, that is not in the shard",
@@ -49,11 +49,11 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "invalid_token": "an entry of the images list is neither a string nor null",
     "truncated_shard": "the shard ends in the middle of this sample",
 }
-"""Every code a row error may carry, with its meaning (the README and the checks list them from here)."""
+"""Every code of a row error, with its meaning; the README and the checks list them from here."""
 
 
 class InterleavedError(Exception):
-    """Base of every error this package raises on purpose. Its text has no credentials and no control characters."""
+    """Base of all errors that this package raises. Its text has no credentials and no control characters."""
 
     def __str__(self) -> str:
         return shown(super().__str__())
@@ -64,11 +64,11 @@ class SettingsError(InterleavedError):
 
 
 class OptionError(InterleavedError, ValueError):
-    """An argument makes no sense; the message names the argument and what it accepts."""
+    """An argument is invalid; the message names it and the values it accepts."""
 
 
 class UnsupportedModality(OptionError):
-    """A row's modality has no place in the form it is to be written in."""
+    """The output format cannot hold a row's modality."""
 
 
 class StorageError(InterleavedError, OSError):
@@ -76,11 +76,11 @@ class StorageError(InterleavedError, OSError):
 
 
 class StorageUnavailable(StorageError):
-    """The storage did not answer as it should; another try may succeed."""
+    """A time-out, a lost connection or a failing server; a retry may succeed."""
 
 
 class ShardError(InterleavedError):
-    """A shard as a whole cannot be read."""
+    """A shard cannot be read at all."""
 
 
 class ReadBackError(ShardError):
@@ -100,7 +100,7 @@ class ImageError(InterleavedError):
 
 
 class ScoreError(InterleavedError):
-    """Policy ``error`` met an image that a filter should judge and that has no score."""
+    """Policy ``error`` met an image without the score that a filter needs."""
 
     def __init__(self, shard: str, sample_id: str, position: int, filter_name: str, error: str) -> None:
         self.shard, self.sample_id, self.position, self.filter_name, self.error = (
@@ -111,7 +111,7 @@ class ScoreError(InterleavedError):
             error,
         )
         self.code = error_code(error)
-        super().__init__(shard, sample_id, position, filter_name, error)  # as args, so that it pickles
+        super().__init__(shard, sample_id, position, filter_name, error)  # pickling needs them as args
 
     def __str__(self) -> str:
         return shown(
@@ -137,7 +137,7 @@ class MaterializeError(InterleavedError):
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        # keyword-only arguments do not survive the default pickling, which executors rely on
+        # default pickling loses keyword-only arguments; executors pickle exceptions
         return _rebuild_materialize_error, (self.shard, self.sample_id, self.position, self.member, self.error)
 
 
@@ -151,13 +151,13 @@ def row_error(code: str, detail: str) -> str:
     """The text of ``materialize_error`` for one row: ``"<code>: <detail>"``.
 
     Raises:
-        KeyError: ``code`` is none of :data:`ROW_ERROR_CODES`.
+        KeyError: ``code`` is not in :data:`ROW_ERROR_CODES`.
     """
     ROW_ERROR_CODES[code]
     return f"{code}: {detail}"
 
 
 def error_code(error: str) -> str:
-    """The code at the head of an error text; ``"unknown"`` where it is none of ours."""
+    """The code at the start of an error text; ``"unknown"`` if it is not in :data:`ROW_ERROR_CODES`."""
     code = error.partition(":")[0]
     return code if code in ROW_ERROR_CODES else "unknown"

@@ -20,13 +20,13 @@ LEDGER_SCHEMA: Final = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
-"""``reason`` is ``<filter>_below``, ``<filter>_above``, ``sample_dropped`` or an error code; ``detail`` is in words."""
+"""``reason`` is ``<filter>_below``, ``<filter>_above``, ``sample_dropped`` or an error code; ``detail`` is text."""
 
 SAMPLE_DROPPED: Final = "sample_dropped"
 
 
 def empty_ledger() -> pa.Table:
-    """A ledger of a stage that dropped nothing."""
+    """A ledger without rows."""
     return LEDGER_SCHEMA.empty_table()
 
 
@@ -59,7 +59,7 @@ def ledger_of(
     threshold: Sequence[float | None] | pa.Array | None = None,
     details: Sequence[str | None] | pa.Array | None = None,
 ) -> pa.Table:
-    """A ledger for ``rows`` (``sample_id``, ``position``, ``modality``), its other columns given in the same order."""
+    """A ledger of ``rows`` (``sample_id``, ``position``, ``modality``); other values come in the same order."""
     count = rows.num_rows
     return pa.table(
         {
@@ -77,10 +77,10 @@ def ledger_of(
 
 
 def check_balance(stage: str, rows_in: int, rows_kept: int, ledger: pa.Table) -> None:
-    """Hold a stage to ``rows in = rows kept + rows in the ledger``.
+    """Check that ``rows in = rows kept + rows in the ledger``.
 
     Raises:
-        LedgerError: the sum does not come out, or the ledger has a row twice.
+        LedgerError: the counts do not add up, or the ledger lists a row twice.
     """
     if rows_in != rows_kept + ledger.num_rows:
         raise LedgerError(

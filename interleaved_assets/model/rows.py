@@ -1,23 +1,23 @@
-"""Taking rows out of a table without copying image bytes."""
+"""Filter the rows of a table without copying image bytes."""
 
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-# Below so many bytes for each run of kept rows, copying them is cheaper than keeping track of a slice.
+# For shorter runs of kept rows, copying the bytes is cheaper than keeping a slice.
 _WORTH_A_SLICE_BYTES: Final = 16 * 2**10
 
 
 def filter_rows(table: pa.Table, keep: pa.BooleanArray | pa.ChunkedArray) -> pa.Table:
-    """The rows where ``keep`` (no nulls) is True, as ``Table.filter`` gives them, image bytes shared and not copied."""
+    """The rows where ``keep`` (no nulls) is True; equal to ``Table.filter``, but image bytes are shared, not copied."""
     mask = np.asarray(keep, dtype=bool)
     if mask.all():
         return table
     if "binary_content" not in table.column_names:
         return table.filter(keep)
     column = table["binary_content"]
-    # False before and after, so that every run has a beginning and an end
+    # False at both ends, so that every run has a start and an end
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
     if column.nbytes < _WORTH_A_SLICE_BYTES * (len(edges) // 2):
         return table.filter(keep)

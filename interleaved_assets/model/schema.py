@@ -1,4 +1,4 @@
-"""The row model's columns and types, and how tables are brought to them."""
+"""The columns and types of the row model, and the alignment of tables to them."""
 
 import warnings
 from collections.abc import Mapping
@@ -28,15 +28,15 @@ REQUIRED_COLUMNS: Final = tuple(field.name for field in INTERLEAVED_SCHEMA if no
 
 METADATA_POSITION: Final = -1
 
-# A column that came large stays large: shrinking its offsets overflows once it holds 2 GiB.
+# A large column stays large: 32-bit offsets overflow at 2 GiB.
 _LARGE_KEPT: Final = {(pa.large_string(), pa.string()): pa.large_string()}
 
 
 def reconcile_schema(inferred: pa.Schema) -> pa.Schema:
-    """Canonical types for reserved columns, their own types for passthrough columns, in the order given.
+    """The schema with canonical types for reserved columns; passthrough columns keep theirs, and the order stays.
 
-    Dictionary encoding of passthrough columns is unwrapped: it is how a file stores a column, not its type. A reserved
-    column that came as ``large_string`` stays so.
+    Dictionary encoding of passthrough columns is removed, since it is only a way to store a column. A reserved
+    ``large_string`` column keeps that type.
     """
     fields = []
     for field in inferred:
@@ -52,10 +52,10 @@ def reconcile_schema(inferred: pa.Schema) -> pa.Schema:
 
 
 def resolve_schema(schema: pa.Schema | None, overrides: Mapping[str, pa.DataType] | None) -> pa.Schema | None:
-    """The schema that a reader or writer is to align to, or None where tables are only reconciled.
+    """The schema that a reader or writer aligns tables to; None if tables are only reconciled.
 
-    ``schema`` wins over ``overrides`` (with a warning where both are given); ``overrides`` alone are laid over
-    :data:`INTERLEAVED_SCHEMA`: a reserved name changes its type, any other is added behind.
+    ``schema`` takes precedence over ``overrides``, with a warning if both are given. ``overrides`` alone change types
+    in :data:`INTERLEAVED_SCHEMA`; names that are not reserved are appended.
     """
     if schema is not None:
         if overrides:
@@ -72,12 +72,12 @@ def resolve_schema(schema: pa.Schema | None, overrides: Mapping[str, pa.DataType
 def align_table(table: pa.Table, target: pa.Schema) -> pa.Table:
     """``table`` with exactly the columns, order and types of ``target``.
 
-    Missing columns become typed nulls, columns that ``target`` lacks are left out. Casts are safe: a number keeps its
-    value, and bytes become a string only where they are UTF-8.
+    Missing columns are filled with nulls, columns that ``target`` lacks are removed. Casts are safe: numbers keep their
+    values, and only valid UTF-8 bytes become strings.
 
     Raises:
         pa.ArrowInvalid: a value does not fit its target type.
-        ShardError: a column that may not be null is missing or has nulls.
+        ShardError: a non-nullable column is missing or has nulls.
     """
     columns = []
     # a table may have ten thousand columns, and each look at column_names makes all the names anew
@@ -89,7 +89,7 @@ def align_table(table: pa.Table, target: pa.Schema) -> pa.Table:
             column = pa.chunked_array([pa.nulls(table.num_rows, field.type)])
         if not field.nullable and column.null_count:
             raise ShardError(
-                f"column {field.name!r} may not be null, and is in {column.null_count} of {len(column)} rows"
+                f"column {field.name!r} must not be null, but is null in {column.null_count} of {len(column)} rows"
             )
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=target)

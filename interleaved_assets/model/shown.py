@@ -1,32 +1,31 @@
-"""What may be stored and shown of URLs and of text from data: no credentials, no control characters.
+"""Remove credentials from URLs and escape control characters in text, before either is stored or shown.
 
-Every error message goes through :func:`shown`, every locator of a file that was read through
-:func:`without_credentials`, every line of the command line through :func:`escaped`.
+Error messages pass :func:`shown`, locators of files that were read :func:`without_credentials`, lines printed by the
+command line :func:`escaped`.
 """
 
 import re
 from typing import Final
 
-# of limited length: without a limit, time would grow with the square of a long run of letters
+# limited length: without it, time is quadratic in the length of a run of letters
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]{0,30}"
 _URL: Final = re.compile(rf"{_SCHEME}://[^\s'\"<>]*")
-# in a chain such as simplecache::https://…; not the "::" of an IPv6 address or of a file's name
+# the "::" of a chain such as simplecache::https://…; not that of an IPv6 address or a file name
 _LINK: Final = re.compile(rf"::(?={_SCHEME}(?:://|::))")
 _AUTHORITY: Final = re.compile(r"[^/?#]*")
 _USER_AND_PASSWORD: Final = re.compile(r"(?!arn:|\[)[^:]*:(?!\d*$)")
-# what stands before the "@" there is a container's name
+# in these schemes, a container name precedes the "@"
 _CONTAINER_FIRST: Final = frozenset({"abfs", "abfss", "az", "adl", "wasb", "wasbs"})
-# elsewhere "?" and "#" are characters of a name
+# in other schemes "?" and "#" belong to the file name
 _WITH_QUERY: Final = frozenset({"http", "https"})
-# C0, DEL, C1, marks that change the direction of writing, separators of lines, halves of surrogate pairs
+# C0, DEL, C1, marks that change the writing direction, line separators, unpaired surrogates
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def without_credentials(uri: str) -> str:
-    """``uri`` without user and password, and for http(s) without query and fragment: these may be secrets.
+    """``uri`` without user and password, and for http(s) without query and fragment, which may hold secrets.
 
-    Links of a chain (``simplecache::https://…``) are treated one by one. Paths and URLs without such parts come back
-    as they are.
+    In a chain (``simplecache::https://…``) each link is cleaned. Paths and URLs without such parts are unchanged.
     """
     return "::".join(_without_credentials(link) for link in _LINK.split(uri))
 
@@ -37,23 +36,18 @@ def has_user(uri: str) -> bool:
 
 
 def has_query(uri: str) -> bool:
-    """Whether ``uri`` is a URL with a query or a fragment, of whatever scheme."""
+    """Whether ``uri`` is a URL with a query or a fragment, in any scheme."""
     return any("?" in link or "#" in link for link in _LINK.split(uri) if _URL.match(link))
 
 
 def shown(text: str) -> str:
-    """``text`` with every URL in it :func:`without_credentials` and every control character but the newline escaped.
-
-    For a message that is made of lines of ours and of text from data.
-    """
+    """``text`` without credentials in its URLs, and with all control characters except newlines escaped."""
     text = _URL.sub(lambda match: _keeping_punctuation(match[0]), text)
     return "\n".join(map(escaped, text.split("\n")))
 
 
 def escaped(text: str) -> str:
-    r"""``text`` with what could steer a terminal spelled out: ``\x1b`` for an escape, ``\u202e`` for a mark that turns
-    the direction of writing; newlines and tabs as well. Nothing else changes.
-    """
+    r"""``text`` with control characters escaped, such as ``\x1b`` and ``\u202e``, newlines and tabs included."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -73,7 +67,7 @@ def _without_credentials(link: str) -> str:
 
 
 def _user_length(link: str) -> int:
-    """Length of ``user:password@`` behind the scheme of one link; 0 where there is none."""
+    """Length of ``user:password@`` after the scheme of one link; 0 if there is none."""
     if not _URL.match(link):
         return 0
     scheme, _, rest = link.partition("://")
@@ -81,5 +75,5 @@ def _user_length(link: str) -> int:
     if "@" in authority:
         is_container = scheme.lower() in _CONTAINER_FIRST and ":" not in authority.rpartition("@")[0]
         return 0 if is_container else authority.rindex("@") + 1
-    # a password may hold a character that ends the authority of a correct URL
+    # a password may contain a character that would end the authority of a valid URL
     return rest.rfind("@") + 1 if _USER_AND_PASSWORD.match(authority) else 0

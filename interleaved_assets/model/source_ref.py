@@ -1,7 +1,7 @@
-"""The JSON locator in the ``source_ref`` column: where a row's bytes lie.
+"""The JSON locator in the ``source_ref`` column: where a row's bytes are stored.
 
-``path`` alone means the whole file, with ``member`` that tar member, with ``byte_offset`` and ``byte_size`` that byte
-range (the fastest); ``frame_index`` picks one frame of a multi-frame TIFF.
+``path`` alone means the whole file; ``member`` selects a tar member, ``byte_offset`` and ``byte_size`` a byte range
+(the fastest), ``frame_index`` one frame of a multi-frame TIFF.
 """
 
 import json
@@ -15,9 +15,9 @@ _INTEGER_FIELDS = ("byte_offset", "byte_size", "frame_index")
 
 
 class SourceRef(NamedTuple):
-    """Where the bytes of one row lie; offsets and sizes in bytes, frames counted from 0.
+    """The location of one row's bytes; offsets and sizes in bytes, frames counted from 0.
 
-    Fields are attributes, and also read by name as in a mapping: ``ref["path"]``, ``ref.get("member")``, ``dict(ref)``.
+    Fields are attributes, readable by name as in a mapping: ``ref["path"]``, ``ref.get("member")``, ``dict(ref)``.
     """
 
     path: str | None = None
@@ -27,7 +27,7 @@ class SourceRef(NamedTuple):
     frame_index: int | None = None
 
     def __getitem__(self, key: Any) -> Any:
-        """The field of that name, or at that index.
+        """The field with that name or index.
 
         Raises:
             KeyError: there is no field of that name.
@@ -54,7 +54,7 @@ def build_source_ref(
     byte_size: int | None = None,
     frame_index: int | None = None,
 ) -> str:
-    """The locator as JSON text; ``frame_index`` is left out where there is none."""
+    """The locator as JSON text; without ``frame_index`` if that is None."""
     ref: dict[str, str | int | None] = {
         "path": path,
         "member": member,
@@ -96,7 +96,7 @@ def parse_source_ref(value: str | None) -> SourceRef:
 
 
 def _is_unicode(text: str) -> bool:
-    # JSON can spell halves of surrogate pairs, which no path and no Arrow string can hold
+    # JSON can escape an unpaired surrogate, which neither a path nor an Arrow string can hold
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -107,12 +107,12 @@ def source_ref_array(
     byte_sizes: Sequence[int | None] | pa.Array,
     frame_indices: Sequence[int | None] | pa.Array | None = None,
 ) -> pa.Array:
-    """Locators of ``n`` rows of one file as a string array, byte for byte what :func:`build_source_ref` gives.
+    """Locators of rows of one file, as a string array; byte for byte those of :func:`build_source_ref`.
 
     A row whose member is null gets a null locator.
     """
     members = pa.array(members, pa.string())
-    # members repeat (all text rows of a document name its JSON), so each distinct one is quoted once
+    # all text rows of a document have the same member, so each distinct name is quoted once
     encoded = pc.dictionary_encode(members)
     quoted = pa.array([json.dumps(name, ensure_ascii=False) for name in encoded.dictionary.to_pylist()], pa.string())
     null = pa.scalar("null", pa.string())
@@ -120,7 +120,7 @@ def source_ref_array(
     def number(values: Sequence[int | None] | pa.Array) -> pa.Array:
         return pc.fill_null(pc.cast(pa.array(values, pa.int64()), pa.string()), null)
 
-    # a null in any argument makes the whole element null: that is how a null member gives a null locator
+    # a null in any argument makes the element null, so a null member gives a null locator
     head = pa.scalar(f'{{"path": {json.dumps(path, ensure_ascii=False)}, "member": ', pa.string())
     parts: list[pa.Array | pa.Scalar] = [head, pc.take(quoted, encoded.indices), pa.scalar(', "byte_offset": ')]
     parts += [number(byte_offsets), pa.scalar(', "byte_size": '), number(byte_sizes)]

@@ -1,6 +1,6 @@
-"""One measured quantity a file: what an image or a sample is like, never whether to keep it.
+"""Scorers, one per file: they measure images and samples, and do not decide what to keep.
 
-CLIP scores, which need torch, are in ``interleaved_assets.scoring.clip``, which this does not load.
+CLIP scores need torch and are in ``interleaved_assets.scoring.clip``, which this package does not import.
 """
 
 from interleaved_assets.scoring.decode import BgrImage

@@ -1,7 +1,7 @@
-"""What a decoder must not find out for itself: lengths of PNG chunks, and the image that an ICO file is about.
+"""Check PNG chunk lengths and ICO images before a decoder sees the file.
 
-Decoders allocate what a length says before they look whether there are that many bytes, and Pillow decodes an ICO when
-it opens it.
+Decoders allocate the length that a header states before they check that so many bytes exist, and Pillow decodes an ICO
+file when it opens it.
 """
 
 import math
@@ -23,15 +23,15 @@ _OLD_BITMAP_HEADER: Final = 12
 
 
 def bytes_of(data: Buffer) -> memoryview:
-    """``data`` as numbers 0 to 255, not copied; an Arrow buffer by itself gives signed ones, which equal no bytes."""
+    """A view of ``data`` as unsigned bytes, not copied; an Arrow buffer's own view has signed bytes."""
     return memoryview(data).cast("B")
 
 
 def png_chunks(data: Buffer) -> Iterator[bytes]:
-    """Names of a PNG's chunks up to the last, or to the file's end; none of what is no PNG.
+    """Names of a PNG's chunks, up to ``IEND`` or the end of the file; nothing for other formats.
 
     Raises:
-        ImageError: ``undecodable_image``, a chunk says that it is longer than what is left of the file.
+        ImageError: ``undecodable_image``, a chunk is longer than the rest of the file.
     """
     view = bytes_of(data)
     start = len(_PNG) if view[: len(_PNG)] == _PNG else len(view)
@@ -48,7 +48,7 @@ def png_chunks(data: Buffer) -> Iterator[bytes]:
 
 
 def icon_image(data: memoryview, max_pixels: int) -> memoryview:
-    """The PNG file inside an ICO file whose largest image is one; else ``data``, also where it is no ICO file.
+    """The PNG file inside an ICO file whose largest image is a PNG; ``data`` itself for any other file.
 
     Raises:
         ImageError: ``too_many_pixels``, the largest image is a bitmap above the limit; ``undecodable_image``, the file
@@ -69,10 +69,10 @@ def icon_image(data: memoryview, max_pixels: int) -> memoryview:
 
 
 def _largest_entry(data: memoryview) -> tuple[int, int]:
-    """Offset and bytes of the image that Pillow takes: the largest, and of several as large the one of least depth."""
+    """Offset and size of the image that Pillow selects: the largest, and of equally large ones that of lowest depth."""
     (count,) = struct.unpack_from("<H", data, 4)
     entries = (_ICON_ENTRY.unpack_from(data, 6 + _ICON_ENTRY.size * number) for number in range(count))
-    # min keeps the first of equals, as Pillow's stable sorts do
+    # min returns the first of equal entries, as Pillow's stable sorts do
     *_, size, start = min(entries, key=lambda entry: (-(entry[0] or 256) * (entry[1] or 256), _depth(*entry[2:5])))
     return start, size
 
@@ -82,7 +82,7 @@ def _depth(colours: int, _planes: int, bits: int) -> int:
 
 
 def _bitmap_size(data: memoryview, start: int) -> tuple[int, int]:
-    """Width and height of a bitmap in an ICO file, whose header counts the rows of its mask as well."""
+    """Width and height of a bitmap in an ICO file; the height in its header includes the mask."""
     (header,) = struct.unpack_from("<I", data, start)
     width, height = struct.unpack_from("<HH" if header == _OLD_BITMAP_HEADER else "<ii", data, start + 4)
     return abs(width), abs(height) // 2

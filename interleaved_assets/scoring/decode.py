@@ -1,16 +1,16 @@
-"""Bytes of an image file to pixels, once for all scorers.
+"""Decode image files to pixels, once for all scorers.
 
-OpenCV decodes most images; Pillow decodes what OpenCV cannot read, and what OpenCV 5.0 reads wrongly without an error
-(:func:`_is_for_pillow`). Both look at the first frame only. What is measured therefore means the same as in NeMo
-Curator, which decodes with ``cv2.imdecode(…, IMREAD_COLOR)``, wherever that is right:
+OpenCV decodes most images; Pillow decodes those that OpenCV cannot read, and those that OpenCV 5.0 decodes wrongly
+without an error (:func:`_is_for_pillow`). Only the first frame is decoded. Apart from those errors, pixels are the same
+as in NeMo Curator, which decodes with ``cv2.imdecode(…, IMREAD_COLOR)``:
 
-- the EXIF orientation is applied, also to PNG and WebP, by the one function that also measures the size;
+- the EXIF orientation is applied, also to PNG and WebP, with the function that ``image_size`` uses too;
 - transparency is dropped, not blended;
-- 16 bits a channel become 8 by leaving out the low byte; CMYK becomes RGB by OpenCV's formula, without a profile.
+- 16-bit channels are reduced to 8 bits by removing the low byte; CMYK is converted with OpenCV's formula, without a
+  colour profile.
 
-Damage is an :class:`~interleaved_assets.model.errors.ImageError` and never an image: a truncated file is refused.
-Damage that a format cannot show (flipped bits in the middle of a JPEG, which has no checksum) goes unnoticed, as with
-every decoder.
+Damaged and truncated files raise :class:`~interleaved_assets.model.errors.ImageError`. Damage in formats without a
+checksum (flipped bits in the middle of a JPEG) is not detected, as in any decoder.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS, exif_orientation
 BgrImage = MatLike
 """Height x width x 3, uint8, the channels blue, green, red: OpenCV's order."""
 
-# 32-bit integer and float samples: no value of theirs is "white", so bringing them to 8 bits would invent a picture
+# 32-bit integer and float samples: they define no white, so they cannot be scaled to 8 bits
 _NO_PICTURE: Final = ("I", "F")
 
 _TURN_BACK: Final[Mapping[int, Callable[[BgrImage], BgrImage]]] = {
@@ -41,18 +41,18 @@ _TURN_BACK: Final[Mapping[int, Callable[[BgrImage], BgrImage]]] = {
     7: lambda image: cv2.rotate(cv2.transpose(image), cv2.ROTATE_180),
     8: lambda image: cv2.rotate(image, cv2.ROTATE_90_COUNTERCLOCKWISE),
 }
-"""By EXIF orientation, what turns an image upright."""
+"""The function that turns an image upright, by EXIF orientation."""
 
 
 def decode_image(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> BgrImage:
-    """The first frame of an image file.
+    """Decode the first frame of an image file.
 
     Args:
         data: the file's bytes, in one of :data:`~interleaved_assets.scoring.size.IMAGE_FORMATS`.
-        max_pixels: width x height above which nothing is decoded; read from the header.
+        max_pixels: limit for width x height in the header; a larger image is not decoded.
 
     Returns:
-        Pixels, height x width x 3, uint8, blue-green-red, turned the way the EXIF orientation says.
+        Pixels, height x width x 3, uint8, blue-green-red, with the EXIF orientation applied.
 
     Raises:
         ImageError: ``undecodable_image`` or ``too_many_pixels``.
@@ -61,9 +61,9 @@ def decode_image(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> BgrIm
 
 
 def decode_opened(header: Image.Image, data: Buffer, *, max_pixels: int) -> BgrImage:
-    """:func:`decode_image` for an image whose header is open already."""
+    """:func:`decode_image` for an image whose header is already open."""
     check_pixels(header, max_pixels)
-    # before loading, which may add to what is known of the file
+    # before loading, which may change the metadata
     orientation = exif_orientation(header)
     image = None if _is_for_pillow(header, data) else _decode_with_opencv(data)
     if image is None or image.dtype != np.uint8 or image.shape != (header.height, header.width, 3):
@@ -72,7 +72,7 @@ def decode_opened(header: Image.Image, data: Buffer, *, max_pixels: int) -> BgrI
 
 
 def check_pixels(header: Image.Image, max_pixels: int) -> None:
-    """Raise where the header says more than ``max_pixels`` pixels.
+    """Raise if the header states more than ``max_pixels`` pixels.
 
     Raises:
         ImageError: ``too_many_pixels``.
@@ -85,31 +85,31 @@ def check_pixels(header: Image.Image, max_pixels: int) -> None:
 
 @contextlib.contextmanager
 def one_image(what: str) -> Iterator[None]:
-    """Make any exception of work on one image that image's error: no image stops a shard.
+    """Turn exceptions in the block into an error of one image, so that no image stops a shard.
 
     Args:
-        what: what is done with the image, for the error's text.
+        what: name of the operation, for the error's text.
 
     Raises:
-        ImageError: ``scorer_failed``, with the exception's type and first line; one that was raised inside passes, as
-            do this package's other exceptions, which are about no single image.
+        ImageError: ``scorer_failed``, with the exception's type and first line. This package's own exceptions are not
+            changed.
     """
     try:
         yield
     except InterleavedError:
         raise
-    except Exception as error:  # libraries raise what they like on unforeseen images
+    except Exception as error:  # libraries raise exceptions of any type on unusual images
         reason = str(error).strip().partition("\n")[0]
         raise ImageError(row_error("scorer_failed", f"{what}: {type(error).__name__}: {reason}")) from error
 
 
 def _is_for_pillow(header: Image.Image, data: Buffer) -> bool:
-    """Whether OpenCV 5.0 would give other pixels than the file's, without an error. Found on Pillow's own test images.
+    """Whether OpenCV 5.0 decodes this image wrongly without an error. Found with Pillow's test images.
 
-    BMP: channel masks behind a header of 52 bytes, and rows of a width that is no multiple of 4, are misread, and
-    white of 5 bits becomes 248. GIF: transparent pixels of the first frame become black. PNG with several frames: one
-    beside the animation has red and blue exchanged. TIFF: colours stay multiplied by their alpha; Lab is converted
-    with another white.
+    BMP: channel masks after a header of 52 bytes, and rows whose width is not a multiple of 4, are misread, and white
+    in 5 bits becomes 248. GIF: transparent pixels of the first frame become black. Animated PNG: red and blue of a
+    default image outside the animation are exchanged. TIFF: colours stay multiplied by alpha; Lab is converted with
+    another white point.
     """
     match header.format:
         case "BMP" | "DIB" | "GIF" | "ICO":
@@ -124,7 +124,7 @@ def _is_for_pillow(header: Image.Image, data: Buffer) -> bool:
 def _decode_with_opencv(data: Buffer) -> BgrImage | None:
     try:
         return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-    except Exception:  # noqa: BLE001 - cv2.error, MemoryError, UnicodeDecodeError: Pillow has the last word
+    except Exception:  # noqa: BLE001 - cv2.error, MemoryError, UnicodeDecodeError: Pillow tries next
         return None
 
 

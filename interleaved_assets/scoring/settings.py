@@ -8,25 +8,25 @@ from interleaved_assets.scoring.qr import DEFAULT_DETECTOR, QrDetector
 from interleaved_assets.scoring.registry import known_scorers
 from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS
 
-# what Pillow refuses whatever we say: a larger setting would promise what cannot be held
+# Pillow refuses images with more pixels, whatever the setting
 _LARGEST_MAX_PIXELS: Final = 2 * DEFAULT_MAX_PIXELS
 
 
 class ScoringSettings(BaseModel):
-    """What is measured of each image, and how. A change makes stored scores stale; thresholds are not here."""
+    """The scorers and their options. A change makes stored scores stale; thresholds are settings of selection."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     scorers: tuple[str, ...] = Field(
         default=("sharpness", "qr", "thumbnail"),
-        description="What is measured of each image besides its size: sharpness (as NeMo Curator measures it), "
-        "sharpness_256 (whatever the resolution; recommended), sharpness_grey, qr, nsfw, a "
-        "scorer of your own; thumbnail keeps a small picture for contact sheets. Default sharpness, qr and thumbnail.",
+        description="Scorers that run on each image besides its size: sharpness (defined as in NeMo Curator), "
+        "sharpness_256 (independent of the resolution; recommended), sharpness_grey, qr, nsfw, or "
+        "your own; thumbnail stores a small picture for contact sheets. Default sharpness, qr and thumbnail.",
     )
     qr_detector: QrDetector = Field(
         default=DEFAULT_DETECTOR,
-        description="What looks for QR codes: zxing+aruco (zxing-cpp, and OpenCV's second detector where zxing-cpp "
-        "sees a code that it cannot read), zxing, opencv, or zbar (needs Debian's libzbar0). Default zxing+aruco.",
+        description="Detector of QR codes: zxing+aruco (zxing-cpp, and OpenCV's ArUco detector where zxing-cpp "
+        "detects a code that it cannot read), zxing, opencv, or zbar (needs Debian's libzbar0). Default zxing+aruco.",
     )
     max_pixels: int = Field(
         default=DEFAULT_MAX_PIXELS,

@@ -1,4 +1,4 @@
-"""Width, height and aspect ratio of an image, from its header: nothing is decoded."""
+"""Width, height and aspect ratio of an image, from its header, without decoding."""
 
 from collections.abc import Callable
 from io import BufferedReader
@@ -22,12 +22,12 @@ Image.init()
 IMAGE_FORMATS: Final = tuple(
     name
     for name in ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "AVIF", "BMP", "JPEG2000", "ICO", "PPM")
-    if name in Image.OPEN  # Pillow before 11.3 has no AVIF, and a name that it does not know fails every image
+    if name in Image.OPEN  # Pillow before 11.3 has no AVIF; an unknown name fails every image
 )
-"""Formats with a signature of their own. Left out are those that are guessed at (TGA, PCX) or that run code (EPS)."""
+"""Formats with a signature. Formats that Pillow guesses (TGA, PCX) and EPS, which runs code, are left out."""
 
-# Where pixels are turned by the EXIF orientation. TIFF has the tag as one of its own, which decoders and Pillow's size
-# heed; AVIF has boxes of its own for it.
+# Formats to which the EXIF orientation is applied here. In TIFF it is a regular tag, which decoders and Pillow's size
+# apply; AVIF stores it in boxes.
 _TURNED_BY_EXIF: Final = frozenset({"JPEG", "MPO", "PNG", "WEBP"})
 _ORIENTATION_TAG: Final = 0x0112
 _TIFF_SIGNATURES: Final = frozenset({b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"})
@@ -37,20 +37,19 @@ _SIDEWAYS: Final = frozenset({5, 6, 7, 8})
 
 
 def image_size(data: Buffer) -> tuple[int, int]:
-    """Width and height in pixels, as the image is meant to be seen: the shape that ``decode_image`` gives it.
+    """Width and height in pixels with the EXIF orientation applied: the shape of ``decode_image``'s result.
 
-    The EXIF orientation is applied: a photo taken upright is higher than wide, whichever way the sensor lay. (NeMo
-    Curator's aspect ratio takes the header's numbers as they stand, although it judges blur on the turned image.)
+    (NeMo Curator's aspect ratio ignores the orientation, although its blur filter applies it.)
 
     Raises:
-        ImageError: ``undecodable_image``, the bytes begin like none of :data:`IMAGE_FORMATS`; ``too_many_pixels``,
-            Pillow refuses them as a decompression bomb (twice :data:`DEFAULT_MAX_PIXELS`).
+        ImageError: ``undecodable_image``, the file has none of the formats :data:`IMAGE_FORMATS`; ``too_many_pixels``,
+            Pillow refuses it as a decompression bomb (twice :data:`DEFAULT_MAX_PIXELS`).
     """
     return _tiff_size(data) or displayed_size(open_header(data))
 
 
 def _tiff_size(data: Buffer) -> tuple[int, int] | None:
-    """:func:`image_size` of a TIFF by our own parser, in a fifth of Pillow's time; None for what Pillow is to judge."""
+    """:func:`image_size` of a TIFF with this package's parser, five times as fast; None if Pillow must read it."""
     if bytes(data[:4]) not in _TIFF_SIGNATURES:
         return None
     try:
@@ -77,20 +76,20 @@ def aspect_ratio(width: int, height: int) -> float:
 
 
 def open_header(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.Image:
-    """The image as Pillow knows it before decoding; of an ICO file with a PNG inside, that PNG.
+    """Open an image with Pillow without decoding it; for an ICO file that contains a PNG, that PNG.
 
     Args:
         data: the file's bytes.
-        max_pixels: width x height above which the bitmap of an ICO file is refused, which Pillow decodes on opening.
+        max_pixels: limit for width x height of a bitmap in an ICO file, which Pillow decodes on opening.
 
     Raises:
-        ImageError: as :func:`image_size`; ``undecodable_image`` as well where a PNG's chunks are longer than the file.
+        ImageError: as :func:`image_size`; ``undecodable_image`` also if a PNG chunk is longer than the file.
     """
     if not len(data):
         raise ImageError(row_error("undecodable_image", "0 bytes"))
     view = icon_image(bytes_of(data), max_pixels)
     for _ in png_chunks(view):
-        pass  # raises where one is longer than the file
+        pass  # raises if one is longer than the file
     image = pillow_result(lambda: Image.open(_HeaderFile(view), formats=IMAGE_FORMATS))
     if min(image.size) < 1:
         raise ImageError(row_error("undecodable_image", f"the header says {image.width} x {image.height} pixels"))
@@ -98,20 +97,20 @@ def open_header(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.
 
 
 class _HeaderFile(BufferedReader):
-    """An image file in memory. BytesIO would copy all of it for the sake of its header."""
+    """An image file in memory. BytesIO would copy the whole file to read its header."""
 
     def __init__(self, data: memoryview) -> None:
         super().__init__(pa.BufferReader(data), _HEADER_BYTES)
         self._size = len(data)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As that of its base, which allocates all it is asked for: lengths in damaged headers go up to 4 GB."""
+        """Limit the size first: the base class allocates it, and damaged headers state lengths up to 4 GB."""
         return super().read(size if size is None else min(size, self._size))
 
 
 def exif_orientation(image: Image.Image) -> int:
-    """The orientation that every decoding here goes by, 1 (upright) to 8; 1 where the tag is absent or damaged."""
-    # Image.getexif() would decode a PNG to look for the tag behind the pixels, and read XMP
+    """The EXIF orientation to apply, 1 (upright) to 8; 1 if the tag is absent or damaged."""
+    # Image.getexif() would decode a PNG to find the tag after the pixels, and read XMP
     block = image.info.get("exif")
     if image.format not in _TURNED_BY_EXIF or not block:
         return 1
@@ -119,13 +118,13 @@ def exif_orientation(image: Image.Image) -> int:
     try:
         exif.load(block)
         orientation = int(exif.get(_ORIENTATION_TAG, 1))
-    except Exception:  # noqa: BLE001 - Pillow parses tags on trust, so the type of what it raises says nothing
+    except Exception:  # noqa: BLE001 - Pillow does not check tags, and raises exceptions of any type
         return 1
     return orientation if 1 <= orientation <= 8 else 1
 
 
 def pillow_result(action: Callable[[], T]) -> T:
-    """What ``action``, a call of Pillow's, returns.
+    """The result of ``action``, a call of Pillow.
 
     Raises:
         ImageError: the call failed on damaged data.
@@ -136,6 +135,6 @@ def pillow_result(action: Callable[[], T]) -> T:
         raise ImageError(row_error("too_many_pixels", str(error))) from error
     except UnidentifiedImageError as error:
         raise ImageError(row_error("undecodable_image", "no image format that is known")) from error
-    except Exception as error:  # its plugins parse damaged files by hand, so the type of what they raise says nothing
+    except Exception as error:  # on damaged files its plugins raise exceptions of any type
         detail = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(row_error("undecodable_image", detail)) from error

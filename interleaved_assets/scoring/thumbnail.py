@@ -1,4 +1,4 @@
-"""Thumbnails: what contact sheets show, made once from the decoded image, so that looking never decodes again."""
+"""Thumbnails for contact sheets, made when the image is scored, so that it need not be decoded again."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _QUALITY: Final = 75
 
 
 def thumbnail(image: BgrImage) -> bytes:
-    """``image`` as a JPEG of at most 128 pixels on its longer side, some 3 KB; a smaller one keeps its size.
+    """``image`` as a JPEG of at most 128 pixels on its longer side, about 3 KB; smaller images are not enlarged.
 
     Args:
         image: height x width x 3, uint8, blue-green-red.

@@ -1,4 +1,4 @@
-"""Selection of whole batches: what a script without Dagster puts between a reader and a writer."""
+"""Select rows of a batch: for scripts that put a filter between a reader and a writer, without Dagster."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,14 +15,14 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.text_ratio import count_words
-from interleaved_assets.selection.drops import RowState
 from interleaved_assets.selection.positions import join_scores, reindex_positions
+from interleaved_assets.selection.row_state import RowState
 from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import SelectionSettings
 
 
 def selection_rows(table: pa.Table) -> pa.Table:
-    """What ``select`` reads of rows of the row model: ``sample_id``, ``position``, ``modality``, ``words``."""
+    """The columns that ``select`` reads, from rows of a batch: ``sample_id``, ``position``, ``modality``, ``words``."""
     return table.select(["sample_id", "position", "modality"]).append_column(
         "words", count_words(table["text_content"])
     )
@@ -37,24 +37,24 @@ def drop_rows(
     measured: Sequence[float | None] | pa.Array | None = None,
     threshold: float | None = None,
 ) -> tuple[InterleavedBatch, pa.Table]:
-    """Take rows out of a batch, whatever their modality, and account for them: for filters over texts, tables, audio.
+    """Drop rows of any modality from a batch and list them in a ledger: for filters over texts, tables, audio.
 
-    A sample that loses its last content by it (rows that are not metadata) goes with its metadata row, whose reason is
-    ``sample_dropped``; one that had none before stays. Order and positions stay, and image bytes are not copied.
+    A sample that loses its last content row (any row that is not metadata) is dropped with its metadata row, for the
+    reason ``sample_dropped``; a sample that had no content stays. Order and positions stay, image bytes are not copied.
 
     Args:
         batch: rows of whole samples.
         mask: one bool for each row, True drops it.
-        reason: what the ledger says of the rows, such as ``too_short_below``; letters, digits and ``_``.
+        reason: the reason in the ledger, such as ``too_short_below``; letters, digits and ``_``.
         stage: name of the stage in the ledger.
-        measured: what was measured of each row, float64; None or NaN where nothing was.
-        threshold: what that was compared with.
+        measured: the value measured for each row, float64; None or NaN if there is none.
+        threshold: the threshold that the values were compared with.
 
     Returns:
         The batch with the rows that stay, and the ledger of the others, with ``model.LEDGER_SCHEMA``, in row order.
 
     Raises:
-        OptionError: ``mask`` or ``measured`` has not one value for each row, or ``reason`` is not a name.
+        OptionError: ``mask`` or ``measured`` does not have one value per row, or ``reason`` is not a name.
     """
     if not re.fullmatch(r"\w+", reason):
         raise OptionError(f"drop_rows: reason is a name of letters, digits and _, got {reason!r}")
@@ -82,17 +82,17 @@ def filter_batch(
     storage_options: dict[str, Any] | None = None,
     allowed_roots: Sequence[str] | None = None,
 ) -> tuple[InterleavedBatch, pa.Table]:
-    """Score the images of a batch and keep what the filters keep.
+    """Score the images of a batch and drop the rows that the filters reject.
 
-    Images without bytes are fetched first, once for scoring and for whoever writes the batch.
+    Missing image bytes are fetched first, and stay in the returned batch, so that a writer need not fetch them again.
 
     Args:
         batch: rows of whole samples.
         settings: filters, thresholds and policies.
-        scoring: what is measured.
-        clip: gives the CLIP scores of the rows, as a table with ``sample_id``, ``position``, ``clip_score`` and the
-            like; without it the CLIP filter is passed over.
-        threads: images worked on at once; by default one for each processor.
+        scoring: the scorers and their options.
+        clip: returns the CLIP scores of the rows, as a table with ``sample_id``, ``position``, ``clip_score`` and other
+            CLIP columns; without it the CLIP filter is skipped.
+        threads: images scored in parallel; by default one per processor.
         storage_options: what fsspec needs for remote files.
         allowed_roots: folders and URLs that a ``source_ref`` may point below; by default those of the source files.
 
@@ -102,7 +102,7 @@ def filter_batch(
     Raises:
         MissingDependency: a scorer's package or library is absent.
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
-        StorageError: the storage could not be reached.
+        StorageError: the storage cannot be reached.
     """
     settings = settings or SelectionSettings()
     roots = folders_of(batch.source_files) if allowed_roots is None else allowed_roots

@@ -1,8 +1,7 @@
-"""The filters there are: what each looks at. Those of your own register from a plugin: see docs/extending.md.
+"""The registry of filters. A plugin can register more: see docs/extending.md.
 
-A filter says which measured value it judges. Its bounds are settings (see ``selection.settings``), and ``select``
-compares the two: kept is what lies from the minimum to the maximum, both included unless ``open_maximum`` says
-otherwise.
+A filter defines the value that is compared with bounds from the settings (``selection.settings``). ``select`` keeps
+values from the minimum to the maximum, both included unless ``open_maximum`` is set.
 """
 
 from collections.abc import Callable
@@ -19,27 +18,27 @@ Values = NDArray[np.float64]
 
 
 class SampleCounts(NamedTuple):
-    """What is left of samples when a filter's turn comes: arrays with one element for each sample."""
+    """What the filters applied so far left of each sample: arrays with one element per sample."""
 
     images: NDArray[np.int64]
     texts: NDArray[np.int64]
     words: NDArray[np.int64]
-    """Over all texts of the sample, split on white space."""
+    """Words in all texts of the sample, split on white space."""
 
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """Judges each image by stored scores.
+    """Keeps or drops each image by its stored scores.
 
     Attributes:
         name: what ``selection.order`` calls it; it drops with the reasons ``<name>_below`` and ``<name>_above``.
         columns: columns of the score table that it reads; a null or NaN in any of them is a missing score.
-        combine: makes one value of several columns, given and returned as float64 arrays; not needed for one column.
+        combine: computes one value from several columns, all as float64 arrays; not needed for one column.
         open_maximum: whether a value equal to the maximum is dropped too.
-        error_columns: where the score table says why a score is missing, looked at in this order.
-        if_scored: whether the filter is passed over where the table lacks its columns, because the stage that fills
-            them is optional. Otherwise that is an error.
-        version: raised when the filter would now decide otherwise, so that selections made before count as stale.
+        error_columns: columns that say why a score is missing, in order of precedence.
+        if_scored: whether the filter is skipped if the table lacks its columns, because an optional stage fills them.
+            Otherwise a missing column is an error.
+        version: increased when the filter's decisions change, so that earlier selections count as stale.
     """
 
     name: str
@@ -53,13 +52,13 @@ class ImageFilter:
 
 @dataclass(frozen=True)
 class SampleFilter:
-    """Judges each sample that has content by what is left of it, and drops all of it.
+    """Keeps or drops each sample that has content, by what earlier filters left of it.
 
     Attributes:
         name: what ``selection.order`` calls it; it drops with the reasons ``<name>_below`` and ``<name>_above``.
-        measure: one value for each sample.
+        measure: computes one value per sample.
         open_maximum: whether a value equal to the maximum is dropped too.
-        version: as that of :class:`ImageFilter`.
+        version: as in :class:`ImageFilter`.
     """
 
     name: str
@@ -75,7 +74,7 @@ _FILTERS: Final[dict[str, Filter]] = {}
 
 
 def register_filter(added: Filter) -> None:
-    """Make a filter known by its name.
+    """Register a filter under its name.
 
     Raises:
         OptionError: the name is taken.
@@ -86,7 +85,7 @@ def register_filter(added: Filter) -> None:
 
 
 def unregister_filter(name: str) -> None:
-    """Forget a filter."""
+    """Remove a filter from the registry."""
     del _FILTERS[name]
 
 
@@ -96,7 +95,7 @@ def known_filters() -> tuple[str, ...]:
 
 
 def find_filter(name: str) -> Filter:
-    """The filter of that name; one that nobody registered judges images by the column of its own name."""
+    """The filter with that name; for an unregistered name, one that judges images by the score column of that name."""
     return _FILTERS.get(name) or ImageFilter(name, (name,), error_columns=_CLIP_ERRORS)
 
 

@@ -1,4 +1,4 @@
-"""Rows by ``sample_id`` and ``position``: finding the stored scores of images, closing gaps after drops."""
+"""Match images with stored scores by ``sample_id`` and ``position``, and renumber positions after drops."""
 
 from typing import Final
 
@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import OptionError
 
-KEY_COLUMNS: Final = ("sample_id", "position")
+IMAGE_KEY: Final = ("sample_id", "position")
 
 
 def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") -> NDArray[np.int64]:
-    """For each row of ``images`` the row of ``scores`` with its ``sample_id`` and ``position``, -1 where there is none.
+    """For each row of ``images`` the row of ``scores`` with its ``sample_id`` and ``position``, -1 if there is none.
 
     Raises:
-        OptionError: ``scores`` lacks a key column or has an image twice; ``name`` says which table it is.
+        OptionError: ``scores`` lacks a key column or has an image twice; the message calls the table ``name``.
     """
-    if missing := [column for column in KEY_COLUMNS if column not in scores.column_names]:
+    if missing := [column for column in IMAGE_KEY if column not in scores.column_names]:
         raise OptionError(f"{name}: no column {', '.join(missing)}; columns are {', '.join(scores.column_names)}")
-    if all(_equal(images[column], scores[column]) for column in KEY_COLUMNS):
+    if all(_equal(images[column], scores[column]) for column in IMAGE_KEY):
         # the usual case: scores are written in the order of the rows
         return np.arange(images.num_rows)
     sample_ids = pc.unique(images["sample_id"])
@@ -29,23 +29,23 @@ def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") ->
     stored = stored[order]
     twice = np.flatnonzero((stored[1:] == stored[:-1]) & (stored[1:] >= 0))
     if len(twice):
-        sample_id, position = (scores[column][int(order[twice[0]])].as_py() for column in KEY_COLUMNS)
-        raise OptionError(f"{name}: sample {sample_id!r}, position {position} is there twice")
+        sample_id, position = (scores[column][int(order[twice[0]])].as_py() for column in IMAGE_KEY)
+        raise OptionError(f"{name}: sample {sample_id!r}, position {position} occurs twice")
     place = np.searchsorted(stored, wanted)
-    # an image beyond the last stored key has no place
+    # searchsorted returns len(stored) for a key above the last one
     found = np.append(stored, -1)[place] == wanted
     return np.where(found, np.append(order, -1)[place], -1)
 
 
 def join_scores(scores: pa.Table, added: pa.Table) -> pa.Table:
-    """``scores`` with the columns of ``added`` beside them, null for an image that ``added`` lacks.
+    """``scores`` with the columns of ``added`` appended; null for an image that ``added`` lacks.
 
-    For the image scores and the CLIP scores of one shard: the result is what ``select`` takes.
+    Joins the image scores and the CLIP scores of one shard for ``select``.
 
     Raises:
         OptionError: the tables share a column besides the keys, or ``added`` has an image twice.
     """
-    columns = [name for name in added.column_names if name not in KEY_COLUMNS]
+    columns = [name for name in added.column_names if name not in IMAGE_KEY]
     if shared := [name for name in columns if name in scores.column_names]:
         raise OptionError(f"both score tables have the column {', '.join(shared)}")
     matched = match_scores(scores, added, name="added scores")
@@ -60,15 +60,15 @@ def _equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
 
 
 def _keys(table: pa.Table, sample_ids: pa.Array) -> NDArray[np.int64]:
-    """One number for each (sample_id, position); negative where the sample is none of ``sample_ids``."""
+    """One number per (sample_id, position); negative if the sample is not in ``sample_ids``."""
     codes = pc.index_in(table["sample_id"].cast(sample_ids.type), value_set=sample_ids)
     codes = pc.fill_null(codes, -1).to_numpy().astype(np.int64)
-    # positions are 32 bits from -1
+    # positions are 32-bit numbers from -1
     return codes * 2**33 + table["position"].to_numpy() + 1
 
 
 def reindex_positions(rows: pa.Table) -> pa.Table:
-    """``rows`` with positions that count from 0 without gaps within each sample, in the order of the old ones.
+    """Renumber positions within each sample from 0 without gaps, in the order of the old positions.
 
     Rows of one sample that share a position share the new one. Metadata rows stay at -1; order and other columns stay.
 
@@ -84,7 +84,7 @@ def reindex_positions(rows: pa.Table) -> pa.Table:
         first = np.diff(samples[order], prepend=-1) != 0
         step = first | (np.diff(old[order], prepend=-1) != 0)
         counted = np.cumsum(step)
-        # what the count was at the first row of each sample
+        # the count at the first row of each sample
         start = np.repeat(counted[first], np.diff(np.append(np.flatnonzero(first), len(order))))
         new[order] = counted - start
     place = rows.column_names.index("position")

@@ -1,4 +1,4 @@
-"""The decision: thresholds over stored scores, no image in sight."""
+"""Decide which rows to keep, by thresholds over stored scores; images are not read."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.selection.drops import Rows, RowState
 from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, find_filter
 from interleaved_assets.selection.judge import judge_images, judge_samples
 from interleaved_assets.selection.positions import match_scores
+from interleaved_assets.selection.row_state import Rows, RowState
 from interleaved_assets.selection.settings import SelectionSettings
 
 logger = logging.getLogger(__name__)
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows stay, and why the others do not.
+    """The rows to keep, and the ledger of the others.
 
     Attributes:
         keep: one bool for each row, in row order.
-        ledger: the rows that do not stay, with ``model.ledger.LEDGER_SCHEMA``, in row order.
-        filters: names of the filters that judged, in order.
-        passed_over: names of filters that have a bound and did not judge, since the optional scores they need are not
-            there (CLIP without a model).
+        ledger: the dropped rows, with ``model.ledger.LEDGER_SCHEMA``, in row order.
+        filters: names of the filters that were applied, in order.
+        passed_over: names of filters that have a bound and were skipped, since the optional scores that they need do
+            not exist (CLIP without a model).
         unscored: images kept without a score that a filter needed (``on_score_error = "warn"``), by error code.
     """
 
@@ -46,22 +46,22 @@ def select(
 ) -> Selection:
     """Decide which rows stay, from stored scores alone.
 
-    The filters judge in their order, each what those before it left. A dropped image takes its sample with it where
-    ``on_fail`` says so. A sample that has lost its last content is dropped, its metadata row included; one that never
-    had any is kept. Rows of modalities other than image go only with their sample. Each dropped row is in the ledger
-    once.
+    Filters are applied in order, each to the rows that the earlier ones left. With ``on_fail = "sample"`` the whole
+    sample of a dropped image is dropped. A sample that loses its last content is dropped with its metadata row; a
+    sample that never had content is kept. Rows of other modalities than image are dropped only with their sample. The
+    ledger has each dropped row once.
 
     Args:
         rows: the rows of whole samples: ``sample_id``, ``position``, ``modality``, and ``words`` (words of a text row,
-            null on others; see :func:`~interleaved_assets.scoring.text_ratio.count_words`) where ``ratio`` judges.
+            null on others; see :func:`~interleaved_assets.scoring.text_ratio.count_words`) if ``ratio`` is on.
         scores: scores of the images in any order: ``sample_id``, ``position``, the filters' columns, ``score_error``.
-            CLIP scores are joined by :func:`~interleaved_assets.selection.positions.join_scores`.
+            CLIP scores are joined with :func:`~interleaved_assets.selection.positions.join_scores`.
         settings: order, thresholds and policies.
         stage: name of the stage in the ledger.
-        shard: what error messages call the rows.
+        shard: name of the rows in messages.
 
     Raises:
-        OptionError: a column that a filter needs is not there.
+        OptionError: a column that a filter needs is missing.
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
     """
     settings = settings or SelectionSettings()
@@ -75,10 +75,10 @@ def select(
 def run_filters(
     names: Sequence[str], rows: pa.Table, scores: pa.Table, settings: SelectionSettings, *, shard: str = "rows"
 ) -> tuple[RowState, Rows, dict[str, int]]:
-    """Let the filters ``names`` judge, in this order.
+    """Apply the filters ``names`` in this order.
 
     Returns:
-        What is left of the rows; for each image its row in ``scores`` (-1: none); images kept without a score, by code.
+        The state of the rows; for each image its row in ``scores`` (-1: none); images kept without a score, by code.
 
     Raises:
         OptionError: ``rows`` lack a column, or ``scores`` have an image twice.
@@ -96,7 +96,7 @@ def run_filters(
 
 
 def applicable_filters(settings: SelectionSettings, scores: pa.Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the filters that judge by these scores, and of those that are passed over.
+    """Names of the filters to apply to these scores, and of those to skip.
 
     Raises:
         OptionError: a filter needs a column that ``scores`` lack.
@@ -113,10 +113,10 @@ def applicable_filters(settings: SelectionSettings, scores: pa.Table) -> tuple[t
 
 
 def require_columns(judge: Filter, scores: pa.Table) -> None:
-    """Make sure that ``scores`` have what the filter reads.
+    """Check that ``scores`` have the columns that the filter reads.
 
     Raises:
-        OptionError: they do not; the message names what would bring it.
+        OptionError: one is missing; the message names the settings that produce it.
     """
     columns = judge.columns if isinstance(judge, ImageFilter) else ()
     if lacking := [column for column in columns if column not in scores.column_names]:

@@ -15,7 +15,7 @@ OnFail = Literal["image", "sample"]
 
 
 class Bounds(NamedTuple):
-    """What a filter keeps lies between these; None is no bound."""
+    """The values that a filter keeps lie between these; None means no bound."""
 
     minimum: float | None
     maximum: float | None
@@ -41,86 +41,92 @@ _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = MappingProxyType(
 
 
 class OwnBounds(BaseModel):
-    """Bounds of a filter of one's own, both inclusive unless the filter was registered with an open maximum."""
+    """Bounds of a user's filter, both inclusive unless the filter was registered with an open maximum."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    min: FiniteFloat | None = Field(default=None, description="What is kept is at least this. Default none.")
-    max: FiniteFloat | None = Field(default=None, description="What is kept is at most this. Default none.")
+    min: FiniteFloat | None = Field(default=None, description="Smallest value that is kept. Default none.")
+    max: FiniteFloat | None = Field(default=None, description="Largest value that is kept. Default none.")
 
 
 class SelectionSettings(BaseModel):
-    """Which images and samples stay. A change makes the selection stale and no score."""
+    """Thresholds and policies of selection. A change makes selections stale, but no scores."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
     order: tuple[str, ...] = Field(
         default=BUILT_IN,
-        description="Filters in the order they judge; one that is not named does not, one without a bound keeps all. "
-        f"An image that one filter drops is not judged by the next. Default {', '.join(BUILT_IN)}.",
+        description="Filters in the order they are applied. A filter that is not listed is off; one without a bound "
+        f"keeps everything. Each filter sees only images that the earlier ones kept. Default {', '.join(BUILT_IN)}.",
     )
     min_short_side: int | None = Field(
-        default=None, ge=1, description="Shorter side of an image, at least, in pixels. Default none."
+        default=None, ge=1, description="Smallest short side of an image, in pixels. Default none."
     )
     max_long_side: int | None = Field(
-        default=None, ge=1, description="Longer side of an image, at most, in pixels. Default none."
+        default=None, ge=1, description="Largest long side of an image, in pixels. Default none."
     )
     min_aspect_ratio: FiniteFloat | None = Field(
-        default=None, gt=0, description="Width ÷ height, at least, above 0. Default none."
+        default=None, gt=0, description="Smallest width ÷ height, above 0. Default none."
     )
     max_aspect_ratio: FiniteFloat | None = Field(
-        default=None, gt=0, description="Width ÷ height, at most, above 0. Default none."
+        default=None, gt=0, description="Largest width ÷ height, above 0. Default none."
     )
     min_sharpness: FiniteFloat | None = Field(
-        default=100.0, ge=0, description="Variance of the Laplacian in colour, at least, from 0. Default 100."
+        default=100.0, ge=0, description="Smallest variance of the Laplacian in colour, from 0. Default 100."
     )
     min_sharpness_grey: FiniteFloat | None = Field(
-        default=None, ge=0, description="Variance of the Laplacian in grey, at least, from 0. Default none."
+        default=None, ge=0, description="Smallest variance of the Laplacian in grey, from 0. Default none."
     )
     min_sharpness_256: FiniteFloat | None = Field(
         default=None,
         ge=0,
-        description="Variance of the Laplacian in colour at a short side of at most 256 pixels, at least, from 0; the "
-        "same at every resolution. Needs the scorer sharpness_256. Default none.",
+        description="Smallest variance of the Laplacian in colour at a short side of at most 256 pixels, from 0; fits "
+        "images of all resolutions. Needs the scorer sharpness_256. Default none.",
     )
     max_qr_area_ratio: FiniteFloat | None = Field(
-        default=0.05, ge=0, le=1, description="Share of an image under QR codes, below, 0 to 1. Default 0.05."
+        default=0.05,
+        ge=0,
+        le=1,
+        description="Share of QR codes in the image area must be below this, 0 to 1. Default 0.05.",
     )
     max_nsfw: FiniteFloat | None = Field(
-        default=None, ge=0, le=1, description="NSFW probability from the pixels, below, 0 to 1. Default none."
+        default=None,
+        ge=0,
+        le=1,
+        description="NSFW probability of the pixels must be below this, 0 to 1. Default none.",
     )
     min_ratio: FiniteFloat | None = Field(
-        default=0.0, ge=0, description="Images for each word of a sample, at least, from 0. Default 0."
+        default=0.0, ge=0, description="Smallest number of images per word of a sample, from 0. Default 0."
     )
     max_ratio: float | None = Field(
-        default=math.inf, ge=0, description="Images for each word of a sample, at most, from 0 to inf. Default inf."
+        default=math.inf, ge=0, description="Largest number of images per word of a sample, from 0 to inf. Default inf."
     )
     min_clip: FiniteFloat | None = Field(
         default=0.15,
         ge=-1,
         le=1,
-        description="Cosine similarity of an image with the best text of its sample, at least, -1 to 1; judges where "
-        "CLIP scores exist. Default 0.15.",
+        description="Smallest cosine similarity of an image with the best text of its sample, -1 to 1; applied if CLIP "
+        "scores exist. Default 0.15.",
     )
     min_aesthetic: FiniteFloat | None = Field(
-        default=None, description="Aesthetic score, at least; its range is the head's. Default none."
+        default=None, description="Smallest aesthetic score; the head defines its range. Default none."
     )
     max_nsfw_clip: FiniteFloat | None = Field(
-        default=None, description="NSFW score of a head on the CLIP embedding, below. Default none."
+        default=None, description="NSFW score of a head on the CLIP embedding must be below this. Default none."
     )
     own: dict[str, OwnBounds] = Field(
         default_factory=dict,
-        description="Bounds of filters of your own, by name: min and max. A name that is not registered as a filter is "
-        "a column of the scores. One that order does not name judges last. Default none.",
+        description="Bounds of your own filters, by name: min and max. A name that is not registered as a filter is "
+        "a column of the scores. Filters that order does not list are applied last. Default none.",
     )
     on_fail: dict[str, OnFail] = Field(
         default_factory=dict,
-        description="What an image filter drops, by its name: image (that image) or sample (all of its sample). "
+        description="What an image filter drops, by its name: image (only that image) or sample (its whole sample). "
         "Default image.",
     )
     on_score_error: ErrorPolicy = Field(
         default="error",
-        description="What becomes of an image without the score that a filter needs: error fails the shard, warn keeps "
+        description="How to handle an image without the score that a filter needs: error fails the shard, warn keeps "
         "it, drop_row drops it, drop_sample drops its sample. Default error.",
     )
     no_text: Literal["drop", "keep"] = Field(
@@ -128,11 +134,12 @@ class SelectionSettings(BaseModel):
         description="What the CLIP filter does with images of a sample without any text: drop or keep. Default drop.",
     )
     reindex_positions: bool = Field(
-        default=False, description="Whether positions are numbered anew, so that drops leave no gaps. Default false."
+        default=False,
+        description="Whether to renumber positions after drops, without gaps. Default false.",
     )
 
     def bounds(self, name: str) -> Bounds:
-        """The bounds of the filter ``name``; an infinite one is none."""
+        """The bounds of the filter ``name``; None for an infinite bound."""
         if name in _BOUNDS:
             minimum, maximum = (getattr(self, field) if field else None for field in _BOUNDS[name])
         else:
@@ -141,11 +148,11 @@ class SelectionSettings(BaseModel):
         return Bounds(_finite(minimum), _finite(maximum))
 
     def active_filters(self) -> tuple[str, ...]:
-        """Names of the filters that judge: those with a bound, in their order."""
+        """Names of the filters that have a bound, in order."""
         return tuple(name for name in self.full_order() if self.bounds(name) != (None, None))
 
     def full_order(self) -> tuple[str, ...]:
-        """:attr:`order`, and behind it the filters of one's own that it does not name."""
+        """:attr:`order`, followed by the filters in :attr:`own` that it does not name."""
         return (*self.order, *(name for name in self.own if name not in self.order))
 
     @model_validator(mode="after")
@@ -159,7 +166,7 @@ class SelectionSettings(BaseModel):
         if built_in := [name for name in self.own if name in _BOUNDS]:
             raise ValueError(f"own: {', '.join(built_in)} has settings of its own, such as {_names(built_in[0])}")
         if whole := [name for name in self.on_fail if isinstance(find_filter(name), SampleFilter)]:
-            raise ValueError(f"on_fail: {', '.join(whole)} judges samples and always drops all of one")
+            raise ValueError(f"on_fail: {', '.join(whole)} is a filter of samples and always drops whole samples")
         return self
 
     @model_validator(mode="after")
@@ -170,7 +177,7 @@ class SelectionSettings(BaseModel):
                 raise ValueError(f"{_names(name)}: the minimum {minimum:g} is above the maximum {maximum:g}")
         for name, fields in _BOUNDS.items():
             for field in fields if name not in self.order else ():
-                # a bound that somebody set would silently do nothing; those that are on by default are left alone
+                # such a bound would be ignored silently; bounds that are set by default are exempt
                 off_by_default = field is not None and type(self).model_fields[field].default is None
                 if field and off_by_default and getattr(self, field) is not None:
                     raise ValueError(f"{field} is set, and order does not name the filter {name!r}: add it")
@@ -178,7 +185,7 @@ class SelectionSettings(BaseModel):
 
 
 def selection_version(settings: SelectionSettings) -> str:
-    """What a selection depends on besides its scores: equal text, equal decisions."""
+    """Settings and filter versions as text; equal text and equal scores give equal selections."""
     versions = {name: find_filter(name).version for name in settings.active_filters()}
     return json.dumps({"settings": json.loads(settings.model_dump_json()), "filters": versions}, sort_keys=True)
 

@@ -1,4 +1,4 @@
-"""What would be kept at other thresholds: answered from the stored scores, without an image."""
+"""Compute from stored scores what other thresholds would keep."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from interleaved_assets.selection.settings import SelectionSettings
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a selection comes to; add outcomes of shards to get those of a data set."""
+    """Counts of a selection; the sum of the outcomes of shards is the outcome of a data set."""
 
     rows: int = 0
     rows_kept: int = 0
@@ -50,12 +50,12 @@ class Outcome:
 def what_if(
     rows: pa.Table, scores: pa.Table, settings: SelectionSettings, overrides: Mapping[str, object] | None = None
 ) -> Outcome:
-    """What ``select`` would keep of one shard if these settings were others.
+    """Count what ``select`` would keep of one shard with changed settings.
 
     Args:
         rows: as for :func:`~interleaved_assets.selection.select.select`.
-        scores: likewise.
-        settings: the settings in force.
+        scores: as for ``select``.
+        settings: the current settings.
         overrides: settings to change, by name, such as ``{"min_sharpness": 80}``.
 
     Raises:
@@ -79,7 +79,7 @@ def what_if(
 
 
 def changed_settings(settings: SelectionSettings, overrides: Mapping[str, object]) -> SelectionSettings:
-    """``settings`` with some of them changed, and checked anew.
+    """A validated copy of ``settings`` with ``overrides``.
 
     Raises:
         SettingsError: an override is no setting, has a wrong type or is out of range.
@@ -95,10 +95,10 @@ def changed_settings(settings: SelectionSettings, overrides: Mapping[str, object
 
 
 def judged_values(rows: pa.Table, scores: pa.Table, settings: SelectionSettings, name: str) -> Values:
-    """What the filter ``name`` would judge at its place in the order, after what those before it drop.
+    """The values that the filter ``name`` would compare, after the filters before it in the order.
 
-    One value for each image that is left, NaN where its score is missing; for a filter of samples one for each sample
-    that has content left. The filter itself needs no bound and no place in the order (then it comes last).
+    One value per image that is left, NaN if its score is missing; for a filter of samples one per sample that has
+    content left. The filter needs no bound; if the order does not name it, it comes last.
 
     Raises:
         OptionError: a filter needs a column that the scores lack.
@@ -119,16 +119,16 @@ def judged_values(rows: pa.Table, scores: pa.Table, settings: SelectionSettings,
 def keep_rates(
     values: Values, name: str, thresholds: Sequence[float] | NDArray[np.float64], side: Literal["minimum", "maximum"]
 ) -> NDArray[np.float64]:
-    """Share of ``values`` that the filter ``name`` would keep at each threshold: the curve to choose one from.
+    """Share of ``values`` that the filter ``name`` would keep at each threshold.
 
     Args:
-        values: measured values, as from :func:`judged_values` or a column of scores; NaN (missing) does not count.
-        name: the filter, which says whether a value equal to a maximum stays.
+        values: measured values, as from :func:`judged_values` or a column of scores; NaN (missing) is ignored.
+        name: the filter; it defines whether a value equal to the maximum is kept.
         thresholds: values of the bound, in any order.
         side: which bound the thresholds are.
 
     Returns:
-        For each threshold a share from 0 to 1; NaN where there is no value.
+        For each threshold a share from 0 to 1; NaN if there are no values.
     """
     known = values[~np.isnan(values)]
     if not len(known):

@@ -162,7 +162,7 @@ def test_a_local_folder_that_may_not_be_written(base: Settings, tmp_path: Path) 
     assert success == "False"
     assert errors[0] == (
         f"normalized, shard a: cannot write {out}/normalized/a.parquet: Permission denied. "
-        "Give the user that this runs as access to it."
+        "Grant the user of this process access to it."
     )
     assert files(out) == {}
     (out / "normalized").chmod(0o700)
@@ -206,7 +206,7 @@ def test_an_output_bucket_that_is_gone(
     s3_server.fs.rmdir(name)
     watcher = Watcher(instance, settings)
     told = (
-        rf"cannot write s3://{name}/out/\S+: The specified bucket does not exist\. Make the bucket, or check its name"
+        rf"cannot write s3://{name}/out/\S+: The specified bucket does not exist\. Create the bucket, or check its name"
     )
     with pytest.raises(StorageError, match=told):
         watcher.tick()

@@ -189,7 +189,7 @@ def test_more_shards_may_fail_than_events_are_fetched_at_a_time(
     assert summary.startswith("final_tars: 5 of 6 shards failed")
     for name in "bcdef":
         assert f"{name}: shard {name}: final_tars was not tried, since normalized failed: " in summary
-    assert summary.count("its first 512 bytes are no tar header") == 5
+    assert summary.count("its first 512 bytes are not a tar header") == 5
 
 
 def test_policy_drop_row_keeps_the_shard_and_warns(tmp_path: Path, instance: DagsterInstance) -> None:

@@ -40,7 +40,7 @@ def test_what_stopped_a_shard_stands_on_its_page_at_every_stage_and_ends_the_run
     good_shard(tmp_path / "raw" / "a.tar")
     bad = tmp_path / "raw" / "b.tar"
     bad.write_bytes(b"this is no tar" * 100)
-    cause = f"{bad} is not a tar: its first 512 bytes are no tar header"
+    cause = f"{bad} is not a tar: its first 512 bytes are not a tar header"
     with dg.DagsterInstance.ephemeral() as instance:
         ran = run_chain(instance, settings, ["a", "b"])
         assert f"b: shard b: final_tars was not tried, since normalized failed: {cause}" in ran.summary

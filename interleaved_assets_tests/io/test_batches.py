@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from interleaved_assets.io.batches import (
     are_adjacent,
     binary_column,
-    filter_rows,
     gathered,
     join_files,
     prefetch,
@@ -46,34 +45,6 @@ def addresses(column: pa.ChunkedArray) -> set[int]:
     return {chunk.buffers()[2].address for chunk in column.chunks}
 
 
-# ---------------------------------------------------------------- filter_rows
-
-
-def test_filtering_shares_image_bytes() -> None:
-    table = table_of("aabbccdd", [100_000] * 8)
-    keep = pa.array([True, True, False, True, False, False, True, True])
-    kept = filter_rows(table, keep)
-    assert kept == table.filter(keep)
-    assert addresses(kept["binary_content"]) == addresses(table["binary_content"])
-    assert filter_rows(table, pa.array([True] * 8)) is table
-    nothing = filter_rows(table, pa.array([False] * 8))
-    assert nothing.num_rows == 0
-    assert nothing.schema == table.schema
-
-
-@given(st.lists(st.booleans(), max_size=30), st.integers(0, 40_000), st.integers(1, 5))
-def test_filtering_is_what_arrow_does(mask: list[bool], size: int, chunks: int) -> None:
-    table = table_of("x" * len(mask), [size] * len(mask))
-    table = pa.concat_tables([table.slice(i * len(mask) // chunks, 3) for i in range(chunks)])
-    keep = pa.array((mask * 20)[: table.num_rows], pa.bool_())
-    assert filter_rows(table, keep) == table.filter(keep)
-
-
-def test_filtering_without_image_column() -> None:
-    table = pa.table({"sample_id": ["a", "b"]})
-    assert filter_rows(table, pa.array([False, True])).to_pydict() == {"sample_id": ["b"]}
-
-
 # ---------------------------------------------------------------- binary_column
 
 
@@ -93,7 +64,7 @@ def test_a_binary_column_takes_views() -> None:
 # ---------------------------------------------------------------- splitting
 
 
-def test_sizes_of_rows() -> None:
+def test_row_bytes_of_each_column_type() -> None:
     table = rows_table([{"sample_id": "ab", "text_content": "äx", "binary_content": b"12345"}, {"sample_id": "c"}])
     assert (row_bytes(table) - row_bytes(table.select(["position"]))).tolist() == [
         2 + 3 + 5 + len("image") + 0,
@@ -102,7 +73,7 @@ def test_sizes_of_rows() -> None:
     assert row_bytes(table.slice(0, 0)).tolist() == []
 
 
-def test_runs_of_samples() -> None:
+def test_sample_starts_finds_runs_of_equal_ids() -> None:
     table = pa.concat_tables([table_of("aab"), table_of("bcca")])
     assert sample_starts(table["sample_id"]).tolist() == [0, 2, 4, 6]
     assert not are_adjacent(table["sample_id"])
@@ -130,7 +101,7 @@ samples = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 300)), min_size=1
 
 
 @given(samples, st.lists(st.integers(0, 40), max_size=6), st.integers(1, 1500))
-def test_however_the_rows_arrive_the_parts_are_the_same(shape, cuts: list[int], limit: int) -> None:
+def test_parts_do_not_depend_on_how_tables_are_split(shape, cuts: list[int], limit: int) -> None:
     letters = "".join(chr(97 + number) * rows for number, (rows, _) in enumerate(shape))
     sizes = [size for rows, size in shape for _ in range(rows)]
     table = table_of(letters, sizes)
@@ -145,7 +116,7 @@ def test_however_the_rows_arrive_the_parts_are_the_same(shape, cuts: list[int], 
         assert row_bytes(part).sum() <= limit or len(set(ids(part))) == 1
 
 
-def test_without_a_limit_all_is_one_part() -> None:
+def test_without_a_limit_there_is_one_part() -> None:
     assert [ids(part) for part in whole_samples([table_of("ab"), table_of("bc")], None)] == ["abbc"]
     assert list(whole_samples([table_of("")], None)) == []
 
@@ -192,7 +163,7 @@ def test_prefetched_items_come_in_order_from_another_thread() -> None:
     assert {thread for _, thread in items} == {items[0][1]} != {threading.get_ident()}
 
 
-def test_no_more_than_one_item_waits() -> None:
+def test_prefetch_holds_at_most_one_item() -> None:
     made: list[int] = []
 
     def numbers() -> Iterator[int]:
@@ -206,7 +177,7 @@ def test_no_more_than_one_item_waits() -> None:
     assert made == list(range(10))
 
 
-def test_an_exception_comes_out_in_its_place() -> None:
+def test_prefetch_raises_an_exception_in_its_place() -> None:
     def numbers() -> Iterator[int]:
         yield 1
         raise KeyError("in the middle")
@@ -218,7 +189,7 @@ def test_an_exception_comes_out_in_its_place() -> None:
     assert list(ahead) == []
 
 
-def test_closing_early_closes_the_source_and_ends_the_thread() -> None:
+def test_closing_prefetch_closes_the_source_and_ends_the_thread() -> None:
     closed = threading.Event()
 
     def numbers() -> Iterator[int]:
@@ -238,7 +209,7 @@ def test_closing_early_closes_the_source_and_ends_the_thread() -> None:
     assert threading.active_count() == before
 
 
-def test_closing_does_not_wait_for_the_item_under_way() -> None:
+def test_closing_prefetch_does_not_wait_for_the_current_item() -> None:
     go_on = threading.Event()
 
     def numbers() -> Iterator[int]:
@@ -254,7 +225,7 @@ def test_closing_does_not_wait_for_the_item_under_way() -> None:
     go_on.set()
 
 
-def test_a_generator_left_behind_does_not_hold_up_the_end_of_the_program() -> None:
+def test_an_unclosed_generator_does_not_delay_interpreter_exit() -> None:
     program = """
 from interleaved_assets.io.batches import prefetch
 def numbers():
@@ -290,7 +261,7 @@ def test_rows_of_a_sample_are_gathered() -> None:
     assert gathered(found) is found
 
 
-def test_samples_helper_makes_what_its_name_says() -> None:
+def test_helper_makes_samples_of_the_given_sizes() -> None:
     table = rows_table(sample("a", b"1", None))
     assert table["position"].to_pylist() == [-1, 0, 1, 2, 3]
     assert table["binary_content"].to_pylist() == [None, None, b"1", None, None]

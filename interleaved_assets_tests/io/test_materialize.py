@@ -20,6 +20,7 @@ from interleaved_assets.io.tiff.frames import cut_frame
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets_tests.io.rows import rows_table
+from interleaved_assets_tests.io.tiff.cut import cut_frame
 from interleaved_assets_tests.s3 import S3Server
 
 MEMBERS = {"a.png": b"the bytes of a", "folder/b.png": b"those of b", "empty.png": b""}
@@ -186,7 +187,8 @@ def test_a_tar_is_opened_once_for_all_its_members(raw: Path, monkeypatch: pytest
         opened.append(1)
         return open_tar(*args, **options)
 
-    monkeypatch.setattr(sys.modules["interleaved_assets.io.materialize"], "open_tar", counted)
+    # the module: interleaved_assets.io.materialize by attribute is the function of that name
+    monkeypatch.setattr(sys.modules[materialize.__module__], "open_tar", counted)
     fill([build_source_ref(f"{raw}/s.tar", name) for name in ("folder/b.png", "a.png", "d.tiff")], raw)
     assert opened == [1]
 

@@ -46,14 +46,14 @@ def test_error_names_shard_sample_member_and_code() -> None:
     ("source_ref", "member"),
     [(None, None), (build_source_ref("/a.png"), "/a.png"), ("no json", "no json")],
 )
-def test_error_says_what_there_is_of_the_member(source_ref: str | None, member: str | None) -> None:
+def test_error_names_member_path_or_raw_source_ref(source_ref: str | None, member: str | None) -> None:
     row = {"sample_id": "a", "source_ref": source_ref, "materialize_error": "invalid_source_ref: x"}
     with pytest.raises(MaterializeError) as caught:
         apply("error", [row])
     assert caught.value.member == member
 
 
-def test_warn_keeps_all_rows_and_says_how_many_are_bad(caplog: pytest.LogCaptureFixture) -> None:
+def test_warn_keeps_all_rows_and_logs_error_counts(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         kept, ledger = apply("warn")
     assert kept == rows_table(ROWS)
@@ -85,7 +85,7 @@ def test_drop_sample_drops_all_rows_of_their_samples() -> None:
 
 
 @pytest.mark.parametrize("policy", ["error", "warn", "drop_row", "drop_sample"])
-def test_where_nothing_is_wrong_the_table_itself_comes_back(policy: str) -> None:
+def test_tables_without_errors_are_returned_unchanged(policy: str) -> None:
     table = rows_table(ROWS[:2])
     for same in (table, table.drop_columns(["materialize_error"]), table.slice(0, 0)):
         kept, ledger = apply_error_policy(same, policy, shard="s", stage="write")

@@ -21,7 +21,7 @@ from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.s3_gate import BAD_GATEWAY, EXPIRED, SKEWED, Refusal, s3_gate
 
 
-def test_whether_something_is_there(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
+def test_exists_finds_files_and_folders(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
     (tmp_path / "a.bin").touch()
     assert exists(str(tmp_path / "a.bin"))
     assert exists(str(tmp_path))
@@ -90,9 +90,7 @@ def test_a_missing_file_is_named(opener, tmp_path: Path) -> None:
     assert not isinstance(caught.value, StorageUnavailable)
 
 
-def test_a_missing_bucket_a_missing_key_and_a_wrong_secret_are_no_passing_failures(
-    s3_server: S3Server, bucket: str
-) -> None:
+def test_missing_bucket_key_and_wrong_secret_are_permanent_errors(s3_server: S3Server, bucket: str) -> None:
     for uri in ("s3://no-such-bucket/a.tar", f"{bucket}/missing.tar"):
         with pytest.raises(StorageError, match=uri) as caught, open_input(uri, s3_server.storage_options):
             pass
@@ -103,7 +101,7 @@ def test_a_missing_bucket_a_missing_key_and_a_wrong_secret_are_no_passing_failur
     assert not isinstance(caught.value, StorageUnavailable)
 
 
-def test_a_server_that_is_down_may_come_back(unused_tcp_port_url: str) -> None:
+def test_an_unreachable_server_is_storage_unavailable(unused_tcp_port_url: str) -> None:
     options = {"key": "k", "secret": "s", "endpoint_url": unused_tcp_port_url, "config_kwargs": _NO_RETRIES}
     with pytest.raises(StorageUnavailable, match="try again later"):
         exists("s3://bucket/a.tar", options)
@@ -131,13 +129,13 @@ def unused_tcp_port_url() -> str:
         (OSError(28, "No space left on device"), False),
     ],
 )
-def test_which_failures_may_pass(error: Exception, may_pass: bool) -> None:
+def test_transient_errors_are_storage_unavailable(error: Exception, may_pass: bool) -> None:
     found = as_storage_error(error, "s3://b/k", "read")
     assert isinstance(found, StorageUnavailable) is may_pass
     assert str(found).startswith("cannot read s3://b/k: ")
 
 
-def test_a_http_status_tells_a_failing_server_from_a_refusal() -> None:
+def test_http_status_separates_server_failures_from_refusals() -> None:
     class ClientResponseError(OSError):
         def __init__(self, status: int) -> None:
             self.status = status
@@ -154,7 +152,7 @@ def test_a_http_status_tells_a_failing_server_from_a_refusal() -> None:
         (SKEWED, "see that this machine's clock is right", "Set this machine's clock"),
     ],
 )
-def test_what_to_do_about_a_request_that_s3_refuses(
+def test_s3_refusals_give_advice_by_error_code(
     s3_server: S3Server, bucket: str, refusal: Refusal, of_a_look: str, of_a_write: str
 ) -> None:
     """To a HEAD, S3 answers without its error code."""
@@ -172,7 +170,7 @@ def test_what_to_do_about_a_request_that_s3_refuses(
         assert ".." not in str(caught.value)
 
 
-def test_a_gateway_that_fails_may_come_back(s3_server: S3Server, bucket: str) -> None:
+def test_a_failing_gateway_is_storage_unavailable(s3_server: S3Server, bucket: str) -> None:
     with s3_gate(s3_server) as gate:
         options = gate.storage_options | {"config_kwargs": _NO_RETRIES}
         gate.refuses = lambda method, path: BAD_GATEWAY
@@ -186,16 +184,16 @@ def test_a_gateway_that_fails_may_come_back(s3_server: S3Server, bucket: str) ->
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        (PermissionError(13, "Permission denied"), "Give the user that this runs as access to it."),
+        (PermissionError(13, "Permission denied"), "Grant the user of this process access to it."),
         (OSError(errno.EROFS, "Read-only file system"), "mount it for writing"),
         (OSError(errno.ENAMETOOLONG, "File name too long"), "shorten it"),
-        (NotADirectoryError(20, "Not a directory"), "A file stands where a folder is needed"),
-        (IsADirectoryError(21, "Is a directory"), "A folder stands where a file is needed"),
+        (NotADirectoryError(20, "Not a directory"), "A file exists where a folder is needed"),
+        (IsADirectoryError(21, "Is a directory"), "A folder exists where a file is needed"),
         (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
         (OSError(errno.EIO, "Input/output error"), "Check the path, storage_options and the storage itself."),
     ],
 )
-def test_what_to_do_about_a_local_path(error: Exception, advice: str) -> None:
+def test_local_errors_give_advice(error: Exception, advice: str) -> None:
     found = as_storage_error(error, "/data/a.tar", "write")
     assert advice in str(found)
     assert str(found).startswith(f"cannot write /data/a.tar: {error.args[1]}. ")

@@ -94,7 +94,7 @@ def failing() -> str:
     return "failing://a.tar"
 
 
-def test_what_a_filesystem_raises_is_a_storage_error(failing: str) -> None:
+def test_any_filesystem_exception_becomes_a_storage_error(failing: str) -> None:
     message = r"cannot (read|look at) failing://a\.tar: the backend is gone\."
     with pytest.raises(StorageError, match=message), open_input(failing) as file:
         file.read()
@@ -104,13 +104,13 @@ def test_what_a_filesystem_raises_is_a_storage_error(failing: str) -> None:
 
 
 @pytest.mark.parametrize("source", [("member",), (), (None, 0, 4)], ids=["member", "whole", "range"])
-def test_what_a_filesystem_raises_for_a_source_ref_is_a_row_error(failing: str, source: tuple[object, ...]) -> None:
+def test_a_filesystem_exception_for_a_source_ref_is_a_row_error(failing: str, source: tuple[object, ...]) -> None:
     wanted = Source(failing, *source)
     result = fetch([wanted], storage_options=None, max_member_bytes=100)[wanted]
     assert str(result).startswith("unreadable_source: cannot read failing://a.tar: the backend is gone.")
 
 
-def test_an_error_of_the_block_is_not_the_filesystems(tmp_path: Path) -> None:
+def test_an_error_in_the_block_is_not_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(RuntimeError, match="mine"), open_input(str(tmp_path / "a")):
         raise RuntimeError("mine")

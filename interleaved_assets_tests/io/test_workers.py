@@ -178,12 +178,12 @@ def test_a_failed_task_keeps_nothing_alive() -> None:
         gc.enable()
 
 
-def test_no_more_threads_than_tasks() -> None:
+def test_workers_start_at_most_one_thread_per_task() -> None:
     with Workers(8, "test") as workers:
         assert [workers.submit(str, number).result() for number in range(3)] == ["0", "1", "2"]
         assert len([thread for thread in threading.enumerate() if thread.name.startswith("test_")]) == 3
 
 
-def test_another_pool_may_be_at_work_meanwhile() -> None:
+def test_two_pools_can_run_at_once() -> None:
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda _: list(prefetch(iter(range(3)))), range(20))) == [[0, 1, 2]] * 20

@@ -91,7 +91,7 @@ def test_modes_touch_no_other_file(tmp_path: Path) -> None:
     with pq.ParquetWriter(tmp_path / "other.parquet", batch("a").to_pyarrow().schema) as other:
         other.write_table(batch("other").to_pyarrow())
 
-    with pytest.raises(StorageError, match=r"it is there already\. Choose mode='overwrite', 'append' or 'ignore'"):
+    with pytest.raises(StorageError, match=r"the file exists\. Choose mode='overwrite', 'append' or 'ignore'"):
         InterleavedParquetWriter(tmp_path).write(batch("new"))
     assert InterleavedParquetWriter(tmp_path, mode="ignore").write(batch("new")) == []
     assert contents(tmp_path) == {name: ["old"], "other.parquet": ["other"]}
@@ -110,7 +110,7 @@ def test_ignore_still_counts_the_batches(tmp_path: Path) -> None:
     assert path.endswith("-00001.parquet")
 
 
-def test_a_batch_that_failed_leaves_its_number_to_the_next_try(tmp_path: Path) -> None:
+def test_a_failed_batch_does_not_use_up_its_number(tmp_path: Path) -> None:
     writer = InterleavedParquetWriter(tmp_path)
     with pytest.raises(MaterializeError):
         writer.write(InterleavedBatch(rows_table(sample("a", None)), ("/raw/x.tar",)))
@@ -123,7 +123,7 @@ def test_modes_on_s3(s3_server: S3Server, bucket: str) -> None:
     options = {"storage_options": s3_server.storage_options}
     (path,) = InterleavedParquetWriter(f"{bucket}/out", **options).write(batch("a"))
     assert path.startswith(f"{bucket}/out/x-")
-    with pytest.raises(StorageError, match="it is there already"):
+    with pytest.raises(StorageError, match="the file exists"):
         InterleavedParquetWriter(f"{bucket}/out", **options).write(batch("a"))
     # storage options among the write options are as good
     writer = InterleavedParquetWriter(f"{bucket}/out/", mode="overwrite", write_kwargs=options)
@@ -139,7 +139,7 @@ def test_modes_on_s3(s3_server: S3Server, bucket: str) -> None:
         ({"on_materialize_error": "skip"}, "on_materialize_error must be one of error, warn, drop_row, drop_sample"),
     ],
 )
-def test_options_that_make_no_sense(tmp_path: Path, options: dict, message: str) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, options: dict, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         InterleavedParquetWriter(tmp_path, **options)
 
@@ -174,7 +174,7 @@ def test_rows_without_required_columns_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"the rows of /raw/x.tar lack the required columns position"):
         InterleavedParquetWriter(tmp_path).write(InterleavedBatch(table.drop_columns(["position"]), ("/raw/x.tar",)))
     nulls = table.set_column(1, "position", pa.nulls(table.num_rows, pa.int32()))
-    with pytest.raises(ShardError, match=r"^a batch without source files: column 'position' may not be null"):
+    with pytest.raises(ShardError, match=r"^a batch without source files: column 'position' must not be null"):
         InterleavedParquetWriter(tmp_path).write(InterleavedBatch(nulls))
     assert names(tmp_path) == []
 
@@ -215,7 +215,9 @@ def test_error_names_the_batch_and_writes_nothing(lazy: InterleavedBatch, tmp_pa
         ("drop_sample", 10, [("s1", position, "sample_dropped") for position in range(-1, 3)]),
     ],
 )
-def test_the_other_policies(lazy: InterleavedBatch, tmp_path: Path, policy: str, kept: int, dropped: list) -> None:
+def test_policies_warn_drop_row_and_drop_sample(
+    lazy: InterleavedBatch, tmp_path: Path, policy: str, kept: int, dropped: list
+) -> None:
     writer = InterleavedParquetWriter(tmp_path / "out", on_materialize_error=policy)
     (path,) = writer.write(lazy)
     table = pq.read_table(path)
@@ -226,7 +228,7 @@ def test_the_other_policies(lazy: InterleavedBatch, tmp_path: Path, policy: str,
     assert table.num_rows + len(ledger) == 15
 
 
-def test_errors_of_before_fall_under_the_policy_too(tmp_path: Path) -> None:
+def test_the_policy_covers_errors_of_earlier_stages(tmp_path: Path) -> None:
     rows = sample("a", b"1") + sample("b", None)
     rows[-1]["materialize_error"] = "missing_member: x.png is not in the shard"
     writer = InterleavedParquetWriter(tmp_path, on_materialize_error="drop_row", materialize_on_write=False)
@@ -241,7 +243,7 @@ def test_without_materialization_rows_stay_as_they_are(lazy: InterleavedBatch, t
     assert pq.read_table(path) == lazy.to_pyarrow()
 
 
-def test_only_the_sources_folders_may_be_fetched_from(lazy: InterleavedBatch, tmp_path: Path) -> None:
+def test_fetching_is_limited_to_the_source_folders(lazy: InterleavedBatch, tmp_path: Path) -> None:
     elsewhere = InterleavedBatch(lazy.to_pyarrow(), ("/elsewhere/shard.parquet",))
     with pytest.raises(MaterializeError, match=r"forbidden_path: .* is not below /elsewhere"):
         InterleavedParquetWriter(tmp_path / "out").write(elsewhere)
@@ -251,7 +253,7 @@ def test_only_the_sources_folders_may_be_fetched_from(lazy: InterleavedBatch, tm
     assert writer.ledger["reason"].to_pylist() == ["unreadable_source"]
 
 
-def test_a_batch_that_the_policy_empties_is_a_file_without_rows(tmp_path: Path) -> None:
+def test_a_batch_emptied_by_the_policy_is_a_file_without_rows(tmp_path: Path) -> None:
     writer = InterleavedParquetWriter(tmp_path, on_materialize_error="drop_sample")
     (path,) = writer.write(InterleavedBatch(rows_table(sample("a", None))))
     assert pq.read_table(path).num_rows == 0
@@ -270,7 +272,7 @@ def test_an_empty_tar_becomes_a_file_without_rows(tmp_path: Path, kind: type) ->
 
 
 @pytest.mark.parametrize("policy", ["drop_row", "drop_sample"])
-def test_fetching_a_part_at_a_time_changes_nothing(
+def test_fetching_in_parts_writes_the_same_file(
     lazy: InterleavedBatch, tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"on_materialize_error": policy}

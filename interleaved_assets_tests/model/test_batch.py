@@ -60,7 +60,7 @@ def test_both_views_have_the_same_rows(batch: InterleavedBatch) -> None:
     assert batch.get_columns() == [*INTERLEAVED_SCHEMA.names, "score", "tags"]
 
 
-def test_the_table_a_batch_holds_is_given_as_it_is() -> None:
+def test_to_pyarrow_returns_the_held_table() -> None:
     rows = table()
     assert InterleavedBatch(rows).to_pyarrow() is rows
     frame = rows.to_pandas()
@@ -121,16 +121,16 @@ def replaced(name: str, values: pa.Array) -> pa.Table:
             replaced("binary_content", pa.nulls(5, pa.binary())),
             "column 'binary_content' has type binary, not large_binary",
         ),
-        (table(sample_id=["a"] * 5), "column 'sample_id' is there more than once"),
-        (table().append_column("x", pa.nulls(5)).append_column("x", pa.nulls(5)), "column 'x' is there more than once"),
-        (table([("a", 0, "metadata")]), "1 rows break the rule that metadata rows, and only they, stand at -1"),
+        (table(sample_id=["a"] * 5), "column 'sample_id' occurs more than once"),
+        (table().append_column("x", pa.nulls(5)).append_column("x", pa.nulls(5)), "column 'x' occurs more than once"),
+        (table([("a", 0, "metadata")]), "1 rows break the rule that metadata rows, and only they, have position -1"),
         (table([("a", -1, "text"), ("a", 0, "text")]), "1 rows break the rule that metadata rows"),
         (table([("a", -2, "text")]), "a position is below -1"),
         (table([("a", 0, "text")] * 3), "2 rows repeat the key (sample_id, position, modality)"),
-        (pd.DataFrame({"sample_id": ["a"], "position": ["x"], "modality": ["text"]}), "the rows are no Arrow table: "),
+        (pd.DataFrame({"sample_id": ["a"], "position": ["x"], "modality": ["text"]}), "the rows do not form an Arrow "),
     ],
 )
-def test_what_makes_a_batch_invalid(data, problem: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_batches_report_each_problem(data, problem: str, caplog: pytest.LogCaptureFixture) -> None:
     batch = InterleavedBatch(data, ("/raw/s.tar",))
     assert any(found.startswith(problem) for found in batch.problems()), batch.problems()
     with caplog.at_level(logging.WARNING):
@@ -146,7 +146,7 @@ def test_the_same_position_may_hold_two_modalities() -> None:
 
 
 @pytest.mark.parametrize("form", ["dicts", "table", "frame"])
-def test_new_rows_go_on_from_the_highest_position(batch: InterleavedBatch, form: str) -> None:
+def test_new_rows_continue_from_the_highest_position(batch: InterleavedBatch, form: str) -> None:
     rows = [
         {"sample_id": "a", "modality": "text", "text_content": "new", "position": 99},
         {"sample_id": "new", "modality": "metadata", "position": 99},
@@ -177,7 +177,7 @@ def test_new_columns_are_null_in_the_rows_before(batch: InterleavedBatch) -> Non
     assert added["note"].to_pylist() == [None] * 5 + [{"x": [None]}]
 
 
-def test_no_rows_change_nothing(batch: InterleavedBatch) -> None:
+def test_adding_no_rows_changes_nothing(batch: InterleavedBatch) -> None:
     assert batch.add_rows([]) is batch
     assert batch.add_rows(table().slice(0, 0)) is batch
 
@@ -198,7 +198,7 @@ def test_no_rows_change_nothing(batch: InterleavedBatch) -> None:
         ([{"modality": "text", "score": "high"}], {"sample_id": "a"}, "add_rows: the new rows do not fit the types"),
     ],
 )
-def test_rows_that_cannot_be_added(batch: InterleavedBatch, rows: list, options: dict, message: str) -> None:
+def test_adding_invalid_rows_raises(batch: InterleavedBatch, rows: list, options: dict, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         batch.add_rows(rows, **options)
 
@@ -207,12 +207,12 @@ def test_rows_that_cannot_be_added(batch: InterleavedBatch, rows: list, options:
 
 
 @given(st.lists(st.booleans(), min_size=5, max_size=5), st.sampled_from([list, np.array, pd.Series, pa.array]))
-def test_true_deletes(mask: list[bool], form) -> None:
+def test_rows_with_a_true_mask_are_deleted(mask: list[bool], form) -> None:
     batch = InterleavedBatch(table())
     assert keys(batch.delete_rows(form(mask))) == [key for key, gone in zip(KEYS, mask, strict=True) if not gone]
 
 
-def test_deleting_shares_image_bytes() -> None:
+def test_deleting_rows_does_not_copy_image_bytes() -> None:
     rows = table([("a", number, "image") for number in range(6)])
     image = pa.array([bytes([number]) * 100_000 for number in range(6)], pa.large_binary())
     batch = InterleavedBatch(rows.set_column(5, "binary_content", image))
@@ -222,7 +222,7 @@ def test_deleting_shares_image_bytes() -> None:
 
 
 @pytest.mark.parametrize("mask", [[True], [0, 1, 0, 1, 0], [True, None, True, True, True], ["x"] * 5])
-def test_a_mask_is_one_truth_value_per_row(mask: list) -> None:
+def test_a_mask_without_one_bool_per_row_is_refused(mask: list) -> None:
     with pytest.raises(OptionError, match="mask must be one True or False for each of 5 rows"):
         InterleavedBatch(table()).delete_rows(mask)
 
@@ -234,7 +234,7 @@ def test_an_empty_batch_takes_an_empty_mask() -> None:
 # ---------------------------------------------------------------- locators
 
 
-def test_locators_as_columns(batch: InterleavedBatch) -> None:
+def test_source_ref_parts_become_columns(batch: InterleavedBatch) -> None:
     refs = [None, build_source_ref("/a.tar", "b.tiff", 1, 2, 3), build_source_ref("/c.jpg"), None, None]
     rows = batch.to_pyarrow().set_column(6, "source_ref", pa.array(refs))
     for data in (rows, InterleavedBatch(rows).to_pandas()):

@@ -18,7 +18,7 @@ def cast(values: pa.Array, dtype: pa.DataType) -> pa.ChunkedArray:
     return result
 
 
-def test_a_column_of_the_right_type_is_that_very_column() -> None:
+def test_casting_to_the_same_type_returns_the_column() -> None:
     column = pa.chunked_array([pa.array(THREE)])
     assert cast_column(column, NULLS) is column
 
@@ -59,7 +59,7 @@ def test_maps_to_nulls() -> None:
         assert cast(part, after).to_pylist() == part.to_pylist()
 
 
-def test_other_casts_are_arrow_s() -> None:
+def test_casts_without_null_types_are_left_to_arrow() -> None:
     assert cast(pa.array([1, None]), pa.string()).to_pylist() == ["1", None]
     assert cast(pa.array([None, None]), pa.list_(pa.int8())).to_pylist() == [None, None]
     with pytest.raises(pa.ArrowInvalid, match="300 not in range"):
@@ -78,7 +78,7 @@ def test_a_table_is_cast_column_by_column() -> None:
     assert cast_table(table, schema).schema == schema
 
 
-def test_tables_of_different_columns_go_one_below_the_other() -> None:
+def test_tables_of_different_columns_are_concatenated() -> None:
     first = pa.table({"a": pa.array([{"x": [None] * 3, "y": 1}]), "b": pa.array([1], pa.int8())})
     second = pa.table({"a": pa.array([{"x": [None], "y": 1.5}]), "c": ["z"]})
     joined = concat_unified([first, second])
@@ -99,7 +99,7 @@ values = st.recursive(
 
 
 @given(st.lists(values, min_size=1, max_size=4), st.lists(values, min_size=1, max_size=4))
-def test_what_json_infers_is_never_broken_by_joining(first: list, second: list) -> None:
+def test_joined_json_columns_are_valid_arrays(first: list, second: list) -> None:
     try:
         tables = [pa.table({"a": pa.array(rows)}) for rows in (first, second)]
         joined = concat_unified(tables)

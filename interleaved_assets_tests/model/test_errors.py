@@ -28,7 +28,7 @@ def test_every_error_is_in_the_tree_of_the_docstring() -> None:
         assert kind.__name__ in errors.__doc__
 
 
-def test_errors_can_be_caught_as_what_they_are_in_python() -> None:
+def test_errors_derive_from_matching_builtin_exceptions() -> None:
     assert issubclass(OptionError, ValueError)
     assert issubclass(UnsupportedModality, OptionError)
     assert issubclass(StorageError, OSError)
@@ -36,7 +36,7 @@ def test_errors_can_be_caught_as_what_they_are_in_python() -> None:
     assert not issubclass(ShardError, OSError)
 
 
-def test_a_materialize_error_says_where_and_what_to_do_and_survives_pickling() -> None:
+def test_materialize_error_names_row_and_advice_and_pickles() -> None:
     error = MaterializeError(shard="s.tar", sample_id="a", position=3, member="a.png", error="short_read: 1 of 2")
     again = pickle.loads(pickle.dumps(error))
     for one in (error, again):
@@ -49,7 +49,7 @@ def test_a_materialize_error_says_where_and_what_to_do_and_survives_pickling() -
 
 
 @pytest.mark.parametrize("kind", [StorageError, StorageUnavailable, ShardError, OptionError])
-def test_other_errors_survive_pickling(kind: type[Exception]) -> None:
+def test_other_errors_pickle(kind: type[Exception]) -> None:
     error = pickle.loads(pickle.dumps(kind("cannot read a.tar: gone")))
     assert type(error) is kind
     assert str(error) == "cannot read a.tar: gone"

@@ -23,7 +23,7 @@ def rows(*keys: tuple[str, int, str], errors: list[str | None] | None = None) ->
 KEYS = [("a", -1, "metadata"), ("a", 0, "image"), ("b", 0, "image")]
 
 
-def test_a_ledger_says_why() -> None:
+def test_ledger_has_reason_measured_value_and_threshold() -> None:
     ledger = ledger_of(
         rows(*KEYS), "filtered", ["sample_dropped", "blur_below", "aspect_above"], measured=[None, 3, 9.5]
     )
@@ -51,7 +51,7 @@ def test_a_row_dropped_with_its_sample_names_the_cause() -> None:
     assert {row["stage"] for row in ledger} == {"normalized"}
 
 
-def test_the_balance_holds_or_raises() -> None:
+def test_unbalanced_row_counts_raise() -> None:
     ledger = ledger_of(rows(*KEYS), "s", ["x"] * 3)
     check_balance("s", 10, 7, ledger)
     with pytest.raises(LedgerError, match="s: 10 rows in, 6 kept and 3 in the ledger: 1 unaccounted for"):

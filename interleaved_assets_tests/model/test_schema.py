@@ -14,7 +14,7 @@ from interleaved_assets.model.schema import (
 )
 
 
-def test_the_row_model() -> None:
+def test_row_model_has_its_columns_and_types() -> None:
     assert [(field.name, str(field.type), field.nullable) for field in INTERLEAVED_SCHEMA] == [
         ("sample_id", "string", False),
         ("position", "int32", False),
@@ -82,7 +82,7 @@ def test_bytes_that_are_not_utf8_do_not_become_a_string() -> None:
         align_or_reconcile(pa.table({"sample_id": pa.array([b"\xff"])}), None)
 
 
-def test_the_target_is_taken_as_it_is() -> None:
+def test_align_table_returns_exactly_the_target_schema() -> None:
     # not reconciled again: whoever passes a schema may want a reserved column otherwise
     target = pa.schema([("text_content", pa.large_string()), ("binary_content", pa.binary()), ("position", pa.int64())])
     table = pa.table({"text_content": ["a"], "binary_content": pa.array([b"b"], pa.large_binary()), "position": [1]})
@@ -90,8 +90,8 @@ def test_the_target_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("table", [pa.table({"position": [1, 2]}), pa.table({"sample_id": ["a", None]})])
-def test_a_column_that_may_not_be_null(table: pa.Table) -> None:
-    with pytest.raises(ShardError, match=r"column 'sample_id' may not be null, and is in [12] of 2 rows"):
+def test_nulls_in_a_non_nullable_column_raise(table: pa.Table) -> None:
+    with pytest.raises(ShardError, match=r"column 'sample_id' must not be null, but is null in [12] of 2 rows"):
         align_table(table, pa.schema([INTERLEAVED_SCHEMA.field("sample_id")]))
 
 
@@ -103,7 +103,7 @@ def test_without_a_target_a_table_is_reconciled() -> None:
     assert align_or_reconcile(table, target).schema == target
 
 
-def test_where_a_schema_comes_from() -> None:
+def test_schema_takes_precedence_over_overrides() -> None:
     schema = pa.schema([("a", pa.int8())])
     assert resolve_schema(None, None) is None
     assert resolve_schema(None, {}) is None

@@ -18,7 +18,7 @@ from interleaved_assets.model.shown import escaped, has_query, has_user, shown, 
         ("abfs://name:pw@account.dfs.core.windows.net/a", "abfs://account.dfs.core.windows.net/a"),
     ],
 )
-def test_credentials_of_a_url_go(uri: str, plain: str) -> None:
+def test_credentials_are_removed_from_urls(uri: str, plain: str) -> None:
     assert without_credentials(uri) == plain
     assert has_user(uri) or has_query(uri)
     assert without_credentials(plain) == plain
@@ -40,19 +40,19 @@ def test_credentials_of_a_url_go(uri: str, plain: str) -> None:
         "://x@y",
     ],
 )
-def test_what_is_no_credential_stays(uri: str) -> None:
+def test_urls_without_credentials_are_unchanged(uri: str) -> None:
     assert without_credentials(uri) == uri
     assert not has_user(uri)
 
 
-def test_messages_keep_all_but_credentials_and_control_characters() -> None:
+def test_messages_lose_only_credentials_and_control_characters() -> None:
     text = "cannot read 'https://u:pw@h/a?b=c': (https://h/x?sig=1). two\nlines, \x1b[2J\x85\u202e\udcff, é"
     assert shown(text) == r"cannot read 'https://h/a': (https://h/x). two" "\n" r"lines, \x1b[2J\x85\u202e\udcff, é"
     assert shown(shown(text)) == shown(text)
     assert escaped("a\nb\tc") == r"a\nb\tc"
 
 
-def test_every_error_has_neither() -> None:
+def test_error_texts_have_no_credentials_or_control_characters() -> None:
     url = "https://u:CANARY@h/a.tar?sig=CANARY"
     errors = [
         StorageError(f"cannot read {url}\x1b"),
@@ -66,7 +66,7 @@ def test_every_error_has_neither() -> None:
 
 
 @pytest.mark.parametrize("piece", ["x", "x:", "::x", "x://", "@", "x://a:", "://", "\x1b"])
-def test_time_grows_with_length_alone(piece: str) -> None:
+def test_time_is_linear_in_the_length_of_the_text(piece: str) -> None:
     started = time.process_time()
     shown(piece * (200_000 // len(piece)))
     assert time.process_time() - started < 5

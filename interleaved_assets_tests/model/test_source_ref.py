@@ -14,11 +14,11 @@ numbers = st.none() | st.integers(0, 2**63 - 1)
 
 
 @given(st.none() | texts, st.none() | texts, numbers, numbers, numbers)
-def test_what_is_built_is_read_back(path, member, offset, size, frame) -> None:
+def test_built_locators_parse_back(path, member, offset, size, frame) -> None:
     assert parse_source_ref(build_source_ref(path, member, offset, size, frame)) == (path, member, offset, size, frame)
 
 
-def test_the_text_has_all_parts_but_a_frame_that_is_none() -> None:
+def test_locator_json_omits_only_a_missing_frame_index() -> None:
     assert json.loads(build_source_ref("/a.tar")) == {
         "path": "/a.tar",
         "member": None,
@@ -41,7 +41,7 @@ def test_fields_are_read_by_name_as_in_a_mapping() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", "{}", '{"unknown": 1}'])
-def test_nothing_is_nowhere(value: str | None) -> None:
+def test_empty_locators_parse_to_no_path(value: str | None) -> None:
     assert parse_source_ref(value) == SourceRef()
 
 
@@ -62,7 +62,7 @@ def test_nothing_is_nowhere(value: str | None) -> None:
         ("[" * 100_000, "source_ref is nested too deeply"),
     ],
 )
-def test_what_is_no_locator(value: str, message: str) -> None:
+def test_invalid_locators_raise(value: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_source_ref(value)
 
@@ -72,7 +72,7 @@ def test_what_is_no_locator(value: str, message: str) -> None:
     st.lists(st.tuples(st.none() | texts, numbers, numbers, numbers), max_size=6),
     st.booleans(),
 )
-def test_an_array_is_what_one_by_one_gives(path: str, rows: list, with_frames: bool) -> None:
+def test_locator_arrays_equal_single_locators(path: str, rows: list, with_frames: bool) -> None:
     members, offsets, sizes, frames = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
     found = source_ref_array(path, members, offsets, sizes, frames if with_frames else None)
     assert found.type == pa.string()

@@ -71,5 +71,5 @@ def test_what_the_storage_says_is_no_damage(stored: Path, monkeypatch: pytest.Mo
     with pytest.raises(StorageUnavailable, match=r"cannot read .*/a\.parquet: timed out"):
         read(stored)
     error = pa.ArrowMemoryError("malloc of size 1 failed")
-    with pytest.raises(ShardError, match=r"a\.parquet asks for more memory than there is: malloc of size 1 failed\."):
+    with pytest.raises(ShardError, match=r"a\.parquet needs more memory than is available: malloc of size 1 failed\."):
         read(stored)

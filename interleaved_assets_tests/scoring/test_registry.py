@@ -35,7 +35,7 @@ def own_scorer():
     unregister_scorer("brightness")
 
 
-def test_a_scorer_of_ones_own_takes_one_line(own_scorer):
+def test_a_custom_scorer_takes_one_line(own_scorer):
     settings = ScoringSettings(scorers=("brightness",))
     scores = score_images(image_rows([encode(even(4, 4, 20)), encode(even(4, 4, 0))]), settings)
     assert scores.column_names[-2:] == ["brightness", "score_error"]
@@ -55,7 +55,7 @@ def test_a_scorer_may_fill_several_columns():
     assert scores["high"].to_pylist() == [7, None]
 
 
-def test_unregistered_scorers_are_unknown_again():
+def test_unregistered_scorers_are_unknown():
     assert known_scorers() == ("sharpness", "sharpness_grey", "sharpness_256", "qr", "nsfw", "thumbnail")
 
 
@@ -74,7 +74,7 @@ def test_base_columns_are_taken(column):
 
 
 def test_a_range_belongs_to_a_column_of_its_scorer():
-    with pytest.raises(OptionError, match="gives a range for blue, and fills red, green"):
+    with pytest.raises(OptionError, match="gives a range for blue, but fills only red, green"):
         register_scorer(
             Scorer(
                 "colour", {"red": pa.float64(), "green": pa.float64()}, lambda _: brightness, ranges={"blue": Range()}

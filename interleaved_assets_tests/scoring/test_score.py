@@ -74,7 +74,7 @@ def test_only_images_are_scored_and_in_row_order():
     assert score_images(mixed)["width"].to_pylist() == [30, 10, 20]
 
 
-def test_errors_are_errors_and_never_scores():
+def test_images_with_errors_have_no_scores():
     whole = encode(noise(200, 300, blur=2), "JPEG")
     rows = image_rows(
         [whole[:2000], b"no image", b"", None, whole, encode(noise(50, 50))],
@@ -101,7 +101,7 @@ def test_too_many_pixels_keeps_the_size():
     assert scores["sharpness"].to_pylist() == [None]
 
 
-def test_one_scorers_failure_does_not_cost_the_others(monkeypatch):
+def test_a_failing_scorer_does_not_affect_the_others(monkeypatch):
     class Failing:
         def detectMulti(self, image):
             return cv2.resize(image, (0, 0))
@@ -147,7 +147,7 @@ def test_result_does_not_depend_on_the_number_of_threads():
     assert all(score_images(rows, threads=threads).equals(one) for threads in (2, 7))
 
 
-def test_no_more_decoded_images_than_threads():
+def test_at_most_one_decoded_image_per_thread():
     lock, held, most = threading.Lock(), set(), []
 
     def hold(image):
@@ -185,7 +185,7 @@ def test_nsfw_column():
     assert scores["nsfw_score"].to_pylist() == [nsfw.nsfw_score(image), None]
 
 
-def test_whatever_a_scorer_raises_is_an_error_of_that_image_alone():
+def test_any_scorer_exception_is_an_error_of_one_image():
     def failing(image):
         return {50: lambda: 1 / 0, 60: lambda: cv2.resize(image, (0, 0)), 70: lambda: 7.0}[image.shape[1]]()
 

@@ -11,7 +11,7 @@ def test_defaults():
     assert settings.max_pixels == 89_478_485
 
 
-def test_every_setting_says_what_it_is_with_its_default():
+def test_every_setting_has_a_description_with_its_default():
     for name, field in ScoringSettings.model_fields.items():
         assert field.description, name
         assert "Default" in field.description, name
@@ -29,6 +29,6 @@ def test_every_setting_says_what_it_is_with_its_default():
         ({"min_sharpness": 100}, "Extra inputs are not permitted"),
     ],
 )
-def test_what_is_wrong_is_refused_and_named(wrong, said):
+def test_invalid_settings_are_refused_and_named(wrong, said):
     with pytest.raises(ValidationError, match=said):
         ScoringSettings(**wrong)

@@ -11,7 +11,7 @@ def peer(image):
     return float(cv2.Laplacian(image, cv2.CV_64F).var())
 
 
-def test_an_even_image_has_none():
+def test_a_uniform_image_has_sharpness_zero():
     assert sharpness(even(50, 70)) == 0.0
     assert sharpness_grey(even(50, 70)) == 0.0
 
@@ -24,7 +24,7 @@ def test_one_bright_pixel_by_hand():
     assert sharpness_grey(image) == pytest.approx((40**2 + 4 * 10**2) / 81, rel=1e-12)
 
 
-def test_a_checkerboard_is_as_sharp_as_it_gets():
+def test_a_checkerboard_has_the_maximum_sharpness():
     board = np.indices((20, 30)).sum(axis=0) % 2 * 255
     image = np.dstack([board] * 3).astype(np.uint8)
     # every pixel differs from all its neighbours, so the Laplacian is 4 x 255 up or down everywhere

@@ -38,7 +38,7 @@ def test_damaged_exif_counts_as_upright():
 @pytest.mark.parametrize(
     "data", [b"", b"no image", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", b"\xff\xd8\xff"]
 )
-def test_what_is_no_image_says_so(data):
+def test_bytes_that_are_not_an_image_raise_image_error(data):
     with pytest.raises(ImageError) as caught:
         image_size(data)
     assert caught.value.code == "undecodable_image"

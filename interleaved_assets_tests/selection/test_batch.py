@@ -52,7 +52,7 @@ def batch():
     )
 
 
-def test_scores_selects_and_says_why(batch):
+def test_filter_batch_scores_selects_and_returns_a_ledger(batch):
     kept, ledger = filter_batch(batch)
     assert kept.to_pyarrow().equals(batch.to_pyarrow().take([0, 1, 3, 4]))
     assert kept.source_files == ("shard.tar",)
@@ -110,12 +110,12 @@ def test_nothing_dropped_leaves_the_batch_and_an_empty_ledger():
         ([True] * 7, "short", {"measured": [1.0]}, "measured has 1 values for 7 rows"),
     ],
 )
-def test_arguments_of_drop_rows_that_make_no_sense(mask, reason, options, message):
+def test_drop_rows_refuses_invalid_arguments(mask, reason, options, message):
     with pytest.raises(OptionError, match=message):
         drop_rows(batch_of(TEXTS), mask, reason, **options)
 
 
-def test_positions_close_on_request(batch):
+def test_positions_are_renumbered_on_request(batch):
     kept, _ = filter_batch(batch, SelectionSettings(reindex_positions=True))
     assert kept.to_pyarrow()["position"].to_pylist() == [-1, 0, 1, 2]
 
@@ -126,7 +126,7 @@ def test_words_of_texts_feed_the_ratio(batch):
     assert reasons(ledger) == {("b", -1): "ratio_above", ("b", 0): "ratio_above"}
 
 
-def test_what_is_measured_is_the_callers_choice(batch):
+def test_scoring_settings_choose_the_scorers(batch):
     scoring = ScoringSettings(scorers=("qr",))
     kept, ledger = filter_batch(batch, SelectionSettings(order=("qr",)), scoring, threads=1)
     assert set(reasons(ledger).values()) == {"qr_above", "sample_dropped"}
@@ -142,7 +142,7 @@ def test_clip_scores_join(batch):
     assert reasons(ledger)[("a", 2)] == "clip_below"
 
 
-def test_images_are_fetched_where_they_lie_and_nowhere_else(tmp_path):
+def test_images_are_fetched_only_below_allowed_roots(tmp_path):
     inside, outside = tmp_path / "data" / "sharp.png", tmp_path / "secret.png"
     inside.parent.mkdir()
     inside.write_bytes(SHARP)
@@ -166,7 +166,7 @@ def test_the_default_policy_raises_and_names_the_files(batch):
         filter_batch(broken)
 
 
-def test_between_a_reader_and_a_writer(batch, tmp_path):
+def test_filter_batch_works_between_reader_and_writer(batch, tmp_path):
     InterleavedParquetWriter(str(tmp_path / "in")).write(batch)
     writer = InterleavedParquetWriter(str(tmp_path / "out"))
     dropped = []

@@ -25,7 +25,7 @@ def own_filters():
     unregister_filter("texts")
 
 
-def test_an_image_filter_of_ones_own_takes_one_line(own_filters):
+def test_a_custom_image_filter_takes_one_line(own_filters):
     rows = rows_of(document("a", "tiii"))
     scores = scores_of({("a", 1): {"width": 1}, ("a", 2): {"width": 20}, ("a", 3): {}})
     settings = SelectionSettings(own={"pixels": {"min": 5_000, "max": 250_000}}, on_fail={"pixels": "image"})
@@ -34,7 +34,7 @@ def test_an_image_filter_of_ones_own_takes_one_line(own_filters):
     assert selection.ledger["measured"].to_pylist() == [500.0, 250_000.0]
 
 
-def test_a_sample_filter_of_ones_own_takes_one_line(own_filters):
+def test_a_custom_sample_filter_takes_one_line(own_filters):
     rows = rows_of([*document("a", "ti"), *document("b", "tti")])
     scores = scores_of({("a", 1): {}, ("b", 2): {}})
     selection = select(rows, scores, SelectionSettings(own={"texts": {"min": 2}}))
@@ -53,7 +53,7 @@ def test_names_are_unique():
         register_filter(ImageFilter("qr", ("x",)))
 
 
-def test_forgotten_filters_are_unknown_again():
+def test_unregistered_filters_are_unknown():
     assert known_filters() == BUILT_IN
     assert find_filter("anything") == ImageFilter(
         "anything", ("anything",), error_columns=("clip_error", "score_error")

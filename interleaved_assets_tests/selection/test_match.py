@@ -40,11 +40,11 @@ def test_large_strings_match_small_ones():
 def test_a_missing_key_column_and_a_key_twice_are_named():
     with pytest.raises(OptionError, match="clip scores: no column position"):
         match_scores(keyed([("a", 0)]), keyed([("a", 0)]).drop_columns(["position"]), name="clip scores")
-    with pytest.raises(OptionError, match="sample 'a', position 3 is there twice"):
+    with pytest.raises(OptionError, match="sample 'a', position 3 occurs twice"):
         match_scores(keyed([("a", 3)]), keyed([("a", 3), ("a", 3)]))
 
 
-def test_join_keeps_rows_and_order_and_leaves_null_where_there_is_nothing():
+def test_join_keeps_rows_and_order_and_fills_missing_scores_with_null():
     scores = keyed([("a", 0), ("a", 1), ("b", 0)], sharpness=[1.0, 2.0, 3.0])
     clip = keyed([("b", 0), ("a", 0), ("c", 0)], clip_score=[0.3, 0.1, 0.9], clip_error=pa.nulls(3, pa.string()))
     joined = join_scores(scores, clip)

@@ -10,7 +10,7 @@ def positions(rows):
     return reindex_positions(rows_of(rows))["position"].to_pylist()
 
 
-def test_gaps_close_and_metadata_stays():
+def test_positions_have_no_gaps_and_metadata_stays():
     rows = [("a", -1, "metadata"), ("a", 2, "text"), ("a", 7, "image"), ("b", 4, "image"), ("b", -1, "metadata")]
     assert positions(rows) == [-1, 0, 1, 0, -1]
 
@@ -23,7 +23,7 @@ def test_rows_that_share_a_position_share_the_new_one():
     assert positions([("a", 3, "text"), ("a", 3, "image"), ("a", 8, "text")]) == [0, 0, 1]
 
 
-def test_other_columns_and_types_stay_and_nothing_is_fine():
+def test_other_columns_and_types_stay_and_an_empty_table_works():
     table = rows_of([("a", 3, "text")]).append_column("url", pa.array(["x"]))
     assert reindex_positions(table).schema == table.schema
     assert reindex_positions(table.slice(0, 0)).num_rows == 0

@@ -88,7 +88,7 @@ def test_ratio_drops_whole_samples(words, bounds, outcome):
     assert selection.keep.true_count == (4 if outcome == "kept" else 0)
 
 
-def test_ledger_says_what_was_measured_against_what():
+def test_ledger_has_measured_values_and_thresholds():
     rows = rows_of(document("a", "tii"))
     scores = scores_of({("a", 1): {"sharpness": 12.5}, ("a", 2): {"qr_area_ratio": 0.4}})
     ledger = decide(rows, scores).ledger
@@ -115,7 +115,7 @@ def test_ratio_in_the_ledger_of_every_row_it_drops():
     assert ledger["threshold"].to_pylist() == [0.25] * 4
 
 
-def test_everything_good_stays_as_it_is():
+def test_samples_within_all_bounds_are_kept():
     rows = rows_of([*document("b", "ti.x"), *document("a", "i")])
     selection = decide(rows, scores_of({("b", 1): {}, ("a", 0): {}}))
     assert selection.keep.to_pylist() == [True] * rows.num_rows
@@ -145,7 +145,7 @@ def test_ratio_judges_samples_without_images_and_passes_over_those_without_conte
     assert kept(rows, selection.keep) == [("nothing", -1)]
 
 
-def test_a_sample_that_loses_its_last_content_goes_with_its_metadata_and_says_so():
+def test_a_sample_without_content_left_is_dropped_with_its_metadata():
     rows = rows_of([*document("a", "ii"), *document("b", "ti")])
     blurred = {"sharpness": 1.0}
     selection = decide(rows, scores_of({("a", 0): blurred, ("a", 1): {"qr_area_ratio": 1.0}, ("b", 1): blurred}))
@@ -171,7 +171,7 @@ def test_rows_of_other_modalities_are_content_and_are_not_judged():
     assert kept(rows, selection.keep) == [("a", -1), ("a", 1)]
 
 
-def test_on_fail_sample_takes_everything_and_names_the_cause():
+def test_on_fail_sample_drops_the_sample_and_names_the_cause():
     rows = rows_of([*document("a", "tixi"), *document("b", "ti")])
     scores = scores_of({("a", 1): {}, ("a", 3): {"qr_area_ratio": 0.2}, ("b", 1): {}})
     selection = decide(rows, scores, on_fail={"qr": "sample"})
@@ -187,7 +187,7 @@ def test_on_fail_sample_takes_everything_and_names_the_cause():
     assert selection.ledger["modality"].to_pylist() == ["metadata", "text", "image", "table", "image"]
 
 
-def test_the_cause_is_the_first_by_position_whatever_the_order_of_rows():
+def test_the_cause_is_the_image_with_the_lowest_position():
     rows = rows_of([("a", 5, "image"), ("a", -1, "metadata"), ("a", 2, "image"), ("a", 0, "text")])
     scores = scores_of({("a", 2): {"sharpness": 1.0}, ("a", 5): {"sharpness": 2.0}})
     ledger = decide(rows, scores, on_fail={"sharpness": "sample"}).ledger
@@ -202,7 +202,7 @@ UNDECODABLE = {
 }
 
 
-def test_a_missing_score_under_error_names_all_there_is_to_know():
+def test_policy_error_names_shard_sample_position_and_filter():
     rows = rows_of(document("a", "tii"))
     scores = scores_of({("a", 1): {}, ("a", 2): UNDECODABLE})
     with pytest.raises(ScoreError) as caught:
@@ -215,7 +215,7 @@ def test_a_missing_score_under_error_names_all_there_is_to_know():
     assert "on_score_error" in str(caught.value)
 
 
-def test_a_missing_score_under_warn_is_kept_and_counted_once(caplog):
+def test_policy_warn_keeps_and_counts_an_image_without_score(caplog):
     rows = rows_of(document("a", "tii"))
     scores = scores_of({("a", 1): {"sharpness": None, "score_error": None}, ("a", 2): UNDECODABLE})
     selection = decide(rows, scores, on_score_error="warn", order=("sharpness",))
@@ -224,14 +224,14 @@ def test_a_missing_score_under_warn_is_kept_and_counted_once(caplog):
     assert "images kept without a score" in caplog.text
 
 
-def test_an_image_that_several_filters_could_not_judge_counts_once():
+def test_an_image_without_several_scores_counts_once():
     rows = rows_of(document("a", "ti"))
     selection = decide(rows, scores_of({("a", 1): UNDECODABLE}), on_score_error="warn", order=("sharpness", "qr"))
     assert selection.filters == ("sharpness", "qr")
     assert selection.unscored == {"undecodable_image": 1}
 
 
-def test_a_missing_score_under_drop_row_carries_the_error_as_reason():
+def test_policy_drop_row_uses_the_error_code_as_reason():
     rows = rows_of(document("a", "tii"))
     selection = decide(rows, scores_of({("a", 1): {}, ("a", 2): UNDECODABLE}), on_score_error="drop_row")
     (entry,) = selection.ledger.to_pylist()
@@ -241,7 +241,7 @@ def test_a_missing_score_under_drop_row_carries_the_error_as_reason():
     assert entry["threshold"] is None
 
 
-def test_a_missing_score_under_drop_sample_takes_the_sample():
+def test_policy_drop_sample_drops_the_sample():
     rows = rows_of([*document("a", "ti"), *document("b", "t")])
     selection = decide(rows, scores_of({("a", 1): UNDECODABLE}), on_score_error="drop_sample")
     assert reasons(selection.ledger) == {
@@ -254,7 +254,7 @@ def test_a_missing_score_under_drop_sample_takes_the_sample():
     )
 
 
-def test_a_sample_of_nothing_but_an_unscored_image_goes_whole():
+def test_a_sample_with_only_an_unscored_image_is_dropped():
     rows = rows_of(document("a", "i"))
     selection = decide(rows, scores_of({("a", 0): UNDECODABLE}), on_score_error="drop_row")
     assert reasons(selection.ledger) == {("a", -1): "sample_dropped", ("a", 0): "undecodable_image"}
@@ -268,7 +268,7 @@ def test_an_image_that_is_not_in_the_scores_is_unscored():
     assert entry["detail"] == "unscored: sharpness not stored for this image"
 
 
-def test_an_error_code_nobody_knows_is_called_unknown():
+def test_an_unknown_error_code_becomes_unknown():
     rows = rows_of(document("a", "ti"))
     scores = scores_of({("a", 1): {"sharpness": None, "score_error": "odd: thing"}})
     assert reasons(decide(rows, scores, on_score_error="drop_row").ledger) == {("a", 1): "unknown"}
@@ -288,7 +288,7 @@ def test_nan_is_a_missing_score():
     assert reasons(selection.ledger) == {("a", 1): "unscored"}
 
 
-def test_clip_says_why_and_a_sample_without_text_has_a_setting_of_its_own():
+def test_clip_errors_are_reasons_and_no_text_has_a_setting():
     rows = rows_of([*document("a", "ii"), *document("b", "ti")])
     scores = scores_of(
         {
@@ -305,7 +305,7 @@ def test_clip_says_why_and_a_sample_without_text_has_a_setting_of_its_own():
     assert keeping.unscored == {"no_text": 2}
 
 
-def test_clip_without_scores_is_passed_over_and_says_so():
+def test_clip_without_scores_is_skipped_and_reported():
     rows, scores = rows_of(document("a", "ti")), scores_of({("a", 1): {}})
     selection = decide(rows, scores)
     assert selection.filters == ("sharpness", "qr", "ratio")
@@ -313,7 +313,7 @@ def test_clip_without_scores_is_passed_over_and_says_so():
     assert decide(rows, scores_of({("a", 1): {"clip_score": 0.2}})).passed_over == ()
 
 
-def test_any_other_filter_without_its_column_is_an_error():
+def test_other_filters_without_their_column_raise():
     with pytest.raises(OptionError, match=r"filter 'nsfw' needs the score nsfw_score.*scoring\.scorers"):
         applicable_filters(SelectionSettings(max_nsfw=0.5), scores_of({}))
 
@@ -330,11 +330,11 @@ def test_scores_may_come_in_any_order():
 def test_an_image_scored_twice_is_an_error():
     rows = rows_of(document("a", "ti"))
     twice = pa.concat_tables([scores_of({("a", 1): {}})] * 2)
-    with pytest.raises(OptionError, match="sample 'a', position 1 is there twice"):
+    with pytest.raises(OptionError, match="sample 'a', position 1 occurs twice"):
         select(rows, twice)
 
 
-def test_no_rows_and_no_filters():
+def test_select_works_without_rows_and_without_filters():
     empty = decide(rows_of([]), scores_of({}))
     assert len(empty.keep) == 0
     rows = rows_of(document("a", "ti"))
@@ -358,7 +358,7 @@ def test_large_strings_and_chunks():
     assert reasons(decide(large, scores).ledger) == {("a", 1): "sharpness_below"}
 
 
-def test_stage_is_the_callers():
+def test_the_ledger_has_the_given_stage():
     rows, scores = rows_of(document("a", "ti")), scores_of({("a", 1): {"sharpness": 0.0}})
     assert select(rows, scores, stage="mine").ledger["stage"].to_pylist() == ["mine"]
 

@@ -19,7 +19,7 @@ def test_on_by_default_are_blur_qr_ratio_and_clip_with_the_peers_thresholds():
     assert settings.max_ratio == math.inf
 
 
-def test_every_setting_says_what_it_is_with_its_default():
+def test_every_setting_has_a_description_with_its_default():
     for name, field in SelectionSettings.model_fields.items():
         assert field.description, name
         assert "Default" in field.description, name
@@ -39,7 +39,7 @@ def test_a_bound_turns_its_filter_on_at_its_place():
     )
 
 
-def test_order_says_what_judges_and_own_filters_come_last():
+def test_order_lists_filters_and_own_filters_come_last():
     settings = SelectionSettings(order=("qr", "sharpness"), own={"brightness": {"min": 5}})
     assert settings.active_filters() == ("qr", "sharpness", "brightness")
     placed = SelectionSettings(order=("brightness", "qr"), own={"brightness": {"min": 5}})
@@ -78,7 +78,7 @@ def test_from_toml():
         ({"on_score_error": "skip"}, "'error', 'warn', 'drop_row' or 'drop_sample'"),
         ({"on_fail": {"qr": "shard"}}, "'image' or 'sample'"),
         ({"on_fail": {"blur": "image"}}, "on_fail: no filter named blur"),
-        ({"on_fail": {"ratio": "sample"}}, "ratio judges samples"),
+        ({"on_fail": {"ratio": "sample"}}, "ratio is a filter of samples"),
         ({"order": ["blur"]}, "order: no filter named blur; there are aesthetic, aspect"),
         ({"order": ["qr", "qr"]}, "order: a filter is named twice"),
         ({"own": {"qr": {"max": 0.1}}}, "own: qr has settings of its own, such as max_qr_area_ratio"),
@@ -87,12 +87,12 @@ def test_from_toml():
         ({"order": ["qr"], "min_aesthetic": 4}, "min_aesthetic is set, and order does not name the filter 'aesthetic'"),
     ],
 )
-def test_what_is_wrong_is_refused_and_named(wrong, said):
+def test_invalid_settings_are_refused_and_named(wrong, said):
     with pytest.raises(ValidationError, match=said):
         SelectionSettings(**wrong)
 
 
-def test_leaving_a_filter_out_that_is_on_by_default_needs_no_more():
+def test_a_default_filter_can_be_left_out_of_the_order():
     assert SelectionSettings(order=("qr",)).active_filters() == ("qr",)
 
 

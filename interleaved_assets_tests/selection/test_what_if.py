@@ -13,7 +13,7 @@ ROWS = rows_of([*document("a", "tii"), *document("b", "i"), *document("c", "t")]
 SCORES = scores_of({("a", 1): {"sharpness": 90.0}, ("a", 2): {"sharpness": 300.0}, ("b", 0): {"qr_area_ratio": 0.05}})
 
 
-def test_what_the_settings_in_force_come_to():
+def test_what_if_without_overrides_counts_the_current_selection():
     assert what_if(ROWS, SCORES, SelectionSettings()) == Outcome(
         rows=8,
         rows_kept=5,
@@ -26,7 +26,7 @@ def test_what_the_settings_in_force_come_to():
     )
 
 
-def test_other_thresholds():
+def test_what_if_counts_with_other_thresholds():
     assert what_if(ROWS, SCORES, SelectionSettings(), {"min_sharpness": 90}).images_kept == 2
     assert what_if(ROWS, SCORES, SelectionSettings(), {"max_qr_area_ratio": 0.051}).samples_kept == 3
     assert what_if(ROWS, SCORES, SelectionSettings(), {"order": ["qr"]}).images_kept == 2
@@ -60,7 +60,7 @@ def test_an_override_that_is_no_setting_is_named(overrides, said):
         changed_settings(SelectionSettings(), overrides)
 
 
-def test_values_that_a_filter_sees_at_its_place():
+def test_judged_values_come_after_earlier_filters():
     settings = SelectionSettings()
     assert judged_values(ROWS, SCORES, settings, "sharpness").tolist() == [90.0, 300.0, 1000.0]
     assert judged_values(ROWS, SCORES, settings, "qr").tolist() == [0.0, 0.05]
@@ -72,7 +72,7 @@ def test_values_that_a_filter_sees_at_its_place():
         judged_values(ROWS, SCORES, settings, "clip")
 
 
-def test_own_filters_are_judged_behind_the_others():
+def test_judged_values_of_own_filters_come_after_the_others():
     settings = SelectionSettings(own={"width": {"min": 1}})
     assert judged_values(ROWS, SCORES, settings, "width").tolist() == [500.0]
 
@@ -90,11 +90,11 @@ def test_keep_rates(name, side, rates):
     assert keep_rates(values, name, [0, 1, 2, 3, 4], side).tolist() == rates
 
 
-def test_keep_rates_of_nothing_are_unknown():
+def test_keep_rates_without_values_are_nan():
     assert np.isnan(keep_rates(np.array([math.nan]), "qr", [0.1, 0.2], "maximum")).all()
 
 
-def test_a_point_of_the_curve_is_what_selection_keeps():
+def test_keep_rates_equal_what_selection_keeps():
     rng = np.random.default_rng(3)
     rows = rows_of([row for number in range(50) for row in document(f"s{number}", "ti")])
     scores = scores_of(

@@ -1,1 +1,1 @@
-"""Tar archives as files: the index of their members, and their bytes by position, also of compressed ones."""
+"""Tar archives: index of their members, and reading of bytes by position, also from compressed archives."""

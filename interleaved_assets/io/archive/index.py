@@ -1,6 +1,6 @@
-"""Tar as bytes: which members a tar has and where they lie, and the headers of one that is written.
+"""Index the members of a tar with their byte positions, and make headers for writing.
 
-The index is made from the headers alone, 512 bytes each, so that a member's bytes can be mapped or fetched as a range.
+Only the headers are read, 512 bytes each, so that a member's bytes can be read or fetched as a byte range.
 Format after POSIX.1-2017 (pax) and the GNU tar manual, "Basic Tar Format".
 """
 
@@ -13,24 +13,24 @@ from interleaved_assets.model.errors import ShardError
 
 BLOCK: Final = 512
 RECORD: Final = 20 * BLOCK
-"""Tars are padded to a multiple of this at their end."""
+"""Tars are padded to a multiple of this size."""
 
 _SYMBOLIC_LINK, _SPARSE = ord("2"), ord("S")
 _LONG_NAME, _LONG_LINK, _PAX_GLOBAL = ord("L"), ord("K"), ord("g")
 _LINKS: Final = frozenset(b"12")
 _EXTENSIONS: Final = frozenset(b"LKxXg")
-# devices, folders and pipes; what their headers give as a size is not there
+# devices, folders and pipes: they have no data, whatever size their header states
 _WITHOUT_DATA: Final = frozenset(b"3456")
-# GNU's notes about dumps, volumes and what goes on from the volume before
+# GNU entries for dumps, volume labels and continuations of an earlier volume
 _NOT_A_FILE: Final = frozenset(b"DVM")
 
-# What a header may say about the next one is short; more is damage, or an attack.
+# Extension headers are short; a longer one is damage or an attack.
 MAX_HEADER_BYTES: Final = 2**20
-"""How long an extension header may be."""
+"""Maximum size of an extension header."""
 MAX_NAME_BYTES: Final = MAX_HEADER_BYTES - 2**10
-"""How long a member's name may be that is written; a pax header has it, and up to two lengths of 20 digits."""
+"""Maximum size of a member's name in writing; its pax header also holds up to two lengths of 20 digits."""
 
-# A member lies within 63 bits, which is what columns, locators and files have room for.
+# Offsets have at most 63 bits, the limit of columns, locators and files.
 _MAX_END: Final = 2**63 - 1
 _SHOWN_CHARACTERS: Final = 200
 _RECORDS: Final = frozenset((b"path", b"linkpath", b"size"))
@@ -40,11 +40,11 @@ _USTAR_NAME_BYTES: Final = 100
 _USTAR_SIZE: Final = 8**11
 
 ReadAt = Callable[[int, int], bytes]
-"""``read(offset, size)``: that range of the tar, shorter only at its end."""
+"""``read(offset, size)`` returns that byte range of the tar, shorter only at its end."""
 
 
 class TarMember(NamedTuple):
-    """A file in a tar: its name, where its bytes begin and how many its header promises."""
+    """A file in a tar: its name, the offset of its bytes and their number as stated in its header."""
 
     name: str
     offset: int
@@ -54,8 +54,8 @@ class TarMember(NamedTuple):
 class TarIndex(NamedTuple):
     """The files in a tar in their order.
 
-    ``damage`` says in words where and why reading had to end early, None where it did not. ``is_complete`` is False for
-    a tar without its end mark, too. ``notes`` are oddities that lose nothing of the members listed.
+    ``damage`` describes where and why reading ended early, None if it did not. ``is_complete`` is False also for a tar
+    without end mark. ``notes`` describe irregularities that do not affect the listed members.
     """
 
     members: list[TarMember]
@@ -65,9 +65,9 @@ class TarIndex(NamedTuple):
 
 
 class _Header(NamedTuple):
-    """A header, with what extension headers in front of it said about it; ``data`` is where its content begins.
+    """A header with the values of its extension headers; ``data`` is the offset of its content.
 
-    ``size`` is None where the header gives none that is a number.
+    ``size`` is None if the header's size is not a number.
     """
 
     name: str
@@ -78,25 +78,26 @@ class _Header(NamedTuple):
 
 
 class _Damage(Exception):
-    """The tar cannot be read beyond here."""
+    """The tar cannot be read beyond this position."""
 
 
 def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
-    """The members of the tar of ``size`` bytes that ``read`` gives; links stand for the member they lead to.
+    """Index a tar of ``size`` bytes; links are listed with the bytes of the member they point to.
 
-    A tar that is cut or damaged gives the members up to there, the cut one included (its bytes go beyond ``size``).
+    For a truncated or damaged tar, lists the members before the damage, and the truncated one (its bytes exceed
+    ``size``).
 
     Raises:
-        ShardError: it does not begin as a tar does, or holds a sparse file.
+        ShardError: it does not start with a tar header, or holds a sparse file.
     """
     if size == 0:
-        raise ShardError(f"{uri} is empty: not even the end mark of a tar is there. Fetch or write it anew.")
+        raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
     if any(block := read(0, BLOCK)) and _parse_header(block, 0) is None:
-        raise ShardError(f"{uri} is not a tar: its first {BLOCK} bytes are no tar header")
-    members: dict[str, TarMember] = {}  # the last of each name, for links
+        raise ShardError(f"{uri} is not a tar: its first {BLOCK} bytes are not a tar header")
+    members: dict[str, TarMember] = {}  # the last member of each name, for links
     found: list[TarMember] = []
     notes: list[str] = []
-    known: dict[str, str] = {}  # what pax says about all members to come
+    known: dict[str, str] = {}  # global pax records, for all following members
     offset = 0
     try:
         while (header := _next_header(read, offset, size, known)) is not None:
@@ -104,7 +105,7 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
             if member is None:
                 if header.link:
                     link = f"{shown(header.name)!r} is a link to {shown(header.link)!r}"
-                    notes.append(f"{link}, which is not in front of it")
+                    notes.append(f"{link}, which is not a member before it")
                 continue
             found.append(member)
             members[member.name] = member
@@ -116,7 +117,7 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
 
 
 def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) -> _Header | None:
-    """The header at ``offset``, extension headers in front of it worked in; None at the end. Adds to ``known``."""
+    """The header at ``offset`` with its extension headers applied; None at the end. Adds to ``known``."""
     said: dict[str, str] = {}
     begin = offset
     while True:
@@ -142,7 +143,7 @@ def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) ->
             known |= _pax_records(text)
         else:
             said |= _pax_records(text)
-    # a record without a value takes back what was said before
+    # an empty record removes an earlier value
     said = {key: value for key, value in (known | said).items() if value}
     return header._replace(
         name=said.get("path", header.name),
@@ -153,9 +154,9 @@ def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) ->
 
 
 def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[TarMember | None, int]:
-    """The member that ``header`` stands for, if any, and where the next header is."""
+    """The member of ``header``, if it is a file, and the offset of the next header."""
     if header.kind == _SPARSE:
-        raise ShardError(f"{uri}: member {shown(header.name)!r} is stored sparse; pack the tar anew without --sparse")
+        raise ShardError(f"{uri}: member {shown(header.name)!r} is stored sparse; pack the tar again without --sparse")
     if header.kind in _WITHOUT_DATA:
         return None, header.data
     if header.kind in _LINKS:
@@ -174,7 +175,7 @@ def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[T
 
 
 def shown(name: str) -> str:
-    """A member's name for messages, cut where it is long: a tar may have names of a megabyte."""
+    """A member's name for messages, truncated if long: a tar may have names of a megabyte."""
     if len(name) <= _SHOWN_CHARACTERS:
         return name
     return f"{name[:_SHOWN_CHARACTERS]}… ({len(name)} characters)"
@@ -185,32 +186,32 @@ def _end(data: int, size: int) -> int:
 
 
 def _notes_at_end(read: ReadAt, offset: int, size: int) -> list[str]:
-    """Whether the end mark at ``offset`` is there, and followed by nothing but padding."""
+    """Notes if the end mark at ``offset`` is missing, or followed by other bytes than padding."""
     if offset >= size:
         return ["it has no end mark, so members may be missing"]
     rest = read(offset, min(size - offset, 2**20))
-    return [f"what follows its end mark at byte {offset} is not read"] if any(rest) else []
+    return [f"data after its end mark at byte {offset} are not read"] if any(rest) else []
 
 
 def _parse_header(block: bytes, data: int) -> _Header | None:
-    """The header in ``block``; None where it is none, which its checksum tells."""
+    """The header in ``block``; None if its checksum is wrong."""
     if len(block) < BLOCK:
         return None
     checksum, size = _octal(block[148:156]), _octal(block[124:136])
-    # the checksum counts its own place as spaces
+    # in the checksum, its own field counts as spaces
     total = sum(block[:148]) + 8 * ord(" ") + sum(block[156:])
     if checksum != total and checksum != total - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
-        return None  # the second sum is that of tars whose bytes had signs
+        return None  # the second sum is that of writers that summed signed bytes
     kind = block[156]
     name = _text(block[:100])
-    # GNU tar keeps times where POSIX has the front of a long path
+    # GNU tar stores times where POSIX stores the prefix of a long path
     if block[257:263] == b"ustar\0" and block[345]:
         name = f"{_text(block[345:500])}/{name}"
     return _Header(name, _text(block[157:257]) if kind in _LINKS else "", size, kind, data)
 
 
 def _octal(field: bytes) -> int | None:
-    """A number in octal digits, or binary where its first bit is set; None where it is neither, or negative."""
+    """A number in octal digits, or binary if its first byte is 0x80; None if it is neither, or negative."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = field.partition(b"\0")[0].strip() or b"0"
@@ -218,18 +219,18 @@ def _octal(field: bytes) -> int | None:
 
 
 def _decimal(digits: str) -> int | None:
-    """A number in decimal digits; None where it is none, or too long for any size."""
+    """A number in decimal digits; None if it is not one, or too long for a size."""
     digits = digits.lstrip("0") or "0"
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
 
 def _text(field: bytes) -> str:
-    # Arrow takes UTF-8 only; a name in another encoding stays readable, and different from others
+    # Arrow needs UTF-8; names in other encodings are escaped, so that they stay readable and distinct
     return field.partition(b"\0")[0].decode("utf-8", "backslashreplace")
 
 
 def _pax_records(data: bytes) -> dict[str, str]:
-    """The records ``<length> <key>=<value>\\n`` of a pax header that count here, as far as they are sound."""
+    """The records ``<length> <key>=<value>\\n`` of a pax header that are used here, up to the first invalid one."""
     records: dict[str, str] = {}
     at = 0
     while at < len(data):
@@ -254,9 +255,9 @@ _TIME: Final = b"00000000000\0"
 
 
 def member_header(name: str, size: int) -> bytes:
-    """The header of a regular file, the same each day and for every user: mode 0644, owner 0, time 0.
+    """The header of a regular file, independent of time and user: mode 0644, owner 0, time 0.
 
-    Plain ustar; a pax header goes in front where the name is long or not ASCII, or the size is 8 GiB or more.
+    Plain ustar, preceded by a pax header if the name is long or not ASCII, or the size is 8 GiB or more.
     """
     if len(name) > _USTAR_NAME_BYTES or size >= _USTAR_SIZE or not name.isascii():
         info = tarfile.TarInfo(name)
@@ -268,5 +269,5 @@ def member_header(name: str, size: int) -> bytes:
 
 
 def padding(size: int, multiple: int = BLOCK) -> bytes:
-    """The zeros that bring ``size`` bytes to a multiple of ``multiple``."""
+    """The zeros that pad ``size`` bytes to a multiple of ``multiple``."""
     return bytes(-size % multiple)

@@ -1,4 +1,4 @@
-"""A tar opened for reading: by position where it is local, else copied to a temporary file or read by ranges."""
+"""Open a tar for reading: in place if it is local, else from a temporary copy or by byte ranges."""
 
 import bz2
 import gzip
@@ -21,7 +21,7 @@ from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.errors import ShardError
 
 MAX_UNPACKED_BYTES: Final = 2 * 2**30
-"""Default limit for what a compressed tar may unpack to, in bytes."""
+"""Default limit for the unpacked size of a compressed tar, in bytes."""
 
 _OPENERS: Final[dict[bytes, Callable[..., Any]]] = {
     b"\x1f\x8b": gzip.open,
@@ -36,10 +36,10 @@ class TarSource:
     """The members of a tar, and their bytes.
 
     Attributes:
-        uri: where the tar stands.
-        size: of the tar in bytes, decompressed where it was compressed.
-        has_offsets: whether a member's offset is one in the file at ``uri``, as it is not in a compressed one.
-        broken_off: why decompressing ended early, None where it did not.
+        uri: path or URL of the tar.
+        size: size of the tar in bytes, after decompression.
+        has_offsets: whether members' offsets are offsets in the file at ``uri``; False for a compressed tar.
+        broken_off: why decompression ended early, None if it did not.
     """
 
     uri: str
@@ -51,7 +51,7 @@ class TarSource:
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether bytes come from this machine, without a request to a storage."""
+        """Whether bytes are read from a local file, without a request to remote storage."""
         return isinstance(self._file, LocalFile)
 
     @cached_property
@@ -59,13 +59,13 @@ class TarSource:
         """The members.
 
         Raises:
-            ShardError: it is not a tar.
+            ShardError: the file is not a tar.
         """
         index = index_tar(lambda offset, size: bytes(self.range(offset, size)), self.size, self.uri)
         return index if self.broken_off is None else index._replace(damage=self.broken_off, is_complete=False)
 
     def range(self, offset: int, size: int) -> BytesLike:
-        """So many bytes from ``offset``, fewer at the end.
+        """Read ``size`` bytes from ``offset``, fewer at the end.
 
         Raises:
             StorageError: they cannot be read, or the tar has changed since it was opened.
@@ -76,9 +76,9 @@ class TarSource:
         return self._file.read(size)
 
     def content(self, member: TarMember) -> BytesLike:
-        """The bytes of ``member``; fewer than its size where the tar is cut in it.
+        """The bytes of ``member``; fewer than its size if the tar is truncated in it.
 
-        Those of the last member are kept, since its frames are asked for one after the other.
+        The bytes of the last member are cached, since its frames are read one after the other.
 
         Raises:
             StorageError: as for :meth:`range`.
@@ -101,15 +101,15 @@ def open_tar(
     by_ranges: bool = False,
     max_unpacked_bytes: int = MAX_UNPACKED_BYTES,
 ) -> Iterator[TarSource]:
-    """Open the tar at ``uri``, which may be compressed with gzip, bzip2 or xz whatever its name.
+    """Open the tar at ``uri``, which may be compressed with gzip, bzip2 or xz, under any name.
 
-    A local tar is read where it lies; a remote or compressed one is copied into a temporary file first. With
-    ``by_ranges`` a remote one that is not compressed is not copied: what is asked for is fetched, and nothing else.
+    A local tar is read in place; a remote or compressed one is first copied to a temporary file. With ``by_ranges`` a
+    remote uncompressed tar is not copied; only the requested byte ranges are fetched.
 
-    The file must stay as it is while it is open; replacing it by another is no harm.
+    The file must not change while it is open; it may be replaced by another file.
 
     Raises:
-        StorageError: it is missing or unreadable, there is no room for the copy, or it changed while it was read.
+        StorageError: it is missing or unreadable, there is no space for the copy, or it changed while it was read.
         ShardError: it is empty, its compressed data are damaged, or unpack to more than ``max_unpacked_bytes``.
     """
     with open_input(uri, storage_options) as file:
@@ -117,7 +117,7 @@ def open_tar(
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         if size == 0:
-            raise ShardError(f"{uri} is empty: not even the end mark of a tar is there. Fetch or write it anew.")
+            raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
         opener = next((opener for front, opener in _OPENERS.items() if magic.startswith(front)), None)
         if opener is None and is_local(uri):
             with storage_errors(uri, "read"), LocalFile(local_path(uri), uri) as local:
@@ -134,15 +134,15 @@ def open_tar(
                 shutil.copyfileobj(file, copy, _COPY_BYTES)
             copy.flush()
             if copy.tell() == 0:
-                raise ShardError(f"{uri} is empty: not even the end mark of a tar is there. Fetch or write it anew.")
+                raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
             with LocalFile(Path(copy.name), uri) as local:
                 yield TarSource(uri, local.size, opener is None, broken_off, local)
 
 
 def _decompress(plain: Any, copy: IO[bytes], uri: str, limit: int) -> str | None:
-    """Write what ``plain`` gives to ``copy``; gives why it ended early, None where it did not."""
+    """Copy the decompressed bytes of ``plain`` to ``copy``; returns why this ended early, None if it did not."""
     try:
-        # read1 gives what was decompressed before the damage, read would lose it
+        # read1 returns the bytes decompressed before the damage, read would lose them
         while part := plain.read1(_COPY_BYTES):
             if copy.tell() + len(part) > limit:
                 raise ShardError(
@@ -155,5 +155,5 @@ def _decompress(plain: Any, copy: IO[bytes], uri: str, limit: int) -> str | None
     except (zlib.error, lzma.LZMAError) as error:
         return f"the compressed data are damaged after {copy.tell()} bytes of tar: {error}"
     except gzip.BadGzipFile as error:
-        raise ShardError(f"{uri}: the gzip data are damaged: {error}. Fetch or write it anew.") from error
+        raise ShardError(f"{uri}: the gzip data are damaged: {error}. Fetch or write it again.") from error
     return None

@@ -1,7 +1,7 @@
-"""Decoding row groups in steps that are bounded by what their rows really take.
+"""Decode row groups in steps whose decoded size is bounded.
 
-A dictionary or shared prefixes let a few bytes in a file stand for many in memory. Columns of strings and bytes that
-have a dictionary are therefore kept encoded until their rows are cut into slices by their decoded lengths.
+With a dictionary or shared prefixes, a few bytes in a file can decode to many in memory. String and bytes columns
+with a dictionary therefore stay encoded until their rows are cut into slices by decoded size.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,21 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from interleaved_assets.io.batches import has_byte_length
 from interleaved_assets.io.parquet.footer import BYTE_ARRAY, Chunk, Footer, RowGroup
 from interleaved_assets.model.errors import ShardError
 
-# What one decoding step may take, whatever max_batch_bytes allows: batches are put together from steps.
+# Maximum size of a decoding step, also if max_batch_bytes is larger: a batch is joined from several steps.
 STEP_BYTES: Final = 64 * 2**20
 STEP_ROWS: Final = 64 * 2**10
 MAX_ROW_BYTES: Final = 2**31 - 1
-"""The largest row that is read, decoded, in bytes: no column can hold more with offsets of 32 bits."""
+"""Maximum decoded size of a row in bytes: the most that a column with 32-bit offsets can hold."""
 
-# Rows of a step where a footer does not say how long values with shared prefixes are.
+# Minimum rows of a step for values with shared prefixes, whose length the footer does not give.
 _FEWEST_ROWS: Final = 64
 
 
 def encoded_columns(footer: Footer, columns: set[str]) -> list[str]:
-    """Leaf paths below ``columns`` that are strings or bytes and have a dictionary in some row group."""
+    """Leaf paths below ``columns`` of string or bytes columns that have a dictionary in some row group."""
     paths = {
         ".".join(chunk.path)
         for group in footer.groups
@@ -39,14 +40,14 @@ def encoded_columns(footer: Footer, columns: set[str]) -> list[str]:
 def decoded_steps(
     file: pq.ParquetFile, groups: Mapping[int, RowGroup], schema: pa.Schema, limit: int, uri: str
 ) -> Iterator[pa.Table]:
-    """The rows of ``file``, at most ``limit`` bytes or one row at a time, checked for valid UTF-8 and offsets.
+    """Yield the rows of ``file``, at most ``limit`` bytes or one row at a time, with UTF-8 and offsets validated.
 
     Args:
         file: opened with ``read_dictionary=encoded_columns(…)``.
-        groups: those to read by number.
+        groups: row groups to read, by number.
         schema: columns to read, in the order of the file, without dictionaries and views.
-        limit: of the decoded bytes of a step.
-        uri: for messages.
+        limit: maximum decoded bytes of a step.
+        uri: name of the file in messages.
 
     Raises:
         ShardError: a row is larger than :data:`MAX_ROW_BYTES`.
@@ -60,10 +61,10 @@ def decoded_steps(
 
 
 def check_map_keys(file: pq.ParquetFile, footer: Footer, columns: set[str], uri: str) -> None:
-    """Refuse maps with null keys, over which Arrow would end the process.
+    """Refuse maps with null keys, which would make Arrow abort the process.
 
-    Keys that cannot be null by the schema are not looked at. The others are read first and without their values, which
-    gives lists and no maps.
+    Keys that the schema declares non-null are not checked. The others are read without their values, so that Arrow
+    returns lists instead of maps.
 
     Raises:
         ShardError: a key is null.
@@ -73,11 +74,11 @@ def check_map_keys(file: pq.ParquetFile, footer: Footer, columns: set[str], uri:
             continue
         for batch in file.iter_batches(batch_size=STEP_ROWS, columns=[path]):
             if _has_null(batch.column(0), path.rpartition(".")[2]):
-                raise ShardError(f"{uri}: a map in column {path.partition('.')[0]!r} has a null key. Write it anew.")
+                raise ShardError(f"{uri}: a map in column {path.partition('.')[0]!r} has a null key. Write it again.")
 
 
 def _has_null(array: pa.Array, name: str) -> bool:
-    """Whether the field ``name`` below lists and structs of one field is null anywhere."""
+    """Whether the field ``name``, inside lists and single-field structs, has a null."""
     while True:
         if pa.types.is_struct(array.type):
             is_key = array.type.field(0).name == name
@@ -101,7 +102,7 @@ def _rows_per_step(group: RowGroup, columns: set[str], limit: int) -> int:
 
 
 def _rows_of_shared_prefixes(chunk: Chunk, limit: int) -> int:
-    """Rows that stay within ``limit`` though each value were all of the chunk's bytes, which is the most it can be."""
+    """Number of rows within ``limit`` if each value were as long as all encoded bytes, the maximum possible."""
     return max(_FEWEST_ROWS, limit // max(1, chunk.encoded_bytes))
 
 
@@ -118,7 +119,7 @@ def _decoded(batch: pa.RecordBatch, target: pa.Schema, limit: int, uri: str) -> 
         if filled[first] - before > MAX_ROW_BYTES:
             raise ShardError(
                 f"{uri}: a row takes {filled[first] - before} bytes, and a row may take at most {MAX_ROW_BYTES}. "
-                "Take it out, or split it into several rows."
+                "Remove it, or split it into several rows."
             )
         yield _as_type(batch.slice(first, last - first), target)
         first = last
@@ -133,7 +134,7 @@ def _as_type(batch: pa.RecordBatch, target: pa.Schema) -> pa.Table:
 
 
 def decoded_bytes(array: pa.Array) -> np.ndarray:
-    """Bytes that each value of ``array`` takes without dictionaries, offsets and validity aside; int64."""
+    """Decoded size of each value of ``array`` in bytes, without offsets and validity; int64."""
     dtype = array.type
     if isinstance(dtype, pa.BaseExtensionType):
         return decoded_bytes(array.storage)
@@ -142,7 +143,7 @@ def decoded_bytes(array: pa.Array) -> np.ndarray:
         indices = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)
         sizes = lengths[indices] if len(lengths) else np.zeros(len(array), np.int64)
         return np.where(array.is_valid().to_numpy(zero_copy_only=False), sizes, 0)
-    if _has_length(dtype):
+    if has_byte_length(dtype):
         return pc.fill_null(pc.cast(pc.binary_length(array), pa.int64()), 0).to_numpy(zero_copy_only=False)
     if pa.types.is_struct(dtype):
         fields = [decoded_bytes(array.field(index)) for index in range(dtype.num_fields)]
@@ -157,15 +158,6 @@ def decoded_bytes(array: pa.Array) -> np.ndarray:
         return np.diff(filled[ends - ends[0]])
     width = 0 if pa.types.is_null(dtype) else max(1, dtype.bit_width // 8)
     return np.full(len(array), width, np.int64)
-
-
-def _has_length(dtype: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(dtype)
-        or pa.types.is_large_string(dtype)
-        or pa.types.is_binary(dtype)
-        or pa.types.is_large_binary(dtype)
-    )
 
 
 def _is_encoded(dtype: pa.DataType) -> bool:

@@ -1,7 +1,6 @@
-"""What a Parquet footer says of sizes and encodings, read here.
+"""Parse sizes and encodings from a Parquet footer.
 
-pyarrow ends the process when it is asked for a column of a footer whose size statistics are damaged
-(``metadata.row_group(i).column(j)``), so it is never asked.
+pyarrow's ``metadata.row_group(i).column(j)`` aborts the process if size statistics are damaged, so it is not used.
 """
 
 from dataclasses import dataclass
@@ -10,14 +9,14 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 MAX_DEPTH: Final = 100
-"""Levels of nesting that a file's columns may have: Arrow takes one stack frame or more for each."""
+"""Maximum nesting of columns: Arrow uses at least one stack frame per level."""
 
 BYTE_ARRAY: Final = 6
 _VALUE_BYTES: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 _FIXED_BYTE_ARRAY: Final = 7
 _DICTIONARY_ENCODINGS: Final = frozenset({2, 8})
 _DELTA_BYTE_ARRAY: Final = 7
-# An index or an offset for each value of a column of any length, and the levels of nested ones.
+# Estimate per value: an index or offset, and the levels of nested columns.
 _OFFSET_BYTES: Final = 8
 
 _OPTIONAL: Final = 1
@@ -36,13 +35,13 @@ class Chunk:
     """Parquet's number of the physical type."""
     has_dictionary: bool
     shares_prefixes: bool
-    """Whether values may be stored as what differs from the value before."""
+    """Whether values may be stored as differences from the previous value."""
     encoded_bytes: int
-    """Decompressed, but still encoded; what the footer says."""
+    """Decompressed, but still encoded size, as stated in the footer."""
     least_decoded_bytes: int
-    """What its values take once decoded, without what dictionaries and shared prefixes save."""
+    """Minimum size of the decoded values, without what dictionaries and shared prefixes save."""
     smallest: bytes | None
-    """The least value, as Parquet stores it; None where the footer does not say."""
+    """The smallest value, as Parquet stores it; None if the footer has none."""
     largest: bytes | None
 
 
@@ -56,7 +55,7 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Footer:
-    """A file's row groups, and the leaf paths of keys of maps that may be null as far as the schema goes."""
+    """A file's row groups, and the leaf paths of map keys that the schema allows to be null."""
 
     groups: tuple[RowGroup, ...]
     nullable_keys: tuple[str, ...]
@@ -66,11 +65,11 @@ class _Leaf(NamedTuple):
     path: tuple[str, ...]
     physical: int
     value_bytes: int
-    """Of one decoded value, with its offset and levels."""
+    """Size of a decoded value with its offset and levels."""
 
 
 def parse_footer(data: bytes) -> Footer:
-    """Read a footer as :func:`~.seal.checked_footer` gives it.
+    """Parse a footer that :func:`~.seal.checked_footer` returned.
 
     Raises:
         pa.ArrowInvalid: it is damaged, or nested deeper than :data:`MAX_DEPTH`.
@@ -82,7 +81,7 @@ def parse_footer(data: bytes) -> Footer:
     except pa.ArrowInvalid:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        # a field is missing, or is of another kind than it should be
+        # a field is missing or has a wrong type
         raise pa.ArrowInvalid(f"its footer cannot be read: {error!r}") from error
     return Footer(groups, tuple(keys))
 
@@ -118,7 +117,7 @@ def _leaves(elements: list[dict[int, Any]]) -> tuple[list[_Leaf], list[str]]:
     """The leaf columns, and the paths of keys of maps that are optional."""
     leaves: list[_Leaf] = []
     keys: list[str] = []
-    # for each group that is open: its children still to come, whether it is a map's entries, and its path
+    # for each open group: number of remaining children, whether it holds a map's entries, and its path
     open_groups: list[tuple[int, bool, tuple[str, ...]]] = [(elements[0].get(5, 0), False, ())]
     is_map = [False]
     for element in elements[1:]:
@@ -146,8 +145,8 @@ def _leaves(elements: list[dict[int, Any]]) -> tuple[list[_Leaf], list[str]]:
 class _Compact:
     """A reader of the Thrift compact protocol: structs become dictionaries by field number.
 
-    Raises ``IndexError`` or ``ValueError`` where the bytes are not of that form. Work is linear in their number. A
-    footer has some forty values for each column of each row group, so the common cases come first and without a call.
+    Raises ``IndexError`` or ``ValueError`` for invalid bytes. Time is linear in their number. A footer has about forty
+    values per column and row group, so common types are tested first and without a function call.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -201,7 +200,7 @@ class _Compact:
             raise ValueError("nested too deep")
 
     def _counted(self, count: int) -> int:
-        if count > len(self._data) - self._at:  # each element takes a byte at least
+        if count > len(self._data) - self._at:  # each element takes at least one byte
             raise ValueError(f"a list of {count} in {len(self._data) - self._at} bytes")
         return count
 

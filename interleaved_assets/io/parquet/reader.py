@@ -1,4 +1,4 @@
-"""Reading interleaved Parquet: only the columns asked for, a few row groups at a time, whole samples."""
+"""Read interleaved Parquet: selected columns, in bounded steps, as whole samples."""
 
 import itertools
 import logging
@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.batches import filter_rows, gathered, row_bytes, sample_starts, whole_samples
+from interleaved_assets.io.batches import gathered, row_bytes, sample_starts, whole_samples
 from interleaved_assets.io.parquet.decode import STEP_BYTES
 from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
 from interleaved_assets.io.parquet.types import original_schema
 from interleaved_assets.io.reader import ShardReader, align_shard, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions
 from interleaved_assets.model.errors import OptionError, ShardError
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.schema import (
     INTERLEAVED_SCHEMA,
     REQUIRED_COLUMNS,
@@ -28,16 +29,16 @@ from interleaved_assets.model.schema import (
 logger = logging.getLogger(__name__)
 
 GATHERED_BYTES: Final = 2**30
-"""Rows of a sample that lie apart are brought together in a file that takes at most this many bytes in memory."""
+"""Maximum size in memory of a file whose samples have non-adjacent rows, which have to be gathered."""
 
 
 @dataclass
 class InterleavedParquetReader(ShardReader):
     """Reads interleaved Parquet. Options as for :class:`ShardReader`.
 
-    ``read_kwargs`` may have ``columns`` (to read no others; the required ones are always read) and ``filters`` (rows
-    to keep: a ``pyarrow.compute.Expression`` or the list of tuples that ``pyarrow.parquet`` takes). Reserved columns
-    that a file lacks are null. Files of one partition may differ in their columns: each has all of them.
+    ``read_kwargs`` may have ``columns`` (the columns to read; required ones are always read) and ``filters`` (the rows
+    to keep: a ``pyarrow.compute.Expression`` or the list of tuples of ``pyarrow.parquet``). Reserved columns that a
+    file lacks are filled with nulls. If files of a partition differ in their columns, batches have the columns of all.
     """
 
     file_extensions: Sequence[str] = (".parquet",)
@@ -56,7 +57,7 @@ class InterleavedParquetReader(ShardReader):
         return ((file.uri, self._tables(file.uri, schema)) for file in files)
 
     def _columns(self) -> set[str] | None:
-        """Columns to read where a file has them; None for all."""
+        """Columns to read if a file has them; None for all."""
         given = self._options.get("columns")
         if isinstance(given, str):
             raise OptionError("read_kwargs columns is a list of names, not one string")
@@ -66,7 +67,7 @@ class InterleavedParquetReader(ShardReader):
         return set.intersection(*limits) | set(REQUIRED_COLUMNS) if limits else None
 
     def _schema_of(self, uri: str, columns: set[str] | None, seen: set[str]) -> pa.Schema:
-        """What one file contributes: its columns, the reserved ones that it lacks, the fields that it lacks.
+        """Schema of one file: its columns, and the reserved columns and ``fields`` that it lacks.
 
         Adds the names of all of the file's columns to ``seen``.
         """
@@ -79,7 +80,7 @@ class InterleavedParquetReader(ShardReader):
         for name in self.fields or ():
             if name not in schema.names and name not in RESERVED_COLUMNS:
                 schema = schema.append(pa.field(name, pa.null()))
-        # what the caller decides need not be reconciled among the files
+        # types that the caller gave need not be unified between files
         decided = {} if self._target is None else {field.name: field for field in self._target}
         return pa.schema([decided.get(field.name, field) for field in schema], schema.metadata)
 
@@ -91,7 +92,7 @@ class InterleavedParquetReader(ShardReader):
             storage_options=self._storage_options,
             filters=self._options.get("filters"),
         )
-        # at least one table, so that a file without rows has its batch
+        # at least one table, so that a file without rows gives a batch
         return (align_shard(table, schema, uri) for table in itertools.chain(tables, [schema.empty_table()]))
 
 
@@ -103,22 +104,22 @@ def read_parquet_shard(
     storage_options: StorageOptions = None,
     filters: Any = None,
 ) -> Iterator[pa.Table]:
-    """Tables of whole samples from one Parquet file, in order, each of at most ``max_batch_bytes``.
+    """Yield tables of whole samples from one Parquet file, in order, each of at most ``max_batch_bytes``.
 
-    Memory follows ``max_batch_bytes`` and not the file or its row groups. Rows of a sample that lie apart are brought
-    together at its first row; that takes the whole file into memory, and is logged.
+    Memory depends on ``max_batch_bytes``, not on the file or its row groups. If rows of a sample are not adjacent, they
+    are gathered at its first row; this reads the whole file into memory, and logs a warning.
 
     Args:
         uri: a path or a URL.
-        columns: columns to read, those that the file lacks aside; None reads all. ``sample_id`` is always read.
-        max_batch_bytes: a table is cut before the sample that would exceed it; None gives one table.
-        storage_options: what fsspec needs.
-        filters: rows to keep, as ``pyarrow.parquet`` takes them; tested on the columns that are read.
+        columns: columns to read; names that the file lacks are ignored; None reads all. ``sample_id`` is always read.
+        max_batch_bytes: a table ends before the sample that would exceed this; None gives one table.
+        storage_options: fsspec options.
+        filters: rows to keep, in the format of ``pyarrow.parquet``; may use only columns that are read.
 
     Raises:
         StorageError: the file is missing or unreadable.
         ShardError: it is not Parquet, is damaged, or lacks ``sample_id``, ``position`` or ``modality``.
-        OptionError: ``filters`` makes no sense.
+        OptionError: ``filters`` is invalid.
     """
     wanted = None if columns is None else {*columns, "sample_id"}
     keep = _expression(filters)
@@ -129,12 +130,12 @@ def read_parquet_shard(
         if _are_adjacent(source):
             yield from whole_samples(steps, max_batch_bytes)
         else:
-            logger.warning("%s: rows of a sample lie apart; the whole file is read to bring them together", uri)
+            logger.warning("%s: rows of a sample are not adjacent; the whole file is read to gather them", uri)
             yield from whole_samples([gathered(_whole(steps, uri))], max_batch_bytes)
 
 
 def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) -> pa.Schema:
-    """Schema of the tables that :func:`read_parquet_shard` gives for this file, known also where it has no rows.
+    """Schema of the tables that :func:`read_parquet_shard` gives for this file, also if it has no rows.
 
     Raises:
         StorageError, ShardError: as for :func:`read_parquet_shard`.
@@ -144,23 +145,23 @@ def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) ->
 
 
 def _readable(source: ParquetSource, columns: set[str] | None) -> pa.Schema:
-    """Schema of the columns to read, as they were written, reserved ones right.
+    """Schema of the columns to read: their original types, and canonical types for reserved columns.
 
     Raises:
-        ShardError: a required column is missing, or a name is there twice.
+        ShardError: a required column is missing, or a column name occurs twice.
     """
     schema = source.schema
     if missing := [name for name in REQUIRED_COLUMNS if name not in schema.names]:
         raise ShardError(f"{source.uri} is not interleaved Parquet: it lacks the columns {', '.join(missing)}")
     fields = [field for field in schema if columns is None or field.name in columns]
-    # what pandas notes there is about its own index, and wrong for a part of the columns
+    # the pandas metadata describe an index, and are wrong for a subset of the columns
     metadata = {key: value for key, value in (schema.metadata or {}).items() if key != b"pandas"}
     stored = pa.schema(fields, metadata or None)
     return reconcile_schema(original_schema(stored, source.file.metadata.metadata))
 
 
 def _are_adjacent(source: ParquetSource) -> bool:
-    """Whether equal ids follow each other; the column is read in steps, and only one hash for each sample is kept.
+    """Whether the rows of each sample are adjacent; reads ids in steps and keeps one hash per sample.
 
     Raises:
         ShardError: an id is null.
@@ -174,7 +175,7 @@ def _are_adjacent(source: ParquetSource) -> bool:
         for sample_id in column.take(pa.array(sample_starts(column))).to_pylist():
             if sample_id == last:
                 continue
-            # equal hashes of different ids only cost the gathering
+            # a hash collision only causes unnecessary gathering
             if (mark := hash(sample_id)) in seen:
                 return False
             seen.add(mark)
@@ -188,8 +189,8 @@ def _whole(steps: Iterable[pa.Table], uri: str) -> pa.Table:
         size += int(row_bytes(table).sum())
         if size > GATHERED_BYTES:
             raise ShardError(
-                f"{uri}: rows of a sample lie apart, and the file takes more than the {GATHERED_BYTES} bytes up to "
-                "which they are brought together. Sort it by sample_id, or read fewer columns."
+                f"{uri}: rows of a sample are not adjacent, and the file is too large to gather them: more than "
+                f"{GATHERED_BYTES} bytes. Sort it by sample_id, or read fewer columns."
             )
         tables.append(table)
     return pa.concat_tables(tables)
@@ -201,15 +202,15 @@ def _expression(filters: Any) -> pc.Expression | None:
     try:
         return pq.filters_to_expression(filters)
     except (ValueError, TypeError) as error:
-        raise OptionError(f"read_kwargs filters make no sense: {error}") from error
+        raise OptionError(f"read_kwargs filters are invalid: {error}") from error
 
 
 def _filtered(table: pa.Table, keep: pc.Expression | None) -> pa.Table:
     if keep is None:
         return table
-    # the filter is run on row numbers beside the other columns, so that no image is copied by it
+    # filter row numbers with the other columns, so that images are not copied
     numbered = table.drop_columns([name for name in ("binary_content",) if name in table.column_names])
-    # behind the other columns, one of which may have any name
+    # found by its place at the end, since another column may have the same name
     numbered = numbered.append_column("_row", pa.array(np.arange(table.num_rows)))
     try:
         rows = numbered.filter(keep).column(numbered.num_columns - 1).to_numpy()
@@ -221,7 +222,7 @@ def _filtered(table: pa.Table, keep: pc.Expression | None) -> pa.Table:
 
 
 def _unified(schemas: Sequence[pa.Schema], uris: Sequence[str]) -> pa.Schema:
-    """One schema for the files of a partition: all columns, types as wide as they must be."""
+    """One schema for the files of a partition: all columns, with types that hold the values of all files."""
     unified = schemas[0]
     for schema, uri in zip(schemas[1:], uris[1:], strict=True):
         try:

@@ -1,8 +1,8 @@
 """A checksum of the footer, verified before Arrow parses it.
 
-Arrow ends the process on some damaged footers, and reads others differently without an error. A file of ours has
-``MARK + SHA-256 of the footer + MARK`` in front of its footer. All offsets in Parquet count from the start of the file,
-so other readers pass over it, as they do over a page index.
+Arrow aborts the process on some damaged footers, and misreads others without an error. The writer of this package
+therefore puts ``MARK + SHA-256 of the footer + MARK``, the seal, before the footer. Offsets in Parquet count from the
+start of the file, so other readers ignore the seal, as they ignore a page index.
 """
 
 import hashlib
@@ -17,17 +17,17 @@ SEAL_BYTES: Final = 2 * len(MARK) + hashlib.sha256().digest_size
 
 MAGIC: Final = b"PAR1"
 _END_BYTES: Final = 4 + len(MAGIC)
-# What is read of the end of a file at first: most footers lie within it, and it is what Arrow itself asks for.
+# First read at the end of a file: it contains most footers, and is the size that Arrow reads.
 _TAIL_BYTES: Final = 64 * 2**10
 
 
 class SealedOutput:
-    """A sink for Arrow's Parquet writer that puts the seal in front of the footer.
+    """A sink for Arrow's Parquet writer that inserts the seal before the footer.
 
     Call :meth:`hold` before the writer is closed and :meth:`release` afterwards.
     """
 
-    # pyarrow asks a sink for it
+    # pyarrow reads this attribute of a sink
     closed = False
 
     def __init__(self, output: AtomicOutput) -> None:
@@ -35,7 +35,7 @@ class SealedOutput:
         self._held: bytearray | None = None
 
     def write(self, data: BytesLike) -> int:
-        """Append ``data``; gives its length in bytes.
+        """Append ``data``; returns its length in bytes.
 
         Raises:
             StorageError: it cannot be written.
@@ -46,22 +46,22 @@ class SealedOutput:
         return len(data)
 
     def tell(self) -> int:
-        """Bytes written so far, those held included."""
+        """Bytes written so far, including held ones."""
         return self._output.tell() + len(self._held or b"")
 
     def hold(self) -> None:
-        """Keep what is written from now on."""
+        """Hold back all bytes written from now on."""
         self._held = bytearray()
 
     def release(self) -> None:
-        """Write what was kept, which ends in the footer, with the seal in front of the footer."""
+        """Write the held bytes, which end with the footer, with the seal before the footer."""
         held = bytes(self._held or b"")
         self._held = None
         at = len(held) - _END_BYTES - int.from_bytes(held[-_END_BYTES : -len(MAGIC)], "little")
         self._output.write(held[:at] + seal(held[at:-_END_BYTES]) + held[at:])
 
     def writable(self) -> bool:
-        """Always. This and what follows is the file protocol, for pyarrow."""
+        """Always True. This and the following methods are the file protocol that pyarrow needs."""
         return True
 
     def readable(self) -> bool:
@@ -73,27 +73,27 @@ class SealedOutput:
         return False
 
     def flush(self) -> None:
-        """Nothing to do: the bytes count once the output is committed."""
+        """Does nothing: data are final when the output is committed."""
 
     def close(self) -> None:
-        """Nothing to do: the output is closed by its owner."""
+        """Does nothing: the owner closes the output."""
 
 
 def seal(footer: bytes) -> bytes:
-    """The bytes that stand in front of ``footer`` in a file of ours."""
+    """The seal of ``footer``, which is written before it."""
     return MARK + hashlib.sha256(footer).digest() + MARK
 
 
 def checked_footer(file: BinaryIO | Any) -> bytes:
-    """The footer (Thrift, without its length and the magic) of an open Parquet file, its checksum verified.
+    """Read the footer (Thrift, without length and magic) of an open Parquet file, and verify its checksum.
 
-    A file without a seal is one by another writer: its footer is given as it is.
+    A file of another writer has no seal; its footer is returned unchecked.
 
     Args:
         file: seekable, binary; its position afterwards is unspecified.
 
     Raises:
-        pa.ArrowInvalid: the file is not Parquet, or is one of ours whose footer or seal has changed.
+        pa.ArrowInvalid: the file is not Parquet, or its footer does not match its seal.
     """
     size = file.seek(0, 2)
     tail = _tail(file, size, _TAIL_BYTES)
@@ -101,7 +101,7 @@ def checked_footer(file: BinaryIO | Any) -> bytes:
         raise pa.ArrowInvalid(f"it does not end in {MAGIC.decode()}")
     length = int.from_bytes(tail[-_END_BYTES : -len(MAGIC)], "little")
     if length + _END_BYTES + len(MAGIC) > size:
-        raise pa.ArrowInvalid(f"its footer is said to be {length} bytes long, and the file has {size}")
+        raise pa.ArrowInvalid(f"its footer length is stated as {length} bytes, but the file has {size}")
     needed = length + _END_BYTES + SEAL_BYTES
     if needed > len(tail):
         tail = _tail(file, size, needed)
@@ -110,7 +110,7 @@ def checked_footer(file: BinaryIO | Any) -> bytes:
     if found == seal(footer):
         return footer
     if found.startswith(MARK) or found.endswith(MARK) or _is_sealed_elsewhere(tail):
-        raise pa.ArrowInvalid("its footer does not have the checksum that it was written with")
+        raise pa.ArrowInvalid("its footer does not match its checksum")
     return footer
 
 
@@ -120,7 +120,7 @@ def _tail(file: BinaryIO | Any, size: int, length: int) -> bytes:
 
 
 def _is_sealed_elsewhere(tail: bytes) -> bool:
-    """Whether there is a sound seal and footer of ours in ``tail``, at another place than the footer's length says."""
+    """Whether ``tail`` has a valid seal and footer at another place than the footer length states."""
     at = tail.find(MARK)
     while at >= 0:
         if tail[at : at + SEAL_BYTES] == seal(tail[at + SEAL_BYTES : -_END_BYTES]):

@@ -1,4 +1,4 @@
-"""The one place where a Parquet file is opened: its footer verified, its damage turned into our errors."""
+"""Open Parquet files: verify the footer, and turn Arrow's exceptions for damaged files into ``ShardError``."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,7 @@ from interleaved_assets.io.storage import StorageOptions, is_local, local_path, 
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.errors import ShardError
 
-# A remote row group larger than this is not fetched whole, but streamed a window of each column at a time.
+# A larger remote row group is not fetched whole, but streamed in windows of each column.
 _WHOLE_GROUP_BYTES: Final = 128 * 2**20
 _WINDOW_BYTES: Final = 8 * 2**20
 _LOCAL_WINDOW_BYTES: Final = 2**20
@@ -26,10 +26,10 @@ _UNLIMITED: Final = 2**62
 
 @dataclass
 class ParquetSource:
-    """An open Parquet file whose footer is verified. What :func:`open_parquet` gives.
+    """An open Parquet file with a verified footer, returned by :func:`open_parquet`.
 
-    Columns of row groups are never asked of ``file.metadata``: pyarrow ends the process where their size statistics are
-    damaged. :attr:`footer` has what is needed of them.
+    Do not read columns of row groups from ``file.metadata``: pyarrow aborts the process if their size statistics are
+    damaged. Use :attr:`footer`.
     """
 
     uri: str
@@ -43,20 +43,20 @@ class ParquetSource:
         """The file's columns, with the types that Arrow gives them.
 
         Raises:
-            ShardError: a name is there twice.
+            ShardError: a column name occurs twice.
         """
         schema = self.file.schema_arrow
         if len(set(schema.names)) < len(schema.names):
-            raise ShardError(f"{self.uri} has two columns of one name; rename one")
+            raise ShardError(f"{self.uri} has two columns with the same name; rename one")
         return schema
 
     def rows(self, columns: Collection[str], limit: int, groups: Sequence[int] | None = None) -> Iterator[pa.Table]:
-        """The rows in steps of at most ``limit`` decoded bytes, or of one row; strings are valid UTF-8.
+        """Yield the rows in steps of at most ``limit`` decoded bytes, or of one row; strings are valid UTF-8.
 
         Args:
-            columns: names of columns to read, in any order; those that the file lacks make no difference.
-            limit: bytes of a step.
-            groups: numbers of the row groups to read; None: all.
+            columns: names of columns to read, in any order; names that the file lacks are ignored.
+            limit: maximum bytes of a step.
+            groups: numbers of the row groups to read; None for all.
 
         Raises:
             ShardError: a row is larger than :data:`~.decode.MAX_ROW_BYTES`, or a key of a map is null.
@@ -73,7 +73,7 @@ class ParquetSource:
         yield from decoded_steps(file, chosen, schema, limit, self.uri)
 
     def read(self, columns: Collection[str], groups: Sequence[int] | None = None) -> pa.Table:
-        """All rows of ``columns`` as one table; for files that are small. Raises as :meth:`rows`."""
+        """All rows of ``columns`` as one table; for small files. Raises as :meth:`rows`."""
         schema = self._decoded_schema(columns)
         return pa.concat_tables([schema.empty_table(), *self.rows(columns, _UNLIMITED, groups)])
 
@@ -84,14 +84,14 @@ class ParquetSource:
 
 @contextmanager
 def open_parquet(
-    uri: str, storage_options: StorageOptions = None, *, advice: str = "Write it anew, or take it out."
+    uri: str, storage_options: StorageOptions = None, *, advice: str = "Write it again, or remove it."
 ) -> Iterator[ParquetSource]:
-    """Open a Parquet file and verify its footer; whatever Arrow raises for it in the block is a ``ShardError``.
+    """Open a Parquet file and verify its footer; Arrow's exceptions in the block become ``ShardError``.
 
     Args:
         uri: a path or a URL.
-        storage_options: what fsspec needs.
-        advice: what to do about a damaged file, for the message.
+        storage_options: fsspec options.
+        advice: what to do with a damaged file, for the message.
 
     Raises:
         StorageError: the file is missing or unreadable.
@@ -103,7 +103,7 @@ def open_parquet(
             source: Any = stack.enter_context(LocalFile(local_path(uri), uri))
         else:
             source = stack.enter_context(open_input(uri, storage_options))
-        # innermost: to the others every OSError is one of the storage
+        # innermost, since storage_errors turns every OSError into a StorageError
         stack.enter_context(_damage(uri, advice))
         footer = parse_footer(checked_footer(source))
         options: dict[str, Any] = {"page_checksum_verification": True}
@@ -119,16 +119,16 @@ def open_parquet(
 
 @contextmanager
 def _damage(uri: str, advice: str) -> Iterator[None]:
-    """Turn what Arrow raises for a file that it cannot read into a :class:`ShardError`."""
+    """Turn Arrow's exceptions for an unreadable file into :class:`ShardError`."""
     try:
         yield
     except MemoryError as error:
         raise ShardError(
-            f"{uri} asks for more memory than there is: {error}. It is damaged, or its row groups are too large: "
-            "write it anew with smaller ones."
+            f"{uri} needs more memory than is available: {error}. It is damaged, or its row groups are too large: "
+            "write it again with smaller ones."
         ) from error
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        # Arrow says OSError for damage too, but without an errno; any other is the storage's
+        # Arrow raises OSError for damage too, but without an errno; other OSErrors come from the storage
         if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
             raise
         reason = " ".join(str(error).split()).rstrip(".")

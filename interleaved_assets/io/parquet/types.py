@@ -1,4 +1,4 @@
-"""Arrow types that Parquet lacks, so that every column comes back with the type it was written with."""
+"""Store Arrow types that Parquet lacks, so that columns are read with the type they were written with."""
 
 import base64
 from collections.abc import Callable
@@ -6,29 +6,29 @@ from typing import Final
 
 import pyarrow as pa
 
-# Parquet has no group without fields: a struct without fields is stored with this one.
+# Parquet has no group without fields: an empty struct is stored with this field.
 _PLACEHOLDER: Final = pa.field("_empty", pa.null())
 _EMPTY: Final = pa.struct([])
 _STORED_EMPTY: Final = pa.struct([_PLACEHOLDER])
-# Most of Arrow's functions do not take views.
+# Most Arrow functions do not accept views.
 _PLAIN_TYPES: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """``schema`` as it goes into a file: every ``struct<>``, at any depth, gets a placeholder field."""
+    """``schema`` as stored in a file: every ``struct<>``, at any depth, gets a placeholder field."""
     return _mapped_schema(schema, lambda dtype: _STORED_EMPTY if dtype == _EMPTY else dtype)
 
 
 def original_schema(stored: pa.Schema, metadata: dict[bytes, bytes] | None) -> pa.Schema:
     """The schema that the columns ``stored`` of a file had before they were written.
 
-    Arrow's own reader does not bring back all units and types (``timestamp[s]`` comes back as ``timestamp[ms]``), but
-    the writer left the whole schema in the file's metadata. A file by another writer has none; its types stay.
+    Arrow's reader does not restore all types (``timestamp[s]`` becomes ``timestamp[ms]``), but Arrow's writer stores
+    the whole schema in the file's metadata. Files of other writers have none; their types stay.
     """
     written = _written_schema(metadata)
     fields = []
     for field in stored:
-        # a name that is there twice does not say which type is whose
+        # with a repeated name, the type cannot be assigned
         if written is not None and written.names.count(field.name) == 1 and not pa.types.is_dictionary(field.type):
             field = field.with_type(decoded_type(written.field(field.name).type))
         fields.append(field)
@@ -36,7 +36,7 @@ def original_schema(stored: pa.Schema, metadata: dict[bytes, bytes] | None) -> p
 
 
 def decoded_type(dtype: pa.DataType) -> pa.DataType:
-    """``dtype`` without what is only a way to lay out a column in memory: dictionaries and views, at any depth."""
+    """``dtype`` without dictionaries, views and extension types, at any depth."""
     return _mapped(dtype, _plain)
 
 
@@ -55,7 +55,7 @@ def _written_schema(metadata: dict[bytes, bytes] | None) -> pa.Schema | None:
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
     except (ValueError, OSError, pa.ArrowException):
-        return None  # it only adds to what the file itself says
+        return None  # then the types of the Parquet schema apply
 
 
 def _mapped_schema(schema: pa.Schema, rule: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:

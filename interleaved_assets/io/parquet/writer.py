@@ -1,4 +1,4 @@
-"""Writing interleaved Parquet: bounded row groups, image bytes as they are, the same bytes for the same rows."""
+"""Write interleaved Parquet: bounded row groups, uncompressed image bytes, the same file for the same rows."""
 
 import contextlib
 import io
@@ -22,27 +22,27 @@ from interleaved_assets.model.casting import cast_table
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 
 ROW_GROUP_BYTES: Final = 64 * 2**20
-"""Default limit for one row group, and so for the least that a reader must hold."""
+"""Default maximum size of a row group in bytes, which limits the memory that a reader needs."""
 
 CODECS: Final = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
-# Images are compressed already: a codec, a dictionary or a minimum and maximum would cost time and save nothing.
+# Images are compressed already: a codec, a dictionary or statistics would cost time without benefit.
 _IMAGE_COLUMN: Final = "binary_content"
-# Long and hardly ever equal: a dictionary is no use, and a minimum and maximum would only swell the footer.
+# Long values that rarely repeat: a dictionary does not help, and statistics would enlarge the footer.
 _LONG_COLUMNS: Final = frozenset({_IMAGE_COLUMN, "text_content", "source_ref"})
 _PAGE_BYTES: Final = 2**20
 
 
 class ParquetShard:
-    """A Parquet file being written. What :func:`parquet_shard` gives.
+    """A Parquet file that is being written, opened by :func:`parquet_shard`.
 
     Attributes:
-        uri: where it will stand.
-        schema: of its rows.
+        uri: the final path of the file.
+        schema: schema of its rows.
         rows: number of rows written so far.
-        size: its size in bytes, once it is committed.
-        sha256: hex digest of its bytes, once it is committed; None where hashing is off.
-        stamp: that of the file, once it is committed; None where the storage does not tell it.
+        size: size in bytes, set at the commit.
+        sha256: hex digest of the file, set at the commit; None with hashing off.
+        stamp: stamp of the file, set at the commit; None if the storage does not report it.
     """
 
     def __init__(self, uri: str, schema: pa.Schema, row_group_bytes: int) -> None:
@@ -58,12 +58,12 @@ class ParquetShard:
         self._sink: SealedOutput | None = None
 
     def write(self, table: pa.Table) -> None:
-        """Append rows. Row groups are cut anew, between samples, however the rows arrive.
+        """Append rows. Row groups end between samples and do not depend on how rows are split into tables.
 
         Raises:
             OptionError: the table has other columns than the schema.
-            ShardError: a column that may not be null has nulls, a string is not UTF-8, or a time, date or decimal is
-                out of the range of its type.
+            ShardError: a non-nullable column has nulls, a string is not UTF-8, or a time, date or decimal is out of the
+                range of its type.
             StorageError: the file cannot be written.
         """
         if set(table.column_names) != set(self.schema.names):
@@ -83,7 +83,7 @@ class ParquetShard:
             self._pending, self._pending_bytes = [rest], int(row_bytes(rest).sum())
 
     def open(self, output: AtomicOutput, compression: str) -> None:
-        """Begin the file; called by :func:`parquet_shard`."""
+        """Start the file; called by :func:`parquet_shard`."""
         leaves = _leaves(self._stored)
         others = [leaf for leaf in leaves if leaf not in _LONG_COLUMNS]
         self._sink = SealedOutput(output)
@@ -97,7 +97,7 @@ class ParquetShard:
         )
 
     def finish(self) -> None:
-        """Write what is pending, and the footer; called by :func:`parquet_shard`."""
+        """Write the pending rows and the footer; called by :func:`parquet_shard`."""
         assert self._writer is not None
         assert self._sink is not None
         for group in self._groups() if self._pending else ():
@@ -107,8 +107,8 @@ class ParquetShard:
         self._sink.release()
 
     def abandon(self) -> None:
-        """Let go of a file that is not to be; called by :func:`parquet_shard`."""
-        # closing writes a footer, which may fail for the reason that ended the block
+        """Close the Arrow writer of a file that is discarded; called by :func:`parquet_shard`."""
+        # closing writes a footer, which may fail with the error that ended the block
         with contextlib.suppress(StorageError, pa.ArrowException):
             if self._writer is not None:
                 self._writer.close()
@@ -137,17 +137,17 @@ def parquet_shard(
     compression: str = "zstd",
     hashed: bool = True,
 ) -> Iterator[ParquetShard]:
-    """Write a Parquet file that appears whole at the end of the block, or not at all.
+    """Write a Parquet file that appears complete at the end of the block, or not at all.
 
-    Its bytes depend on its rows, the schema and the arguments alone, not on how the rows were cut into tables.
+    Its bytes depend only on the rows, the schema and the arguments, not on how rows are split into tables.
 
     Args:
-        uri: where to.
-        schema: of every table; columns that Parquet has no type for are refused.
-        storage_options: what fsspec needs.
-        row_group_bytes: a row group is cut before the sample that would exceed it.
-        compression: codec of all columns but ``binary_content``, which is stored as it is: one of :data:`CODECS`.
-        hashed: also compute ``sha256``, at about 1.8 GB/s.
+        uri: path or URL of the file.
+        schema: schema of every table; columns of types that Parquet lacks are refused.
+        storage_options: fsspec options.
+        row_group_bytes: a row group ends before the sample that would exceed this.
+        compression: codec of all columns except ``binary_content``, which is not compressed; one of :data:`CODECS`.
+        hashed: whether to compute ``sha256``, at about 1.8 GB/s.
 
     Raises:
         OptionError: ``compression`` is unknown, or a column has a type that Parquet cannot hold.
@@ -174,7 +174,7 @@ def parquet_shard(
 class InterleavedParquetWriter(ShardWriter):
     """Writes each batch as one Parquet file. Options as for :class:`ShardWriter`.
 
-    ``write_kwargs`` may have ``compression`` (of all columns but ``binary_content``; one of :data:`CODECS`) and
+    ``write_kwargs`` may have ``compression`` (of all columns except ``binary_content``; one of :data:`CODECS`) and
     ``row_group_bytes`` (a number, or text such as ``"64MiB"``).
     """
 
@@ -199,12 +199,12 @@ class InterleavedParquetWriter(ShardWriter):
 
 
 def _check_keys(part: pa.Table, uri: str) -> None:
-    """Refuse the keys that the tar form refuses, so that what is written in one form can be in the other.
+    """Refuse keys that the tar writer refuses, so that every Parquet shard can be converted to tar.
 
-    A ``schema`` may leave out the columns of the key; then there is nothing to check.
+    If ``schema`` lacks a key column, nothing is checked.
 
     Raises:
-        OptionError: a row other than metadata stands at -1, metadata stands elsewhere, or a key is there twice.
+        OptionError: a row other than metadata has position -1, a metadata row has another one, or a key occurs twice.
     """
     if not part.num_rows or any(name not in part.column_names for name in KEY_COLUMNS):
         return
@@ -213,7 +213,7 @@ def _check_keys(part: pa.Table, uri: str) -> None:
 
 
 def _check_values(table: pa.Table, uri: str) -> None:
-    """Refuse values that no reader would take.
+    """Refuse values that readers reject.
 
     Raises:
         ShardError: a string is not UTF-8, or a time, date or decimal is out of the range of its type.
@@ -226,9 +226,9 @@ def _check_values(table: pa.Table, uri: str) -> None:
 
 
 def _paged(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values in chunks that depend on the values alone, since pages end where chunks do.
+    """Rechunk the column so that chunks depend only on its values, since Parquet pages end where chunks end.
 
-    Only a chunk that lay across two before is copied.
+    Only values from more than one old chunk are copied.
     """
     filled = np.cumsum(row_bytes(pa.table({"": column})))
     chunks = []

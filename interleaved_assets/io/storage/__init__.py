@@ -1,8 +1,8 @@
-"""Files to read and to write, local or on any filesystem that fsspec knows.
+"""Read, write and list files, local or on any filesystem of fsspec.
 
-The rest of the package reaches storage through this folder alone. Failures are
-:class:`~interleaved_assets.model.errors.StorageError` that name the place and what to do, and
-:class:`~interleaved_assets.model.errors.StorageUnavailable` where another try may succeed.
+The rest of the package accesses storage only through this folder. Failures raise
+:class:`~interleaved_assets.model.errors.StorageError`, which names the path and what to do, or
+:class:`~interleaved_assets.model.errors.StorageUnavailable` if a retry may succeed.
 """
 
 from interleaved_assets.io.storage.atomic import (

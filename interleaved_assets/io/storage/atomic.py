@@ -1,4 +1,4 @@
-"""Output that appears whole or not at all."""
+"""Atomic output: a file appears with its full content, or not at all."""
 
 import hashlib
 import logging
@@ -23,23 +23,23 @@ logger = logging.getLogger(__name__)
 
 BytesLike = bytes | bytearray | memoryview
 
-# Object stores show an object only once its upload is completed, so no temporary name is needed there.
+# Object stores show an object only after its upload is completed, so no temporary name is needed.
 _VISIBLE_ONCE_CLOSED: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"})
 _UPLOAD_PART_BYTES: Final = 16 * 2**20
 
 
 class AtomicOutput:
-    """A file being written: append only, with its size and hash. What :func:`atomic_output` gives.
+    """An append-only file with its size and hash, opened by :func:`atomic_output`.
 
     Attributes:
-        uri: where the file will stand.
+        uri: the final path of the file.
         size: bytes written so far.
-        sha256: hex digest of all bytes once the output is committed, None before, or where hashing is off.
-        stamp: that of the file which this output became, as :func:`~interleaved_assets.io.storage.read_stamp` gives it
-            until another file takes its place. None before the commit, and where the storage does not tell it then.
+        sha256: hex digest of all bytes once the output is committed, None before, or with hashing off.
+        stamp: stamp of the committed file, the one that :func:`~interleaved_assets.io.storage.read_stamp` returns until
+            the file is replaced. None before the commit, and if the storage does not report it at the commit.
     """
 
-    # pyarrow asks a sink for it
+    # pyarrow reads this attribute of a sink
     closed = False
 
     def __init__(self, uri: str, file: BinaryIO, *, hashed: bool) -> None:
@@ -49,7 +49,7 @@ class AtomicOutput:
         self._file, self._digest = file, hashlib.sha256() if hashed else None
 
     def write(self, data: BytesLike) -> int:
-        """Append ``data``; gives its length in bytes.
+        """Append ``data``; returns its length in bytes.
 
         Raises:
             StorageError: it cannot be written.
@@ -67,7 +67,7 @@ class AtomicOutput:
         return self.size
 
     def writable(self) -> bool:
-        """Always. This and what follows is the file protocol, for pyarrow and tarfile."""
+        """Always True. This and the following methods are the file protocol that pyarrow and tarfile need."""
         return True
 
     def readable(self) -> bool:
@@ -79,10 +79,10 @@ class AtomicOutput:
         return False
 
     def flush(self) -> None:
-        """Nothing to do: the bytes count once the output is committed."""
+        """Does nothing: data are final when the output is committed."""
 
     def close(self) -> None:
-        """Nothing to do: :func:`atomic_output` closes the file."""
+        """Does nothing: :func:`atomic_output` closes the file."""
 
     def finish(self, stamp: str | None) -> None:
         """Set :attr:`sha256` and :attr:`stamp`; called when the output is committed."""
@@ -95,16 +95,16 @@ class AtomicOutput:
 def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: bool = True) -> Iterator[AtomicOutput]:
     """Write ``uri`` so that it appears with its full content at the end of the block, or not at all.
 
-    A file that stands there is replaced in that moment; on any exception it stays as it was, and nothing else is left
-    behind. Missing folders are made. ``hashed=False`` leaves out the SHA-256 (about 1.8 GB/s of one core).
+    An existing file is replaced at that moment. On an exception it is not changed, and temporary data are removed.
+    Missing folders are created. ``hashed=False`` skips the SHA-256 (about 1.8 GB/s on one core).
 
-    A process that is killed in the block leaves a hidden temporary file beside a local one, which the next writer of
+    A process that is killed in the block leaves a hidden temporary file next to a local file, which the next writer of
     the same file takes over; on other filesystems :func:`clear_leftovers` removes it. In an object store it leaves the
-    parts of an upload that nobody completes: they show in no listing and take room until a lifecycle rule of the bucket
-    ends such uploads (S3: ``AbortIncompleteMultipartUpload``, after a day or more).
+    parts of an incomplete upload: listings do not show them, and they take space until a lifecycle rule of the bucket
+    aborts such uploads (S3: ``AbortIncompleteMultipartUpload``, after a day or more).
 
     Raises:
-        StorageError: the place cannot be written to.
+        StorageError: the file cannot be written.
     """
     with storage_errors(uri, "write"):
         target = _open_target(uri, storage_options)
@@ -119,22 +119,22 @@ def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: b
             with storage_errors(uri, "clean up after"):
                 target.discard()
         except StorageError as error:
-            # the exception under way says what went wrong; this one only what may be left over
+            # the first exception is the cause; this one only reports a file that may be left over
             logger.warning("%s", error)
         raise
 
 
 def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
-    """Remove the temporary files that killed writers of ``uri`` have left beside it, where the next writer does not.
+    """Remove temporary files that killed writers of ``uri`` have left, unless the next writer takes them over.
 
-    On a local filesystem with locks the next writer takes them over, and object stores have none: nothing is done
-    there. Elsewhere the folder is listed, and those of live writers are removed as well: such a writer fails when it
-    commits.
+    Does nothing on local filesystems with locks, where the next writer takes them over, and in object stores, which
+    have no temporary files. On other filesystems the folder is listed, and files of live writers are removed too; such
+    a writer fails when it commits.
 
     Raises:
         StorageError: the folder cannot be listed, or a file not removed.
     """
-    with storage_errors(uri, "clear what was left beside"):
+    with storage_errors(uri, "remove temporary files of"):
         if is_local(uri):
             target = local_path(uri)
             if not has_locks(target.parent):
@@ -151,10 +151,10 @@ def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
 
 
 class _Target(Protocol):
-    """A file open for writing that is to appear at its place, or to leave no trace.
+    """An open output file; ``commit`` makes it appear at its final path, ``discard`` removes it.
 
-    ``commit`` gives the stamp of the file it puts there, from what it did itself: a look at the place afterwards might
-    be at the file of another writer. None where that cannot be known.
+    ``commit`` returns the stamp of its own file, taken during the commit, since afterwards the path may hold the file
+    of another writer; None if the stamp cannot be known.
     """
 
     file: BinaryIO
@@ -176,14 +176,14 @@ def _is_object_store(fs: AbstractFileSystem) -> bool:
 
 
 class _UploadTarget:
-    """An upload that is completed or aborted."""
+    """An upload to an object store, which is completed or aborted."""
 
     def __init__(self, fs: AbstractFileSystem, path: str) -> None:
         self.file: BinaryIO = fs.open(path, "wb", block_size=_UPLOAD_PART_BYTES)
         self._etag = ""
         self._ask = getattr(self.file, "_call_s3", None)
         if self._ask is not None:
-            # s3fs drops the answer to the request that completes an upload, which alone has the ETag of this upload
+            # s3fs drops the response that completes the upload; only that response has the ETag of this upload
             self.file._call_s3 = self._asked
 
     def _asked(self, method: str, *arguments: Any, **named: Any) -> Any:
@@ -198,13 +198,13 @@ class _UploadTarget:
         return etag_stamp(self._etag, self.file.tell()) if self._etag else None
 
     def discard(self) -> None:
-        # marked closed first: closing it, which its finalizer would do, completes the upload
+        # mark it as closed first: the finalizer closes an open file, which would complete the upload
         self.file.closed = True  # type: ignore[misc]  # fsspec's files make this attribute settable
         self.file.discard()  # type: ignore[attr-defined]  # fsspec's files have it
 
 
 class _MovedTarget:
-    """Any other filesystem: a temporary file beside the final one, then a move."""
+    """Other filesystems: a temporary file in the same folder, then a move."""
 
     def __init__(self, fs: AbstractFileSystem, path: str) -> None:
         folder, _, name = path.rpartition("/")
@@ -215,10 +215,10 @@ class _MovedTarget:
     def commit(self) -> str | None:
         self.file.close()
         if type(self._fs).mv is AbstractFileSystem.mv:
-            # fsspec's own mv copies and removes as well, but takes brackets in a name for a glob
+            # fsspec's mv copies and removes too, but treats brackets in a name as a glob
             self._fs.cp_file(self._temporary, self._path)
             self._fs.rm_file(self._temporary)
-            return None  # a copy has another time
+            return None  # the copy has another modification time
         stamp = stamp_of(self._fs.info(self._temporary))
         self._fs.mv(self._temporary, self._path)
         return stamp

@@ -1,4 +1,4 @@
-"""Which fsspec filesystem a path belongs to, and what its failures mean."""
+"""Find the fsspec filesystem of a path, and turn its exceptions into storage errors with advice."""
 
 import errno
 import os
@@ -24,16 +24,15 @@ from interleaved_assets.model.errors import (
 from interleaved_assets.model.shown import has_user, without_credentials
 
 StorageOptions = Mapping[str, Any] | None
-"""What fsspec needs to reach a remote filesystem (``key``, ``secret``, ``endpoint_url``, …); None: the environment."""
+"""fsspec options of a remote filesystem (``key``, ``secret``, ``endpoint_url``, …); None: from the environment."""
 
 _LOCAL_PREFIXES: Final = ("file://", "local://")
-# The schemes that fsspec lays over another filesystem, as in zip://a.tar::s3://bucket/b.zip.
+# Schemes of fsspec that wrap another filesystem, as in zip://a.tar::s3://bucket/b.zip.
 _LAID_OVER: Final = frozenset(
     {"zip", "tar", "libarchive", "simplecache", "filecache", "blockcache", "cached", "dir", "reference"}
 )
 
-# Exceptions of storage clients that are no OSError, by the module they come from; a client that was never imported
-# cannot have raised one.
+# Exceptions of storage clients that are not OSErrors, by module. A client that is not imported cannot have raised one.
 _CLIENT_ERRORS: Final = {
     "botocore.exceptions": ("BotoCoreError", "ClientError"),
     "aiohttp": ("ClientError",),
@@ -43,15 +42,15 @@ _CLIENT_ERRORS: Final = {
 _TRANSIENT_ERRNOS: Final = frozenset(
     {errno.EAGAIN, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET, errno.EPIPE, getattr(errno, "EREMOTEIO", errno.EIO)}
 )
-# Base classes of lost connections and time-outs in botocore and aiohttp, by name, so that neither has to be imported.
+# Base classes of connection errors and time-outs in botocore and aiohttp, by name to avoid importing them.
 _TRANSIENT_CLASSES: Final = frozenset(
     {"ConnectionError", "HTTPClientError", "ClientConnectionError", "ClientPayloadError"}
 )
 
 _RENEW: Final = "The credentials have expired: renew them in storage_options or the environment."
 _OTHER_KEYS: Final = "Pass the right key and secret in storage_options or the environment."
-# What helps where S3 refuses a request, by its error code: s3fs makes the same few exceptions of all of them. To a HEAD
-# it answers with the bare status, which may mean any of several codes.
+# Advice by S3 error code, since s3fs maps many codes to the same exception. A HEAD response has only the HTTP status,
+# which stands for several codes.
 _S3_ADVICE: Final = {
     "ExpiredToken": _RENEW,
     "TokenRefreshRequired": _RENEW,
@@ -59,7 +58,7 @@ _S3_ADVICE: Final = {
     "InvalidAccessKeyId": _OTHER_KEYS,
     "SignatureDoesNotMatch": _OTHER_KEYS,
     "RequestTimeTooSkewed": "Set this machine's clock: S3 refuses requests that are more than 15 minutes off.",
-    "NoSuchBucket": "Make the bucket, or check its name for a typo.",
+    "NoSuchBucket": "Create the bucket, or check its name for a typo.",
     "400": "S3 gives no reason here. Most often the credentials have expired: renew them in storage_options or the "
     "environment.",
     "403": "S3 gives no reason here. Grant access to it, pass valid credentials in storage_options or the environment, "
@@ -67,15 +66,15 @@ _S3_ADVICE: Final = {
 }
 _ADVICE_BY_CLASS: Final = {
     FileNotFoundError: "Check the path, and the bucket where there is one, for a typo.",
-    FileExistsError: "A file stands where a folder is needed: remove it, or write elsewhere.",
-    NotADirectoryError: "A file stands where a folder is needed: remove it, or use another path.",
-    IsADirectoryError: "A folder stands where a file is needed: remove it, or use another path.",
+    FileExistsError: "A file exists where a folder is needed: remove it, or write elsewhere.",
+    NotADirectoryError: "A file exists where a folder is needed: remove it, or use another path.",
+    IsADirectoryError: "A folder exists where a file is needed: remove it, or use another path.",
 }
 _ADVICE_BY_NUMBER: Final = {
     errno.ENOSPC: "Free some space, or write elsewhere.",
     errno.EDQUOT: "Free some space, or write elsewhere.",
     errno.EROFS: "The file system is mounted read-only: mount it for writing, or write elsewhere.",
-    errno.ENAMETOOLONG: "The storage takes no name of that length: shorten it.",
+    errno.ENAMETOOLONG: "The storage does not allow such a long name: shorten it.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }
 
@@ -92,7 +91,7 @@ def is_chain(uri: str) -> bool:
 
 
 def local_path(uri: str) -> Path:
-    """The absolute path of a local ``uri``. What is checked and what is opened both go by this."""
+    """The absolute path of a local ``uri``; used both to check a path and to open it."""
     prefix = next((prefix for prefix in _LOCAL_PREFIXES if uri.startswith(prefix)), "")
     uri = uri.removeprefix(prefix)
     return Path(os.path.abspath(os.path.expanduser(uri)))  # noqa: PTH100, PTH111 - Path.resolve would follow links
@@ -102,11 +101,11 @@ def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[Abstra
     """The filesystem of ``uri`` and the path in it. ``storage_options`` are for remote filesystems only.
 
     Raises:
-        OptionError: no filesystem is known for the scheme, or the URL has a user or password in it.
+        OptionError: the scheme is unknown, or the URL contains a user or password.
         MissingDependency: the package for the scheme is not installed.
     """
     if is_local(uri):
-        # fsspec has a parser of its own, for which file:/a, local:/a and data:,a are URLs, and no paths
+        # fsspec would parse file:/a, local:/a and data:,a as URLs, not as paths
         return LocalFileSystem(), str(local_path(uri))
     if has_user(uri):
         raise OptionError(
@@ -117,7 +116,7 @@ def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[Abstra
     try:
         if "::" not in uri or is_chain(uri):
             return url_to_fs(uri, **options)
-        # url_to_fs would take the name for a chain
+        # url_to_fs would parse the name as a chain
         kind = get_filesystem_class(split_protocol(uri)[0] or "file")
         return kind(**{**kind._get_kwargs_from_urls(uri), **options}), kind._strip_protocol(uri)
     except ImportError as error:
@@ -127,17 +126,17 @@ def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[Abstra
 
 
 def join(folder: str, name: str) -> str:
-    """``name`` below ``folder``, whether a path or a URL."""
+    """``name`` below ``folder``, which is a path or a URL."""
     return f"{folder.rstrip('/')}/{name}" if folder.strip("/") else f"{folder}{name}"
 
 
 def exists(uri: str, storage_options: StorageOptions = None) -> bool:
-    """Whether there is a file or folder at ``uri`` now, cached listings aside."""
+    """Whether a file or folder exists at ``uri``; cached listings are ignored."""
     with client_errors(uri, "look at"):
         fs, path = filesystem(uri, storage_options)
         fs.invalidate_cache(path)
         try:
-            fs.info(path)  # not fs.exists, which takes a storage that fails for one that has no such file
+            fs.info(path)  # not fs.exists, which returns False when the storage fails
         except FileNotFoundError:
             return False
         return True
@@ -145,7 +144,7 @@ def exists(uri: str, storage_options: StorageOptions = None) -> bool:
 
 @contextmanager
 def storage_errors(uri: str, doing: str) -> Iterator[None]:
-    """Turn what a filesystem raises in the block into a :class:`StorageError` that names ``uri`` and what to do."""
+    """Turn storage exceptions in the block into :class:`StorageError`, which names ``uri`` and what to do."""
     try:
         yield
     except StorageError:
@@ -156,9 +155,9 @@ def storage_errors(uri: str, doing: str) -> Iterator[None]:
 
 @contextmanager
 def client_errors(uri: str, doing: str) -> Iterator[None]:
-    """The same for a block that calls a filesystem and does nothing else: there any exception is the filesystem's.
+    """Turn any exception in the block into :class:`StorageError`; the block must only call a filesystem.
 
-    Filesystems of third parties raise what they like, RuntimeError and TypeError included, and have no class in common.
+    Third-party filesystems raise exceptions of any type, RuntimeError and TypeError included.
     """
     try:
         yield
@@ -169,7 +168,7 @@ def client_errors(uri: str, doing: str) -> Iterator[None]:
 
 
 def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError:
-    """The :class:`StorageError` for ``error``; :class:`StorageUnavailable` where another try may succeed."""
+    """The :class:`StorageError` for ``error``; :class:`StorageUnavailable` if a retry may succeed."""
     cause = error.__cause__
     if (
         isinstance(error, FileNotFoundError)
@@ -177,11 +176,11 @@ def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError
         and _http_status(cause) != 404
         and _is_transient(cause)
     ):
-        error = cause  # fsspec's http says of a host that does not answer that there is no such file
+        error = cause  # fsspec's http raises FileNotFoundError also if the host does not answer
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     text = f"cannot {doing} {uri}: {reason.rstrip('.')}."
     if _is_transient(error):
-        return StorageUnavailable(f"{text} The storage did not answer as it should; try again later.")
+        return StorageUnavailable(f"{text} The storage failed or did not respond; try again later.")
     return StorageError(f"{text} {_advice(error, uri)}")
 
 
@@ -198,9 +197,9 @@ def _advice(error: BaseException, uri: str) -> str:
         return _S3_ADVICE[code]
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
         if is_local(uri):
-            return "Give the user that this runs as access to it."
+            return "Grant the user of this process access to it."
         return "Grant access to it, or pass credentials in storage_options or the environment."
-    for kind, advice in _ADVICE_BY_CLASS.items():  # what fsspec raises by itself often has no number
+    for kind, advice in _ADVICE_BY_CLASS.items():  # exceptions that fsspec itself raises often have no errno
         if isinstance(error, kind):
             return advice
     number = error.errno if isinstance(error, OSError) else None
@@ -219,7 +218,7 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _http_status(error: BaseException) -> int | None:
-    """The HTTP status that a client's exception carries: aiohttp ``status``, gcsfs ``code``, botocore ``response``."""
+    """The HTTP status in a client's exception: aiohttp ``status``, gcsfs ``code``, botocore ``response``."""
     found = _s3_response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
     for candidate in (found, getattr(error, "status", None), getattr(error, "code", None)):
         if isinstance(candidate, int):
@@ -228,12 +227,12 @@ def _http_status(error: BaseException) -> int | None:
 
 
 def _s3_code(error: BaseException) -> str:
-    """The error code in S3's answer, such as ``AccessDenied``; empty where there is none."""
+    """The error code in S3's response, such as ``AccessDenied``; empty if there is none."""
     return str(_s3_response(error).get("Error", {}).get("Code", ""))
 
 
 def _s3_response(error: BaseException) -> dict[str, Any]:
-    """S3's answer, which botocore's exception carries; s3fs raises one of Python's own from it."""
+    """S3's response from botocore's exception, which may be the cause of the exception that s3fs raises."""
     for candidate in (error, error.__cause__):
         response = getattr(candidate, "response", None)
         if isinstance(response, dict):

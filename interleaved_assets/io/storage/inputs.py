@@ -1,4 +1,4 @@
-"""Open files to read, local or remote; small files in one request; a local copy of a remote file."""
+"""Open local and remote files for reading, read small files in one request, copy remote files."""
 
 import contextlib
 import hashlib
@@ -28,11 +28,11 @@ _COPY_BYTES: Final = 16 * 2**20
 
 @contextmanager
 def open_input(uri: str, storage_options: StorageOptions = None) -> Iterator[BinaryIO]:
-    """A seekable binary file to read.
+    """Open a seekable binary file for reading.
 
     Raises:
-        StorageError: it is missing, unreadable, or no regular file; also later on while the block reads from it, for
-            one thing where a local file has changed since it was opened.
+        StorageError: it is missing, unreadable, or not a regular file. Reads in the block raise it too, for example if
+            a local file has changed since it was opened.
     """
     with storage_errors(uri, "read"):
         if is_local(uri):
@@ -41,14 +41,14 @@ def open_input(uri: str, storage_options: StorageOptions = None) -> Iterator[Bin
         else:
             with client_errors(uri, "read"):
                 fs, path = filesystem(uri, storage_options)
-                fs.invalidate_cache(path)  # a cached listing may have the size and ETag of a version since replaced
+                fs.invalidate_cache(path)  # a cached listing may have the size and ETag of an older version
                 file = fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead")
             with _RemoteFile(file, uri) as remote:
                 yield cast(BinaryIO, remote)
 
 
 class _RemoteFile(io.BufferedIOBase):
-    """A file of a filesystem, whatever that raises as a :class:`StorageError`."""
+    """A remote file whose methods raise :class:`StorageError`."""
 
     def __init__(self, file: BinaryIO, uri: str) -> None:
         self._file, self._uri = file, uri
@@ -81,7 +81,7 @@ class _RemoteFile(io.BufferedIOBase):
 
 
 def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None:
-    """The content of a small file, in one request; None where there is no such file.
+    """The content of a small file, read in one request; None if there is no such file.
 
     Raises:
         StorageError: it cannot be read.
@@ -91,7 +91,7 @@ def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None
         if is_local(uri):
             with contextlib.suppress(FileNotFoundError):
                 check_regular(local_path(uri), uri)
-        # s3fs would otherwise ask for the size first, to fetch what is large in parts: twice the time for a small file
+        # otherwise s3fs first requests the size, to fetch large files in parts: twice the time for a small file
         in_one_go = {"max_concurrency": 1} if "s3" in fs.protocol else {}
         try:
             return bytes(fs.cat_file(path, **in_one_go))
@@ -111,15 +111,15 @@ def file_sha256(uri: str, storage_options: StorageOptions = None) -> str:
 
 @contextmanager
 def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Path]:
-    """A local path with the content of ``uri``: the file itself where it is local, else a temporary copy of it.
+    """A local path with the content of ``uri``: the file itself if it is local, else a temporary copy.
 
     Raises:
-        StorageError: it is missing or unreadable, or there is no room for the copy.
+        StorageError: it is missing or unreadable, or there is no space for the copy.
     """
     if is_local(uri):
         path = local_path(uri)
         with storage_errors(uri, "read"), LocalFile(path, uri):
-            pass  # a missing or unreadable file is reported here, not by whoever opens the path
+            pass  # raises for a missing or unreadable file before the caller opens the path
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="interleaved-") as folder:

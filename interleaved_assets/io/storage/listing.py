@@ -1,4 +1,4 @@
-"""Finding input files, and grouping them into partitions."""
+"""Find input files and group them into partitions."""
 
 import glob
 import re
@@ -40,10 +40,10 @@ class InputFile(NamedTuple):
 
 
 def dotted(extensions: Sequence[str], option: str) -> tuple[str, ...]:
-    """File endings in lower case with their dot, which may be left out: ``png`` and ``.PNG`` give ``.png``.
+    """Extensions in lower case with their dot: ``png`` and ``.PNG`` become ``.png``.
 
     Raises:
-        OptionError: one is no text, or nothing but a dot; the message names ``option``.
+        OptionError: an extension is not text, or only dots; the message names ``option``.
     """
     if odd := [item for item in extensions if not isinstance(item, str) or not item.strip(".")]:
         raise OptionError(f"{option} are file endings such as '.png' or 'png', got {odd[0]!r}")
@@ -53,16 +53,16 @@ def dotted(extensions: Sequence[str], option: str) -> tuple[str, ...]:
 def find_files(
     file_paths: FilePaths, extensions: Sequence[str], storage_options: StorageOptions = None
 ) -> list[InputFile]:
-    """Every input file, sorted by name, each once.
+    """All input files, sorted by name, without duplicates.
 
-    A folder is searched recursively for files with one of ``extensions`` (compared without case, with their dot);
-    so are the matches of a glob, without going down into folders that match. A path that names one file is taken
-    whatever its extension; it also wins over its meaning as a glob. FIFOs, sockets, devices and links to them are
-    passed over in folders and globs, and refused where a path names one.
+    A folder is searched recursively for files with one of ``extensions`` (with dot, case ignored). A glob matches
+    files with these extensions; folders that it matches are not searched. A path of an existing file is used with any
+    extension, also if it has glob characters. FIFOs, sockets, devices and links to them are skipped in folders and
+    globs, and refused as paths.
 
     Raises:
         StorageError: a path is missing or unreadable, or a folder or glob holds no file with the right extension.
-        OptionError: no path at all is given.
+        OptionError: no path is given.
     """
     given = [file_paths] if isinstance(file_paths, str | PathLike) else list(file_paths)
     if not given:
@@ -80,12 +80,12 @@ def find_files(
 def group_files(
     files: Sequence[InputFile], files_per_partition: int | None = None, blocksize: int | str | None = None
 ) -> list[list[InputFile]]:
-    """Partitions: consecutive files that are read as one stream; one file each where neither limit is given.
+    """Group consecutive files into partitions; without a limit, each partition has one file.
 
     Args:
-        files: what :func:`find_files` gave.
-        files_per_partition: at most so many files each.
-        blocksize: at most so many bytes together (``512 * 2**20`` or ``"512MiB"``); a larger file stands alone.
+        files: the files of :func:`find_files`.
+        files_per_partition: maximum number of files.
+        blocksize: maximum size in bytes (``512 * 2**20`` or ``"512MiB"``); a larger file gets its own partition.
 
     Raises:
         OptionError: both limits are given, or one is not positive.
@@ -113,7 +113,7 @@ def parse_size(value: int | str, option: str = "size") -> int:
     """Bytes from a whole number or from text such as ``"512MiB"`` (1024-based) or ``"1.5 GB"`` (1000-based).
 
     Raises:
-        OptionError: ``value`` is neither, or is not positive; the message names ``option``.
+        OptionError: ``value`` is neither of these, or not positive; the message names ``option``.
     """
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match and match[2].lower() in _UNITS:
@@ -128,11 +128,11 @@ def parse_size(value: int | str, option: str = "size") -> int:
 
 
 def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOptions) -> list[tuple[str, int]]:
-    """Absolute URI and size of each file that ``uri`` stands for."""
+    """Absolute URI and size of each file at ``uri``, a file, folder or glob."""
     if is_local(uri):
         uri = str(local_path(uri))
     fs, path = filesystem(uri, storage_options)
-    fs.invalidate_cache()  # a long-running process must see shards that arrived since
+    fs.invalidate_cache()  # a long-running process must see new shards
     try:
         entry = _entry(fs, path)
         if entry is not None and entry["type"] != "directory":
@@ -141,7 +141,7 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
             return [(uri, int(entry["size"] or 0))]
         entries = fs.find(path, detail=True) if entry is not None else fs.glob(path, detail=True)
     except ValueError as error:
-        raise OptionError(f"{uri} names nothing that can be searched: {error}") from error
+        raise OptionError(f"{uri} cannot be searched: {error}") from error
     what = "matches" if entry is None else "holds"
     files = {name: info for name, info in entries.items() if info["type"] != "directory" and _is_openable(info)}
     chosen = {name: info for name, info in files.items() if name.lower().endswith(suffixes)}
@@ -154,7 +154,7 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
 
 
 def _is_openable(info: dict[str, Any]) -> bool:
-    """Whether it may be opened: no FIFO, socket or device, nor a link to one."""
+    """Whether it is not a FIFO, socket or device, nor a link to one."""
     if not info.get("islink"):
         return info["type"] != "other"
     try:
@@ -164,7 +164,7 @@ def _is_openable(info: dict[str, Any]) -> bool:
 
 
 def _entry(fs: AbstractFileSystem, path: str) -> dict[str, Any] | None:
-    """What the filesystem knows of ``path``; None where it is a glob and nothing has that very name."""
+    """fsspec's info of ``path``; None if it is a glob and no file has exactly this name."""
     try:
         return dict(fs.info(path))
     except FileNotFoundError:
@@ -174,13 +174,13 @@ def _entry(fs: AbstractFileSystem, path: str) -> dict[str, Any] | None:
 
 
 def _with_path(uri: str, path: str, fs: AbstractFileSystem) -> str:
-    """``path`` of the filesystem of ``uri`` as a URI that leads to the same filesystem again."""
+    """The URI of ``path`` on the filesystem of ``uri``."""
     if is_local(uri):
         return path
     if not is_chain(uri):
         return str(fs.unstrip_protocol(path))
-    # a chain such as zip://*.tar::s3://bucket/a.zip or simplecache::s3://bucket/*.tar: the path stands in the first
-    # link that has one
+    # in a chain such as zip://*.tar::s3://bucket/a.zip or simplecache::s3://bucket/*.tar, the path belongs to the first
+    # link with "://"
     links = uri.split("::")
     number = next(index for index, link in enumerate(links) if "://" in link)
     scheme = links[number].partition("://")[0]

@@ -1,4 +1,4 @@
-"""Local files, read by position: never mapped, since a file that is cut while it is mapped ends the process."""
+"""Read local files by position. They are not memory-mapped: truncating a mapped file kills the process."""
 
 import io
 import os
@@ -11,11 +11,11 @@ from interleaved_assets.model.errors import StorageError
 
 
 def check_regular(path: Path, uri: str) -> None:
-    """Refuse what is no regular file: a FIFO or a device may block whoever opens it, or be changed by that.
+    """Refuse a FIFO, socket or device: opening one may block, or have side effects. Folders pass.
 
     Raises:
-        StorageError: it is a FIFO, a socket or a device, or a link to one. Folders are left to the one who opens them.
-        OSError: it is not there.
+        StorageError: it is a FIFO, a socket or a device, or a link to one.
+        OSError: it does not exist.
     """
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -23,10 +23,10 @@ def check_regular(path: Path, uri: str) -> None:
 
 
 class LocalFile(io.RawIOBase):
-    """A regular local file that is open for reading and has to stay as it is.
+    """A regular local file, open for reading, that must not change while it is open.
 
-    Every read raises StorageError where size or modification time are no longer those at the opening. A file that is
-    replaced by another of its name goes on to be read as it was.
+    Every read raises StorageError if the size or modification time has changed since the file was opened. If another
+    file takes its name, reads return the content of the opened file.
 
     Attributes:
         size: in bytes.
@@ -34,7 +34,7 @@ class LocalFile(io.RawIOBase):
 
     def __init__(self, path: Path, uri: str) -> None:
         check_regular(path, uri)
-        # should it have become a FIFO since, O_NONBLOCK keeps the opening from waiting for a writer
+        # O_NONBLOCK: if it has become a FIFO since the check, open() must not wait for a writer
         self._descriptor, self._uri = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), uri
         found = os.fstat(self._descriptor)
         self.size, self._modified, self._position = found.st_size, found.st_mtime_ns, 0
@@ -43,16 +43,16 @@ class LocalFile(io.RawIOBase):
             raise IsADirectoryError(f"cannot read {uri}: it is not a regular file")
 
     def read_at(self, offset: int, size: int) -> memoryview:
-        """So many bytes from ``offset``, fewer at the end.
+        """Read ``size`` bytes from ``offset``, fewer at the end of the file.
 
         Raises:
             StorageError: the file has changed since it was opened.
         """
         wanted = max(0, min(size, self.size - offset))
-        # from Arrow's pool, which keeps pages: half the processor time of new bytes each time
+        # Arrow's memory pool reuses pages: half the CPU time of new bytes objects
         data = memoryview(pa.allocate_buffer(wanted)).cast("B")
         filled = 0
-        # one call gives 2 GiB at most
+        # one call reads at most 2 GiB
         while filled < wanted and (count := os.preadv(self._descriptor, [data[filled:]], offset + filled)):
             filled += count
         self._check(filled == wanted)
@@ -66,17 +66,17 @@ class LocalFile(io.RawIOBase):
         return count
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next ``size`` bytes, or all that are left; fewer only at the end."""
+        """The next ``size`` bytes, or all remaining ones; fewer only at the end."""
         return bytes(self.read_buffer(self.size if size is None or size < 0 else size))
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        """The same without a copy; Arrow looks for this method."""
+        """As :meth:`read` without a copy; Arrow calls this method if it exists."""
         data = self.read_at(self._position, size)
         self._position += len(data)
         return pa.py_buffer(data)
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """All remaining bytes."""
         return self.read()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:

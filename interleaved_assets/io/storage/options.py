@@ -1,4 +1,4 @@
-"""Storage options as settings hold them: which are known to hold no secret, and which URLs they are for."""
+"""Storage options in the settings: options by URL scheme, and the list of options without secrets."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -6,10 +6,10 @@ from typing import Any, Final
 from interleaved_assets.io.storage.filesystem import StorageOptions, is_chain, is_local
 
 StorageOptionsByScheme = Mapping[str, Mapping[str, Any]]
-"""fsspec options by URL scheme (``s3``, ``https``); a scheme that is not there has none."""
+"""fsspec options by URL scheme (``s3``, ``https``); other schemes have no options."""
 
-# Options of s3fs, gcsfs, adlfs, http and sftp, and of the clients below them, that are public whatever their value.
-# What is not here may hold a secret, headers for example.
+# Options of s3fs, gcsfs, adlfs, http, sftp and their client libraries that never hold a secret. Other options may,
+# headers for example.
 # fmt: off
 _PUBLIC: Final = frozenset({
     "endpoint_url", "endpoint", "region", "region_name", "location", "default_location", "project",
@@ -28,16 +28,16 @@ _PUBLIC: Final = frozenset({
 # fmt: on
 _TABLES: Final = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs", "retries", "s3"})
 _PUBLIC_TOKENS: Final = (None, "anon", "cloud", "google_default")
-"""What gcsfs takes for a ``token`` that is none."""
+"""Values of the gcsfs option ``token`` that are not secrets."""
 
 # schemes that name the same storage
 SAME_STORAGE: Final = {"s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 
 
 def find_unlisted(options: Mapping[str, Any], prefix: str = "") -> str | None:
-    """The name of an option, such as ``client_kwargs.headers``, that is not known to be public; None: all of them are.
+    """Name of the first option that may hold a secret, such as ``client_kwargs.headers``; None if there is none.
 
-    The tables of the clients' own options are looked through; any other value has to be a single one.
+    Tables of client options are searched too; any other value must be a single value.
     """
     for name, value in options.items():
         if name == "token" and value in _PUBLIC_TOKENS:
@@ -51,12 +51,12 @@ def find_unlisted(options: Mapping[str, Any], prefix: str = "") -> str | None:
 
 
 def by_scheme(options: Mapping[str, Any], uris: Iterable[str]) -> StorageOptionsByScheme:
-    """``options`` for the schemes of ``uris``; local ones have none."""
+    """``options`` for each scheme of ``uris``; local paths have no options."""
     return {_scheme(uri): options for uri in uris if not is_local(uri)}
 
 
 def options_of(uri: str, options: StorageOptionsByScheme | None) -> StorageOptions:
-    """The options for ``uri``: those of its scheme, of the last link of a chain."""
+    """The options for the scheme of ``uri``; for a chain, of its last link."""
     return None if options is None or is_local(uri) else options.get(_scheme(uri))
 
 

@@ -1,4 +1,4 @@
-"""Which places a ``source_ref`` may point to: it comes from data, so it is not trusted."""
+"""Allowed roots: a ``source_ref`` comes from data, so it may point only below these folders and URLs."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -10,15 +10,15 @@ from interleaved_assets.model.shown import without_credentials
 
 
 def folders_of(uris: Iterable[str]) -> tuple[str, ...]:
-    """The folders that hold ``uris``, sorted, each once: what is allowed where nobody says otherwise."""
+    """The folders of ``uris``, sorted, without duplicates: the default allowed roots."""
     return tuple(sorted({uri.rpartition("/")[0] or "/" for uri in map(_absolute, uris)}))
 
 
 def check_allowed(uri: str, allowed_roots: Sequence[str]) -> bool:
-    """Whether ``uri`` lies below one of ``allowed_roots``, or is one of them.
+    """Whether ``uri`` is one of ``allowed_roots`` or below one.
 
-    Local paths are compared with every symbolic link followed, on both sides. Remote ones must have the same scheme and
-    bucket and the root's whole path segments in front, and no ``.`` or ``..`` segment, percent-encoded ones included.
+    Local paths are compared after following all symbolic links on both sides. Remote URLs must have the root's scheme
+    and bucket, start with the root's path segments, and have no ``.`` or ``..`` segment, percent-encoded or not.
     Chained URLs (``a::b``) are never allowed.
     """
     if "\0" in uri or is_chain(uri):

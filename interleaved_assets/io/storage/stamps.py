@@ -1,10 +1,9 @@
-"""Stamps: short texts that change whenever a file is written, so that a file is known again without being read.
+"""Stamps: short texts that change whenever a file is written, so that changes are found without reading the file.
 
-An object store has an ETag, which follows from the content or from the upload. A local file has the time it was
-written, in nanoseconds, its size and its inode. Of other filesystems size and time are all there is.
+For object stores it is the ETag, which depends on the content or the upload; for local files the modification time in
+nanoseconds, the size and the inode; for other filesystems size and modification time.
 """
 
-import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -16,14 +15,14 @@ from interleaved_assets.io.storage.filesystem import (
     local_path,
     storage_errors,
 )
-from interleaved_assets.io.storage.inputs import open_input
+from interleaved_assets.io.storage.inputs import file_sha256
 from interleaved_assets.model.errors import StorageError
 
 
 def stamp_of(info: Mapping[str, Any]) -> str | None:
-    """The stamp of a file on a filesystem that is not local, given what fsspec's ``info`` or ``find`` has of it.
+    """The stamp of a remote file, from fsspec's ``info`` or ``find``; None if it is not a file.
 
-    None where it is no file. Where neither an ETag nor a time is known, the stamp is the size alone.
+    Without an ETag and a modification time, the stamp is only the size.
     """
     if info.get("type", "file") != "file":
         return None
@@ -34,20 +33,20 @@ def stamp_of(info: Mapping[str, Any]) -> str | None:
 
 
 def etag_stamp(etag: str, size: int) -> str:
-    """The stamp of an object of ``size`` bytes with this ETag, quoted or not."""
+    """The stamp of an object of ``size`` bytes; ``etag`` may be quoted."""
     return f"etag:{etag.strip(chr(34))}-{size}"
 
 
 def local_stamp(status: os.stat_result) -> str:
-    """The stamp of a local file. Renaming the file keeps it; a copy has another one."""
+    """The stamp of a local file. A renamed file keeps its stamp; a copy gets another one."""
     return f"modified:{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
 
 
 def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
-    """The stamp that the file at ``uri`` has now, in one request; None where there is no such file.
+    """The current stamp of the file at ``uri``, in one request; None if there is no such file.
 
     Raises:
-        StorageError: it cannot be looked at.
+        StorageError: the storage cannot be reached, or access is denied.
     """
     with storage_errors(uri, "look at"):
         try:
@@ -61,7 +60,7 @@ def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
 
 
 def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str, str]:
-    """The stamps of all files below a folder that is not local, by path below it: one request for 1,000 of them in S3.
+    """Stamps of all files below a remote folder, by path relative to it; in S3 one request lists 1,000 files.
 
     Raises:
         StorageError: it cannot be listed.
@@ -75,14 +74,13 @@ def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str
 
 
 def content_hash(uri: str, storage_options: StorageOptions = None) -> str | None:
-    """SHA-256 of the file's content as 64 hex digits; None where there is no such file.
+    """SHA-256 of the file's content as 64 hex digits; None if there is no such file.
 
     Raises:
         StorageError: it cannot be read.
     """
     try:
-        with open_input(uri, storage_options) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # it has readinto
+        return file_sha256(uri, storage_options)
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None

@@ -1,12 +1,12 @@
-"""Temporary files beside the final one, whose lock shows whether the writer is alive.
+"""Temporary files next to the final file, whose lock shows whether the writer is alive.
 
-A writer holds a lock (``flock``) on its temporary file until that has its final name or is gone. The system takes back
-the locks of a process that dies, however it dies, so a temporary file without a lock is a dead writer's: the next
-writer of the same file takes it over, and that of a live one is left alone. Names are numbered and tried in turn, so
-that finding what is left over needs no listing of the folder, which may hold a hundred thousand files.
+A writer holds a lock (``flock``) on its temporary file until the file is renamed or removed. The system releases the
+locks of a process that ends in any way, so an unlocked temporary file belongs to a dead writer, and the next writer of
+the same file takes it over. Names are numbered and tried in order, so leftover files are found without listing the
+folder, which may hold a hundred thousand files.
 
-Where the filesystem has no locks, names are random, and :func:`clear_temporaries` lists the folder and removes all of
-them. A writer that is alive then fails when it renames its file, and its bytes appear nowhere.
+If the filesystem has no locks, names are random, and :func:`clear_temporaries` lists the folder and removes them all. A
+live writer then fails when it renames its file, and no file appears.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from interleaved_assets.io.storage.stamps import local_stamp
 
 _BUFFER_BYTES: Final = 256 * 2**10
 _WITHOUT_LOCKS: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK})
-# most systems take 255 bytes, and the rest of a temporary name takes up to 38
+# most systems allow 255 bytes; the other parts of a temporary name take up to 38
 _NAME_BYTES: Final = 210
 
 _locking_devices: dict[int, bool] = {}
@@ -34,10 +34,10 @@ _locking_devices: dict[int, bool] = {}
 
 
 class TemporaryFile:
-    """An empty file beside ``target``, to be filled and then committed or discarded; missing folders are made.
+    """A new empty file next to ``target``, which is written, then committed or discarded; creates missing folders.
 
     Attributes:
-        file: what to write to; closed by :meth:`commit` and :meth:`discard`.
+        file: the file to write; closed by :meth:`commit` and :meth:`discard`.
     """
 
     def __init__(self, target: Path) -> None:
@@ -47,15 +47,15 @@ class TemporaryFile:
         self.file: BinaryIO = os.fdopen(os.dup(self._locked), "wb", buffering=_BUFFER_BYTES)
 
     def commit(self) -> str:
-        """Give the file its final name, in place of one that has it; gives the stamp of the file."""
-        # closed first, since a network filesystem may only then find that there is no room; the lock outlives it
+        """Rename the file to its final name, replacing an existing file; returns its stamp."""
+        # close it first, since a network filesystem may report a full disk only then; the lock stays
         self.file.close()
-        # the system's own time is that of its last tick, some milliseconds ago, and an inode may be used again: two
-        # files of the same size that take this name one after the other must not have the same stamp
+        # the system's file time is up to some milliseconds old, and inodes are reused: without an exact time, two
+        # successive files of the same name and size could have the same stamp
         now = time.time_ns()
-        with contextlib.suppress(OSError):  # not every filesystem lets a time be set
+        with contextlib.suppress(OSError):  # not every filesystem allows setting the time
             os.utime(self._locked, ns=(now, now))
-        # of the open file, before it is renamed: behind the name there may be that of another writer right afterwards
+        # from the open file before the rename, since another writer may replace it right afterwards
         stamp = local_stamp(os.fstat(self._locked))
         self._path.replace(self._target)
         self._unlock()
@@ -67,7 +67,7 @@ class TemporaryFile:
             self._path.unlink(missing_ok=True)
         finally:
             self._unlock()
-            # closing flushes what is buffered, which fails again on a full disk; the handle is closed nevertheless
+            # closing flushes the buffer, which fails again on a full disk; the handle is closed anyway
             with contextlib.suppress(OSError):
                 self.file.close()
 
@@ -78,17 +78,17 @@ class TemporaryFile:
 
 
 def random_name(name: str) -> str:
-    """A name for a temporary file of ``name`` that no other has. Its ending keeps it out of every search for shards."""
+    """A unique name for a temporary file of ``name``. Because of its extension, no search for shards finds it."""
     return f".{_cut(name)}.{uuid.uuid4().hex}.tmp"
 
 
 def is_temporary_of(name: str, found: str) -> bool:
-    """Whether ``found`` is the name of a temporary file of this very ``name``."""
+    """Whether ``found`` is the name of a temporary file of ``name``."""
     return re.fullmatch(rf"\.{re.escape(_cut(name))}\.(\d+|[0-9a-f]{{32}})\.tmp", found) is not None
 
 
 def clear_temporaries(target: Path) -> None:
-    """Remove what dead writers of ``target`` have left beside it. Lists the folder."""
+    """Remove temporary files of dead writers of ``target``. Lists the folder."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for found in target.parent.iterdir():
             if is_temporary_of(target.name, found.name):
@@ -96,7 +96,7 @@ def clear_temporaries(target: Path) -> None:
 
 
 def has_locks(folder: Path) -> bool:
-    """Whether the filesystem of ``folder`` has locks; also where there is no such folder, since nothing lies in it."""
+    """Whether the filesystem of ``folder`` has locks; True for a missing folder, which has no temporary files."""
     try:
         device = folder.stat().st_dev
     except (FileNotFoundError, NotADirectoryError):
@@ -108,7 +108,7 @@ def has_locks(folder: Path) -> bool:
 
 
 def _first_free(target: Path) -> tuple[Path, int]:
-    """The first numbered name that no live writer has: its file, emptied, as a descriptor with the lock."""
+    """Path and locked descriptor of the first numbered file that no live writer holds; the file is empty."""
     for number in itertools.count():
         path = _numbered(target, number)
         while (descriptor := _open(path, os.O_CREAT)) is not None:
@@ -120,19 +120,19 @@ def _first_free(target: Path) -> tuple[Path, int]:
                 return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             if has_lock and _is_at(path, descriptor):
                 os.ftruncate(descriptor, 0)
-                # one that died while a live one had this number has left a higher one
+                # a writer that died while a live one held this number has left a higher number
                 for higher in itertools.count(number + 1):
                     if not _remove_if_dead(_numbered(target, higher)):
                         return path, descriptor
             os.close(descriptor)
             if not has_lock:
                 break
-            # its writer has renamed or removed it between our opening and locking it: the name is free now
-    raise AssertionError("numbers do not end")
+            # its writer renamed or removed it between open() and flock(): the name is free now
+    raise AssertionError("itertools.count() ended")
 
 
 def _remove_if_dead(path: Path) -> bool:
-    """Remove the temporary file unless its writer is alive; whether it was there and is gone."""
+    """Remove the temporary file unless its writer is alive; returns whether a file was removed."""
     descriptor = _open(path)
     if descriptor is None:
         return False
@@ -146,7 +146,7 @@ def _remove_if_dead(path: Path) -> bool:
 
 
 def _open(path: Path, flags: int = 0) -> int | None:
-    """A descriptor of the file; None where it is not there, or is somebody else's."""
+    """A descriptor of the file; None if it does not exist or belongs to another user."""
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o666)
     except FileNotFoundError:
@@ -154,13 +154,13 @@ def _open(path: Path, flags: int = 0) -> int | None:
             raise
         return None
     except PermissionError:
-        if not os.path.lexists(path):  # it is the folder that nothing may be made in
+        if not os.path.lexists(path):  # the folder is not writable
             raise
         return None
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Whether the lock could be had; None where the filesystem has no locks."""
+    """Whether the lock was acquired; None if the filesystem has no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -173,7 +173,7 @@ def _lock(descriptor: int) -> bool | None:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether the open file is still the one with this name."""
+    """Whether ``path`` is still the open file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -185,7 +185,7 @@ def _numbered(target: Path, number: int) -> Path:
 
 
 def _cut(name: str) -> str:
-    """``name``, or where it is too long to be part of another one, its beginning and a hash of it."""
+    """``name``, shortened to its beginning and a hash if it is too long for a temporary name."""
     encoded = name.encode()
     if len(encoded) <= _NAME_BYTES:
         return name

@@ -1,4 +1,4 @@
-"""Reading the directories of a TIFF: its tags and where their values lie, nothing of its pixels."""
+"""Read the directories of a TIFF: the tags and the positions of their values, but no pixels."""
 
 import struct
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import numpy as np
 
 from interleaved_assets.io.storage.atomic import BytesLike
 
-# bytes per value of each field type: BYTE, ASCII, SHORT, LONG, RATIONAL, their signed and floating kin; BigTIFF's
+# bytes per value of each field type: BYTE, ASCII, SHORT, LONG, RATIONAL, signed and float types, BigTIFF types
 TYPE_BYTES: Final = dict(
     zip((*range(1, 14), 16, 17, 18), (1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 8, 8, 8), strict=True)
 )
@@ -16,7 +16,7 @@ _UNSIGNED: Final = {1: "u1", 3: "u2", 4: "u4", 13: "u4", 16: "u8", 18: "u8"}
 
 
 class TiffEntry(NamedTuple):
-    """One tag of a directory: type and number of its values, and ``at``, where they lie in the file."""
+    """One tag of a directory: type and number of its values, and ``at``, their offset in the file."""
 
     tag: int
     type: int
@@ -25,10 +25,10 @@ class TiffEntry(NamedTuple):
 
 
 class TiffDirectory(NamedTuple):
-    """The tags of one image, in order; ``next_at`` is where the place of the next directory is stated.
+    """The tags of one image, in order; ``next_at`` is the position of the offset of the next directory.
 
-    ``problem`` says what is wrong with the directory where it is damaged; ``value_bytes`` is how many bytes its
-    entries take, and their values.
+    ``problem`` describes damage of the directory, None if there is none; ``value_bytes`` is the size of its entries and
+    their values.
     """
 
     entries: tuple[TiffEntry, ...]
@@ -38,7 +38,11 @@ class TiffDirectory(NamedTuple):
 
 
 def read_header(data: BytesLike) -> tuple[str, bool, int]:
-    """Byte order, whether it is a BigTIFF, and where the first directory lies."""
+    """Byte order, whether it is a BigTIFF, and the offset of the first directory.
+
+    Raises:
+        ValueError: ``data`` does not start with a TIFF header.
+    """
     order = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]))
     if order is None or len(data) < 8:
         raise ValueError("not a TIFF: it does not begin with a TIFF header")
@@ -51,7 +55,7 @@ def read_header(data: BytesLike) -> tuple[str, bool, int]:
 
 
 def read_chain(data: BytesLike, order: str, is_big: bool, position: int) -> Iterator[TiffDirectory]:
-    """The directories from ``position`` on; one with a problem that breaks the chain is the last."""
+    """Yield the directories from ``position``; if one breaks the chain, it is the last."""
     seen: set[int] = set()
     taken = 0
     while position:
@@ -63,7 +67,7 @@ def read_chain(data: BytesLike, order: str, is_big: bool, position: int) -> Iter
         except ValueError as error:
             yield TiffDirectory((), 0, f"directory {len(seen)} of the TIFF: {error}")
             return
-        # honest directories do not overlap; crafted ones could make the walk as good as endless
+        # valid directories do not overlap; crafted ones could make the walk extremely long
         taken += found.next_at - position
         if taken > len(data):
             yield TiffDirectory((), 0, f"directory {len(seen)} of the TIFF overlaps with others")
@@ -96,11 +100,11 @@ def read_directory(data: BytesLike, order: str, is_big: bool, position: int) -> 
         tag, kind, values, offset = entry.unpack_from(data, at)
         width = TYPE_BYTES.get(kind)
         if width is None or tag in entries:
-            continue  # as libtiff does: an unknown type cannot be read, a repeated tag does not count
+            continue  # as in libtiff, unknown types and repeated tags are ignored
         length = width * values
         taken += length
         if length <= link_bytes:
-            offset = at + entry_bytes - link_bytes  # a value that fits stands in the entry itself
+            offset = at + entry_bytes - link_bytes  # a value that fits is stored in the entry
         elif offset + length > size:
             problem = f"the value of tag {tag} in the directory at byte {position} reaches beyond the end at {size}"
         entries[tag] = TiffEntry(tag, kind, values, offset)
@@ -108,7 +112,11 @@ def read_directory(data: BytesLike, order: str, is_big: bool, position: int) -> 
 
 
 def read_values(data: BytesLike, order: str, entry: TiffEntry) -> np.ndarray:
-    """The values of an integer tag, as int64."""
+    """The values of an integer tag, as int64.
+
+    Raises:
+        ValueError: the tag is not an unsigned integer, or a value exceeds 63 bits.
+    """
     dtype = _UNSIGNED.get(entry.type)
     if dtype is None:
         raise ValueError(f"tag {entry.tag} of the TIFF has type {entry.type}, which is no unsigned integer")
@@ -121,7 +129,11 @@ def read_values(data: BytesLike, order: str, entry: TiffEntry) -> np.ndarray:
 def read_number(
     data: BytesLike, order: str, entries: tuple[TiffEntry, ...], tag: int, default: int | None = None
 ) -> int:
-    """The first value of an integer tag."""
+    """The first value of an integer tag; ``default`` if the tag is missing.
+
+    Raises:
+        ValueError: the tag is missing without a default, or as for :func:`read_values`.
+    """
     for entry in entries:
         if entry.tag == tag and entry.values:
             return int(read_values(data, order, entry._replace(values=1))[0])

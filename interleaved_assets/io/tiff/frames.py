@@ -1,12 +1,12 @@
-"""Frames of multi-frame TIFFs, cut out without decoding a pixel.
+"""Extract frames of multi-frame TIFFs without decoding pixels.
 
-A frame is one image file directory (IFD) of the chain: a list of tags, two of which say where the frame's strips or
-tiles lie and how long they are. Cutting it out means writing those strips or tiles, byte for byte, behind a directory
-with the same tags, in which only the offsets differ. Structure after "TIFF Revision 6.0" (Adobe, 1992) and the BigTIFF
+A frame is one image file directory (IFD) of the chain: a list of tags, two of which give the offsets and lengths of the
+frame's strips or tiles. The frame is extracted by writing these strips or tiles unchanged after a directory with the
+same tags and new offsets. Structure after "TIFF Revision 6.0" (Adobe, 1992) and the BigTIFF
 design (libtiff); both byte orders.
 
-Left out of a cut frame are SubIFDs (further images, such as thumbnails) and free-space lists. The Exif and GPS
-directories are kept, unless damaged.
+An extracted frame has no SubIFDs (further images, such as thumbnails) and no free-space lists. Exif and GPS directories
+are kept, unless damaged.
 """
 
 import struct
@@ -42,13 +42,13 @@ _LONG, _LONG8 = 4, 16
 
 
 class TiffFrame(NamedTuple):
-    """One frame: its size in pixels, and what is needed to cut it out.
+    """One frame: its size in pixels, and the data needed to extract it.
 
-    A directory that is damaged is a frame too, so that the frames around it keep their numbers: ``error`` says what is
-    wrong, and width and height are 0.
+    A damaged directory is a frame too, so that other frames keep their numbers: ``error`` describes the damage, and
+    width and height are 0.
 
-    ``size`` is how many bytes the frame takes when it is cut out, a few more at most. Frames may share strips, so they
-    may take more than the file together.
+    ``size`` is an upper bound, by a few bytes, of the extracted frame's size. Frames may share strips, so the sum of
+    their sizes may exceed the file's size.
     """
 
     width: int
@@ -62,7 +62,7 @@ class TiffFrame(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """A tag to be written; its value as raw bytes, or the fields of the directory that it points to."""
+    """A tag to write; its value as raw bytes, or the fields of the directory that it points to."""
 
     tag: int
     type: int
@@ -71,12 +71,12 @@ class _Field(NamedTuple):
 
 
 def tiff_frames(data: BytesLike) -> list[TiffFrame]:
-    """The frames of a TIFF in the order of the file, found by walking its directories only.
+    """The frames of a TIFF in the order of the file, found by reading only its directories.
 
-    A damaged directory becomes a frame with an ``error``, and so does a chain that breaks off or runs in a circle.
+    A damaged directory becomes a frame with an ``error``, and so does a broken or circular chain.
 
     Raises:
-        ValueError: ``data`` is no TIFF, or has no directory.
+        ValueError: ``data`` is not a TIFF, or has no directory.
     """
     order, is_big, position = read_header(data)
     frames = [_frame(data, order, is_big, found) for found in read_chain(data, order, is_big, position)]
@@ -88,14 +88,14 @@ def tiff_frames(data: BytesLike) -> list[TiffFrame]:
 
 
 def frame_pieces(data: BytesLike, frame: TiffFrame) -> list[bytes | memoryview]:
-    """The parts of a TIFF that holds this one frame of ``data``: concatenated they are the file.
+    """The parts of a TIFF file with only this frame of ``data``; their concatenation is the file.
 
-    All but the first are views into ``data``, so no pixel data is copied. The only frame of a file is that file as it
-    is.
+    All parts except the first are views into ``data``, so pixel data are not copied. The only frame of a file is the
+    file itself.
 
     Raises:
-        ValueError: the frame is damaged, its strips or tiles lie beyond the end, or it is old-style JPEG, whose tables
-            lie outside the strips (compression 6).
+        ValueError: the frame is damaged, its strips or tiles exceed the file, or it is old-style JPEG (compression 6),
+            whose tables are outside the strips.
     """
     if frame.error is not None:
         raise ValueError(frame.error)
@@ -105,19 +105,6 @@ def frame_pieces(data: BytesLike, frame: TiffFrame) -> list[bytes | memoryview]:
     offsets, counts = _segments(data, frame)
     fields = _fields(data, frame.entries, frame.order, frame.is_big)
     return _assemble(view, fields, offsets, counts, frame)
-
-
-def cut_frame(data: BytesLike, index: int) -> bytes:
-    """Frame ``index`` (from 0) of a TIFF as a TIFF of its own, pixels and tags unchanged.
-
-    Raises:
-        IndexError: there are fewer frames.
-        ValueError: as for :func:`tiff_frames` and :func:`frame_pieces`.
-    """
-    frames = tiff_frames(data)
-    if not 0 <= index < len(frames):
-        raise IndexError(f"frame {index} of a TIFF with {len(frames)}")
-    return b"".join(frame_pieces(data, frames[index]))
 
 
 def _frame(data: BytesLike, order: str, is_big: bool, found: TiffDirectory) -> TiffFrame:
@@ -141,12 +128,12 @@ def _frame_bytes(data: BytesLike, order: str, is_big: bool, found: TiffDirectory
             pixels = int(read_values(data, order, entry).sum())
         elif entry.tag in _DIRECTORIES:
             size += _nested_bytes(data, entry, order, is_big)
-    # where lengths are not stated, strips lie within the file; where they overlap, cutting the frame out fails
+    # without lengths, strips are within the file; if they overlap, extracting the frame fails
     return size + (len(data) if pixels is None else min(max(pixels, 0), len(data)))
 
 
 def _nested_bytes(data: BytesLike, entry: TiffEntry, order: str, is_big: bool, depth: int = 0) -> int:
-    """Bytes of the Exif or GPS directory that ``entry`` points to; 0 where it is damaged, and so left out."""
+    """Size of the Exif or GPS directory that ``entry`` points to; 0 if it is damaged and left out."""
     try:
         found = read_directory(data, order, is_big, read_number(data, order, (entry,), entry.tag))
     except ValueError:
@@ -179,7 +166,11 @@ def _segments(data: BytesLike, frame: TiffFrame) -> tuple[np.ndarray, np.ndarray
 
 
 def _uncompressed_counts(data: BytesLike, frame: TiffFrame, strips: int) -> np.ndarray:
-    """Lengths of the strips of a frame that does not state them, which only uncompressed ones may leave out."""
+    """Lengths of the strips of an uncompressed frame without the tag for lengths.
+
+    Raises:
+        ValueError: the frame is compressed or tiled, or its size does not match the file.
+    """
 
     def number(tag: int, default: int) -> int:
         return read_number(data, frame.order, frame.entries, tag, default)
@@ -203,7 +194,7 @@ def _uncompressed_counts(data: BytesLike, frame: TiffFrame, strips: int) -> np.n
 
 
 def _fields(data: BytesLike, entries: tuple[TiffEntry, ...], order: str, is_big: bool, depth: int = 0) -> list[_Field]:
-    """The tags to be kept, with their values; those of strips and tiles are left to :func:`_assemble`."""
+    """The tags to keep with their values, except those of strips and tiles, which :func:`_assemble` adds."""
     fields = []
     total = 0
     for entry in entries:
@@ -223,14 +214,14 @@ def _fields(data: BytesLike, entries: tuple[TiffEntry, ...], order: str, is_big:
 
 
 def _nested(data: BytesLike, entry: TiffEntry, order: str, is_big: bool, depth: int) -> list[_Field]:
-    """The Exif, GPS or interoperability directory that ``entry`` points to; empty where it is damaged."""
+    """The Exif, GPS or interoperability directory that ``entry`` points to; empty if it is damaged."""
     try:
         found = read_directory(data, order, is_big, read_number(data, order, (entry,), entry.tag))
-        # a directory inside the Exif directory is as deep as it goes; deeper is a circle
+        # valid files nest at most one directory in the Exif directory; deeper nesting is a circle
         if found.problem is None and depth < 2:
             return _fields(data, found.entries, order, is_big, depth + 1)
     except ValueError:
-        # it says how the photo was taken; the picture is worth keeping without
+        # it only has metadata of the photo; keep the frame without it
         pass
     return []
 
@@ -247,17 +238,17 @@ def _assemble(
         header = struct.pack(order + "2sHHHQ", b"II" if order == "<" else b"MM", 43, 8, 0, 16)
     else:
         header = struct.pack(order + "2sHI", b"II" if order == "<" else b"MM", 42, 8)
-    # a stand-in as long as the offsets tells how long the directory will be, and so where the strips begin
+    # fields of the final length give the size of the directory, and so the offset of the first strip
     own = [_Field(tag, kind, many, counts.astype(dtype).tobytes()) for tag in (offsets_tag, counts_tag)]
     ends = len(header) + _block_bytes(fields + own, is_big) + np.cumsum(counts)
     if not is_big and ends[-1:].sum() >= 2**32:
         raise ValueError("the TIFF frame is too large for a classic TIFF")
-    # a strip of no bytes stays at 0, which is how sparse files mark what was never written
+    # an empty strip keeps offset 0: sparse files mark unwritten strips this way
     placed = np.where(counts > 0, ends - counts, 0)
     own[0] = own[0]._replace(value=placed.astype(dtype).tobytes())
     directory = _block(sorted(fields + own, key=lambda field: field.tag), len(header), order, is_big)
     pieces: list[bytes | memoryview] = [header + directory]
-    # neighbours in the file become one piece
+    # adjacent strips become one piece
     breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + counts[:-1]) + 1
     firsts, lasts = [0, *breaks.tolist()], [*(breaks - 1).tolist(), many - 1]
     for first, last in zip(firsts, lasts, strict=True) if many else ():
@@ -266,7 +257,7 @@ def _assemble(
 
 
 def _block_bytes(fields: list[_Field], is_big: bool) -> int:
-    """How long :func:`_block` makes a directory with these fields."""
+    """Size of the directory that :func:`_block` makes of these fields."""
     count_bytes, entry_bytes, link_bytes = (8, 20, 8) if is_big else (2, 12, 4)
     length = count_bytes + entry_bytes * len(fields) + link_bytes
     for field in fields:
@@ -278,7 +269,7 @@ def _block_bytes(fields: list[_Field], is_big: bool) -> int:
 
 
 def _block(fields: list[_Field], at: int, order: str, is_big: bool) -> bytes:
-    """A directory that begins at ``at``, with the values that do not fit into its entries behind it."""
+    """A directory at offset ``at``, followed by the values that do not fit into its entries."""
     count_bytes, entry_bytes, link_bytes = (8, 20, 8) if is_big else (2, 12, 4)
     pack = struct.Struct(order + ("HHQ" if is_big else "HHI")).pack
     link = order + ("Q" if is_big else "I")

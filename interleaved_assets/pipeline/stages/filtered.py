@@ -7,12 +7,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.batches import filter_rows, prefetch
+from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.counts import RowCounter, UniqueKeys, column_facts
 from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.record import OutputFile, ShardPaths

@@ -77,7 +77,7 @@ def test_folders_and_devices_are_no_members_and_links_stand_for_theirs() -> None
             tar.addfile(info, io.BytesIO(b"png"))
     names = ["folder/a.png", "hard.png", "folder/soft.png", "up/soft.png", "z.png"]
     assert contents(buffer.getvalue()) == [(name, b"png") for name in names]
-    assert index_of(buffer.getvalue()).notes == ["'secret' is a link to '/etc/passwd', which is not in front of it"]
+    assert index_of(buffer.getvalue()).notes == ["'secret' is a link to '/etc/passwd', which is not a member before it"]
 
 
 def test_sizes_beyond_octal_are_read() -> None:
@@ -141,7 +141,7 @@ def test_sparse_members_are_refused_by_name() -> None:
     header = bytearray(member_header("holes.png", 512))
     header[156:157] = b"S"
     header[148:156] = b"%06o\0 " % (sum(header[:148]) + 256 + sum(header[156:]))
-    with pytest.raises(ShardError, match=r"member 'holes\.png' is stored sparse; pack the tar anew"):
+    with pytest.raises(ShardError, match=r"member 'holes\.png' is stored sparse; pack the tar again"):
         index_of(bytes(header) + bytes(512 + 1024))
 
 
@@ -149,7 +149,7 @@ def test_data_behind_the_end_mark_is_noticed() -> None:
     data = pack([("a.json", b"1")])
     index = index_of(data + data)
     assert len(index.members) == 1
-    assert index.notes == [f"what follows its end mark at byte {2 * BLOCK} is not read"]
+    assert index.notes == [f"data after its end mark at byte {2 * BLOCK} are not read"]
 
 
 @pytest.mark.parametrize("name", ["a.json", "x" * 100, "x" * 101, "é.png", "%FC%252E.12.tiff"])

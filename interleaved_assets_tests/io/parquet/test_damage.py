@@ -60,7 +60,7 @@ def outcomes(path: Path, content: bytes, bits: list[int], good: pa.Table) -> lis
     return list(found)
 
 
-def test_every_flipped_bit_in_a_footer_of_ours_is_refused(tmp_path: Path) -> None:
+def test_every_flipped_bit_in_a_sealed_footer_is_refused(tmp_path: Path) -> None:
     table = shard_table()
     with parquet_shard(str(tmp_path / "a.parquet"), table.schema) as shard:
         shard.write(table)
@@ -72,7 +72,7 @@ def test_every_flipped_bit_in_a_footer_of_ours_is_refused(tmp_path: Path) -> Non
     assert set(outcomes(tmp_path / "b.parquet", content, bits, table)) == {"r"}
 
 
-def test_a_flipped_bit_in_a_footer_of_others_ends_no_process(tmp_path: Path) -> None:
+def test_flipped_bits_in_unsealed_footers_do_not_abort_the_process(tmp_path: Path) -> None:
     table = shard_table()
     pq.write_table(table, tmp_path / "a.parquet")
     content = (tmp_path / "a.parquet").read_bytes()
@@ -83,7 +83,7 @@ def test_a_flipped_bit_in_a_footer_of_others_ends_no_process(tmp_path: Path) -> 
     assert found.count("r") > 50
 
 
-def test_others_read_a_sealed_file_as_before(tmp_path: Path) -> None:
+def test_other_readers_read_sealed_files(tmp_path: Path) -> None:
     table = shard_table()
     with parquet_shard(str(tmp_path / "a.parquet"), table.schema) as shard:
         shard.write(table)
@@ -165,7 +165,7 @@ def test_steps_follow_decoded_sizes(tmp_path: Path, dictionary: bool) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ([("a", -1, "text")], "metadata rows, and only they, stand at -1: first sample 'a', position -1, text"),
+        ([("a", -1, "text")], "metadata rows, and only they, have position -1: first sample 'a', position -1, text"),
         ([("b", 0, "text"), ("b", 0, "text")], "1 rows repeat the key .*: first sample 'b', position 0, text"),
         ([("c", -2, "text")], "a position is below -1: first sample 'c', position -2, text"),
     ],

@@ -126,7 +126,7 @@ def test_rows_that_do_not_fit_the_schema_are_refused_and_leave_nothing(tmp_path:
     with pytest.raises(OptionError, match=r"a\.parquet do not have the columns of its schema: tags, x"):
         write(tmp_path / "a.parquet", table, table.rename_columns([*table.column_names[:-1], "x"]))
     nulls = table.set_column(0, "sample_id", pa.nulls(table.num_rows, pa.string()))
-    with pytest.raises(ShardError, match="column 'sample_id' may not be null"):
+    with pytest.raises(ShardError, match="column 'sample_id' must not be null"):
         write(tmp_path / "a.parquet", table, nulls)
     assert list(tmp_path.iterdir()) == []
 

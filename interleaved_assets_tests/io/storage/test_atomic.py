@@ -50,7 +50,7 @@ def write_and_raise(uri: str, options: dict, data: bytes, error: BaseException) 
         raise error
 
 
-def test_what_is_written_is_there_with_its_size_and_hash(place) -> None:
+def test_committed_output_has_content_size_and_hash(place) -> None:
     folder, options, _ = place
     parts = [b"head", memoryview(LARGE), bytearray(b"tail"), np.frombuffer(b"1234", np.uint32).data]
     whole = b"head" + LARGE + b"tail1234"
@@ -74,7 +74,7 @@ def test_small_and_empty_files(place) -> None:
 
 
 @pytest.mark.parametrize("data", [b"a few bytes", LARGE], ids=["small", "large"])
-def test_nothing_appears_where_the_block_raises(place, data: bytes) -> None:
+def test_an_exception_leaves_no_file(place, data: bytes) -> None:
     folder, options, everything = place
     with pytest.raises(KeyError, match="in between"):
         write_and_raise(f"{folder}/a.bin", options, data, KeyError("in between"))
@@ -82,7 +82,7 @@ def test_nothing_appears_where_the_block_raises(place, data: bytes) -> None:
     assert everything() == []
 
 
-def test_an_exception_leaves_the_file_that_was_there(place) -> None:
+def test_an_exception_keeps_the_existing_file(place) -> None:
     folder, options, everything = place
     with atomic_output(f"{folder}/a.bin", options) as output:
         output.write(b"old")
@@ -97,7 +97,7 @@ def test_an_exception_leaves_the_file_that_was_there(place) -> None:
         assert file.read() == b"new"
 
 
-def test_arrow_writes_to_it(tmp_path: Path) -> None:
+def test_arrow_can_write_to_an_atomic_output(tmp_path: Path) -> None:
     table = pa.table({"a": range(1000)})
     with atomic_output(str(tmp_path / "a.arrow")) as output, pa.ipc.new_file(output, table.schema) as writer:
         writer.write_table(table)
@@ -118,10 +118,10 @@ def test_a_local_file_gets_the_usual_permissions(tmp_path: Path) -> None:
     assert (tmp_path / "a.bin").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
-def test_a_place_where_nothing_can_be_made_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(StorageError, match=r"/file/a\.bin: File exists\. A file stands where a folder is needed"),
+        pytest.raises(StorageError, match=r"/file/a\.bin: File exists\. A file exists where a folder is needed"),
         atomic_output(str(tmp_path / "file" / "a.bin")),
     ):
         pass
@@ -149,7 +149,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: py
     assert names(tmp_path) == []
 
 
-def test_what_could_not_be_cleaned_up_is_logged_and_hides_nothing(
+def test_a_failed_cleanup_is_logged_and_keeps_the_first_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(path: Path, missing_ok: bool = False) -> None:
@@ -186,7 +186,7 @@ def lose_to_clearing(uri: str) -> None:
         clear_leftovers(uri)
 
 
-def test_where_nothing_tells_live_writers_from_dead_ones_a_cleared_one_fails_loudly(
+def test_without_locks_a_live_writer_fails_after_its_file_is_cleared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interleaved_assets.io.storage.atomic.is_local", lambda uri: uri.startswith("/"))
@@ -199,7 +199,7 @@ def test_where_nothing_tells_live_writers_from_dead_ones_a_cleared_one_fails_lou
     clear_leftovers(f"file://{tmp_path}/no folder/a.bin")
 
 
-def test_nothing_is_listed_or_removed_in_an_object_store(s3_server: S3Server, bucket: str) -> None:
+def test_clear_leftovers_does_nothing_in_an_object_store(s3_server: S3Server, bucket: str) -> None:
     s3_server.fs.pipe(f"{bucket}/.a.bin.0.tmp", b"a name that happens to be like ours")
     clear_leftovers(f"{bucket}/a.bin", s3_server.storage_options)
     assert s3_server.fs.cat(f"{bucket}/.a.bin.0.tmp") == b"a name that happens to be like ours"

@@ -37,7 +37,7 @@ def test_a_list_is_sorted_and_each_file_comes_once(folder: Path) -> None:
     assert [Path(file.uri).name for file in found] == ["b.tar", "c.tar"]
 
 
-def test_a_file_that_is_named_is_taken_whatever_its_ending(folder: Path) -> None:
+def test_a_named_file_is_read_with_any_extension(folder: Path) -> None:
     assert find_files(folder / "sub" / "notes.txt", (".tar",)) == [InputFile(str(folder / "sub/notes.txt"), 9)]
 
 
@@ -60,13 +60,13 @@ def test_a_relative_path_becomes_absolute(folder: Path, monkeypatch: pytest.Monk
         ("empty", r"/empty holds no file that ends in"),
     ],
 )
-def test_what_is_not_there_is_named(folder: Path, path: str, message: str) -> None:
+def test_missing_paths_are_named(folder: Path, path: str, message: str) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(StorageError, match=message):
         find_files(folder / path, (".tar", ".tgz"))
 
 
-def test_no_path_at_all_is_a_wrong_option() -> None:
+def test_no_paths_raise_option_error() -> None:
     with pytest.raises(OptionError, match="file_paths is empty"):
         find_files([], (".tar",))
 
@@ -83,11 +83,11 @@ def test_s3_urls_lead_back_to_s3(s3_server: S3Server, bucket: str) -> None:
 
 
 def test_a_url_without_a_bucket_is_a_wrong_option(s3_server: S3Server) -> None:
-    with pytest.raises(OptionError, match="s3:// names nothing that can be searched"):
+    with pytest.raises(OptionError, match="s3:// cannot be searched"):
         find_files("s3://", (".tar",), s3_server.storage_options)
 
 
-def test_shards_that_arrived_since_are_found(s3_server: S3Server, bucket: str) -> None:
+def test_new_shards_are_found_despite_listing_caches(s3_server: S3Server, bucket: str) -> None:
     fs, options = s3_server.fs, s3_server.storage_options
     fs.pipe(f"{bucket}/raw/a.tar", b"1")
     assert len(find_files(f"{bucket}/raw", (".tar",), options)) == 1

@@ -29,7 +29,7 @@ PARTS = ("..", ".", "", "%2e%2e", "%2F", "~", "raw", "link", "secret", "a.tar", 
 
 
 @pytest.mark.parametrize("prefix", ["file:", "local:", "data:"])
-def test_a_folder_named_like_a_scheme_leads_nowhere_else(
+def test_a_folder_named_like_a_scheme_is_a_local_path(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "raw"
@@ -51,7 +51,7 @@ def test_a_folder_named_like_a_scheme_leads_nowhere_else(
     is_absolute=st.booleans(),
     parts=st.lists(st.sampled_from(PARTS), max_size=5),
 )
-def test_what_passes_the_check_opens_below_the_root(
+def test_allowed_local_paths_open_below_the_root(
     chain: str, prefix: str, is_absolute: bool, parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "raw"
@@ -74,7 +74,7 @@ def test_what_passes_the_check_opens_below_the_root(
     slashes=st.sampled_from(["://", ":///", "://///", ":/"]),
     parts=st.lists(st.sampled_from((*PARTS, "%5c..", "\\..", "bucket")), max_size=6),
 )
-def test_what_passes_the_check_of_a_remote_root_opens_below_it(scheme: str, slashes: str, parts: list[str]) -> None:
+def test_allowed_remote_paths_open_below_the_root(scheme: str, slashes: str, parts: list[str]) -> None:
     uri = f"{scheme}{slashes}{'/'.join(parts)}"
     if check_allowed(uri, ["memory://bucket/raw"]):
         try:

@@ -52,9 +52,7 @@ def test_files_of_one_size_written_right_after_each_other_have_different_stamps(
     assert len({str(stamp).rpartition("-")[0] for stamp in stamps}) == 200  # without the inode: it is used again
 
 
-def test_the_stamp_is_of_the_own_file_where_another_writer_replaces_it_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_returns_the_stamp_of_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = str(tmp_path / "a.bin")
     rename, stamps = Path.replace, []
 
@@ -111,7 +109,7 @@ def test_in_a_bucket_the_stamp_comes_from_the_answer_to_the_upload(
     assert content_hash(uri, options) is None
 
 
-def test_a_storage_that_does_not_answer_is_not_taken_for_a_missing_file() -> None:
+def test_an_unreachable_storage_is_not_a_missing_file() -> None:
     options = {
         "key": "k",
         "secret": "s",
@@ -122,9 +120,7 @@ def test_a_storage_that_does_not_answer_is_not_taken_for_a_missing_file() -> Non
         read_stamp("s3://bucket/a.bin", options)
 
 
-def test_another_filesystem_gives_the_stamp_of_what_is_moved_and_none_of_what_is_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_filesystems_stamp_moved_files_but_not_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert write("memory://stamps/a.bin", b"first") is None
     assert read_stamp("memory://stamps/a.bin") is not None
     fsspec.filesystem("memory").rm("/stamps", recursive=True)

@@ -61,7 +61,7 @@ def test_a_killed_writers_file_is_taken_over_by_the_next(tmp_path: Path, start_w
     assert path.read_bytes() == b"short"  # nothing of the longer text that lay there
 
 
-def test_a_live_writer_is_left_alone_and_the_last_to_end_stands(tmp_path: Path, start_writer) -> None:
+def test_a_live_writer_keeps_its_file_and_the_last_commit_wins(tmp_path: Path, start_writer) -> None:
     path = tmp_path / "a.bin"
     first = start_writer(path)
     write(path, b"second")
@@ -74,7 +74,7 @@ def test_a_live_writer_is_left_alone_and_the_last_to_end_stands(tmp_path: Path, 
     assert path.read_bytes() == b"of the first writer"
 
 
-def test_what_was_left_behind_a_live_writers_file_goes_with_the_next(tmp_path: Path, start_writer) -> None:
+def test_leftovers_with_higher_numbers_are_removed_by_the_next_writer(tmp_path: Path, start_writer) -> None:
     path = tmp_path / "a.bin"
     writers = [start_writer(path) for _ in range(3)]
     assert names(tmp_path) == [".a.bin.0.tmp", ".a.bin.1.tmp", ".a.bin.2.tmp"]
@@ -87,7 +87,7 @@ def test_what_was_left_behind_a_live_writers_file_goes_with_the_next(tmp_path: P
     assert names(tmp_path) == ["a.bin"]
 
 
-def test_leftovers_of_exactly_this_file_are_cleared(tmp_path: Path, start_writer) -> None:
+def test_only_leftovers_of_the_given_file_are_removed(tmp_path: Path, start_writer) -> None:
     path = tmp_path / "a.bin"
     writers = [start_writer(path), start_writer(path), start_writer(tmp_path / "a.bin.0")]
     for writer in (writers[0], writers[2]):
@@ -99,7 +99,7 @@ def test_leftovers_of_exactly_this_file_are_cleared(tmp_path: Path, start_writer
     clear_temporaries(tmp_path / "no folder" / "a.bin")
 
 
-def test_two_long_names_with_one_beginning_do_not_meet(tmp_path: Path, start_writer) -> None:
+def test_long_names_with_the_same_prefix_get_distinct_temporaries(tmp_path: Path, start_writer) -> None:
     long = "x" * 240
     writer = start_writer(tmp_path / f"{long}.one")
     write(tmp_path / f"{long}.two", b"2")

@@ -673,7 +673,7 @@ def test_names_in_options_that_no_document_has_are_a_warning(tmp_path: Path, cap
     (warning,) = [record.getMessage() for record in caplog.records if "is named" in record.getMessage()]
     assert warning == (
         f"{uri}: no document or column is named alt, scroes, ulr; check fields, per_image_fields and per_text_fields. "
-        "There are lang, sample_id_, scores, url"
+        "Known names: lang, sample_id_, scores, url"
     )
     caplog.clear()
     list(InterleavedWebdatasetReader(uri))

@@ -404,8 +404,8 @@ def test_other_modalities_are_refused_before_anything_is_written(tmp_path: Path)
     ("keys", "problem"),
     [
         ([("a", 0, "image"), ("a", 0, "image")], "1 rows repeat the key"),
-        ([("a", 0, "metadata")], "metadata rows, and only they, stand at -1"),
-        ([("a", -1, "image")], "metadata rows, and only they, stand at -1"),
+        ([("a", 0, "metadata")], "metadata rows, and only they, have position -1"),
+        ([("a", -1, "image")], "metadata rows, and only they, have position -1"),
         ([("a", -2, "text")], "a position is below -1"),
         ([(None, 0, "image")], "sample_id"),
         ([("a", 0, None)], "modality"),

@@ -1,4 +1,4 @@
-"""The rows of a shard while filters judge them, and the record of what dropped which: it becomes the ledger."""
+"""The rows of a shard while filters are applied, and why each dropped row was dropped: the source of the ledger."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ _ROW_COLUMNS: Final = ("sample_id", "position", "modality")
 
 
 class RowState:
-    """Which rows are still there, and why the others are not. Arrays have one element for each row of the shard.
+    """Which rows are kept so far, and why the others were dropped. Arrays have one element per row of the shard.
 
     Attributes:
-        alive: whether the row is still there.
+        alive: whether the row is kept so far.
         sample: number of the row's sample, from 0 in order of first appearance.
         position: the row's position.
         images: numbers of the image rows, in row order.
@@ -53,7 +53,7 @@ class RowState:
         self._unscored: dict[int, str] = {}
 
     def counts(self) -> SampleCounts:
-        """What is left of each sample."""
+        """Images, texts and words left in each sample."""
         if "words" not in self._rows.column_names:
             raise OptionError("rows: no column words; it is count_words() of text_content")
         words = pc.fill_null(self._rows["words"], 0).to_numpy()
@@ -65,7 +65,7 @@ class RowState:
         )
 
     def with_content(self) -> NDArray[np.bool_]:
-        """For each sample, whether it has content left: rows that are not metadata."""
+        """For each sample, whether rows other than metadata are left."""
         return self._count(self.alive & self._is_content) > 0
 
     def key_of(self, row: int) -> tuple[str, int]:
@@ -73,7 +73,7 @@ class RowState:
         return self._rows["sample_id"][row].as_py(), int(self.position[row])
 
     def drop(self, rows: Rows, reason: str, measured: Values | None = None, threshold: float | None = None) -> None:
-        """Drop rows that a filter judged, with what it measured of each."""
+        """Drop rows, with the value that a filter measured for each."""
         self._drop(rows, np.full(len(rows), self._reason_number(reason)), None)
         if measured is not None:
             self._measured[rows] = measured
@@ -81,44 +81,44 @@ class RowState:
             self._threshold[rows] = threshold
 
     def drop_unscored(self, rows: Rows, errors: pa.Array) -> None:
-        """Drop rows that could not be judged; ``errors`` are texts ``"<code>: <detail>"``, the code is the reason."""
+        """Drop rows without a score; ``errors`` are texts ``"<code>: <detail>"``, the code is the reason."""
         encoded = errors.dictionary_encode()
         numbers = np.array([self._reason_number(error_code(text)) for text in encoded.dictionary.to_pylist()], np.int32)
         self._drop(rows, numbers[encoded.indices.to_numpy()], errors)
 
     def keep_unscored(self, rows: Rows, codes: Sequence[str]) -> None:
-        """Note rows that stay although they could not be judged; of several filters, the first one's code counts."""
+        """Record rows kept without a score; if several filters lack one, the code of the first filter counts."""
         for row, code in zip(rows.tolist(), codes, strict=True):
             self._unscored.setdefault(row, code)
 
     def kept_unscored(self) -> dict[str, int]:
-        """Rows that are left although a filter could not judge them, by error code."""
+        """Number of rows kept without a score, by error code."""
         return dict(Counter(code for row, code in self._unscored.items() if self.alive[row]))
 
     def drop_samples_of(self, causes: Rows) -> None:
-        """Drop what is left of the samples that the dropped rows ``causes`` belong to."""
+        """Drop the remaining rows of the samples of the dropped rows ``causes``."""
         self._drop_with(causes, "dropped with its sample, for the image at position ")
 
     def drop_emptied(self, dropped: Rows, *, kind: str = "image") -> None:
-        """Drop what is left of the samples that lost their last content when the rows ``dropped`` went.
+        """Drop the remaining rows of the samples that lost their last content with the rows ``dropped``.
 
-        ``kind`` says in the ledger what these rows are.
+        ``kind`` names these rows in the ledger's details.
         """
         emptied = ~self.with_content()
         self._drop_with(dropped[emptied[self.sample[dropped]]], f"no content is left after the {kind} at position ")
 
     def ledger(self, stage: str) -> pa.Table:
-        """Every row that is gone, in row order."""
-        gone = np.flatnonzero(~self.alive)
+        """The ledger of all dropped rows, in row order."""
+        dropped = np.flatnonzero(~self.alive)
         names = pa.array(list(self._reasons), pa.string())
         details = pa.chunked_array(self._details, pa.string())
-        at = self._detail[gone]
+        at = self._detail[dropped]
         return ledger_of(
-            self._rows.select(list(_ROW_COLUMNS)).take(gone),
+            self._rows.select(list(_ROW_COLUMNS)).take(dropped),
             stage,
-            names.take(pa.array(self._reason[gone])),
-            measured=_null_for_nan(self._measured[gone]),
-            threshold=_null_for_nan(self._threshold[gone]),
+            names.take(pa.array(self._reason[dropped])),
+            measured=_null_for_nan(self._measured[dropped]),
+            threshold=_null_for_nan(self._threshold[dropped]),
             details=details.take(pa.array(at, mask=at < 0)).combine_chunks(),
         )
 
@@ -131,8 +131,8 @@ class RowState:
             self._details_used += len(rows)
 
     def _drop_with(self, causes: Rows, because: str) -> None:
-        """Drop what is left of the causes' samples, naming of each sample the cause that stands first in it."""
-        # where several are assigned to one sample the last one stays, so the lowest position comes last
+        """Drop the remaining rows of the samples of ``causes``; the detail names the cause with the lowest position."""
+        # the last of several assignments to a sample counts, so the lowest position is assigned last
         causes = causes[np.argsort(-self.position[causes], kind="stable")]
         cause = np.full(self._samples, -1, dtype=np.int64)
         cause[self.sample[causes]] = causes
