@@ -26,7 +26,7 @@ from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import look
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import stage_records
+from interleaved_assets.pipeline.stored_records import read_records
 from interleaved_assets.settings import Settings, load_settings
 
 TABLE_WIDTH = 150
@@ -114,7 +114,7 @@ def summary_table(settings: Settings, keys: Sequence[str]) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("dropped, main reasons", overflow="fold")
     for key in keys:
-        table.add_row(key, *_figures(stage_records(key, settings)))
+        table.add_row(key, *_figures(read_records(settings.storage.shard(key), stage_dag(settings))))
     return table
 
 

@@ -9,9 +9,9 @@ from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import Job, known_progress, range_requests, ranges_of
 from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.pipeline.due import Due, due_shards
 from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import versions_looked_at
-from interleaved_assets.pipeline.status import Due, due_shards
 from interleaved_assets.settings import Settings
 
 REPORT_CRON: Final = "0 6 * * *"

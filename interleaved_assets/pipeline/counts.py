@@ -12,8 +12,8 @@ from interleaved_assets.io.batches import sample_starts
 from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.execute import ShardTask
 from interleaved_assets.pipeline.record import Counts, Extent, Facts
+from interleaved_assets.pipeline.stage import ShardTask
 
 REPEATED_KEYS: Final = "repeated_keys"
 REPEATED_SAMPLES: Final = "repeated_samples"

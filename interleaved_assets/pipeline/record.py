@@ -24,6 +24,7 @@ from interleaved_assets.io.storage import (
 )
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.raw.listing import RawSource
+from interleaved_assets.shard_paths import ShardPaths
 
 RAW_SHARDS: Final = "raw_shards"
 
@@ -129,42 +130,6 @@ class Record(Facts):
     """The settings that this output depends on."""
     source: RawSource | None = None
     """The raw shard that this output goes back to, as it was when ``normalized`` read it."""
-
-
-class ShardPaths(BaseModel):
-    """Where the outputs of one shard lie below the output root."""
-
-    model_config = ConfigDict(frozen=True)
-
-    output_root: str
-    key: str
-
-    def output(self, stage: str) -> str:
-        """The stage's own output: Parquet, and a tar for the last one."""
-        if stage == "final_tars":
-            return f"{self.output_root}/tars/{self.key}.tar"
-        return f"{self.output_root}/{stage}/{self.key}.parquet"
-
-    def sample_scores(self) -> str:
-        """What filters of samples judged by, one row per sample that was left for them."""
-        return f"{self.output_root}/sample_scores/{self.key}.parquet"
-
-    def ledger(self, stage: str) -> str:
-        """What the stage dropped, as Parquet."""
-        return f"{self.output_root}/dropped/{stage}/{self.key}.parquet"
-
-    def pictures(self, stage: str) -> str:
-        """What was drawn of the stage for people to look at, as JSON."""
-        return f"{self.output_root}/pictures/{stage}/{self.key}.json"
-
-    def record(self, stage: str) -> str:
-        """The stage's record, as JSON."""
-        return f"{self.output_root}/records/{stage}/{self.key}.json"
-
-    def outputs(self, stage: str) -> dict[str, str]:
-        """Every output that the stage may write, by role."""
-        scores = {"samples": self.sample_scores()} if stage == "filtered" else {}
-        return {"rows": self.output(stage), "ledger": self.ledger(stage), **scores}
 
 
 def write_record(record: Record, uri: str, storage_options: Mapping[str, object]) -> None:

@@ -10,17 +10,17 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
-from interleaved_assets.pipeline import execute
+from interleaved_assets.pipeline import attempt
 from interleaved_assets.pipeline import record as record_module
-from interleaved_assets.pipeline.execute import ShardTask, Stage, StageOutcome, Work, take_through, take_together
+from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
     OutputFile,
     Record,
-    ShardPaths,
     read_record,
     read_valid_record,
 )
+from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.s3 import S3Server
@@ -74,7 +74,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def record_uri(settings: Settings, stage: str) -> str:
-    return ShardPaths(output_root=settings.storage.output_root, key="a").record(stage)
+    return settings.storage.shard("a").record(stage)
 
 
 def record_of(settings: Settings, stage: str) -> Record | None:
@@ -336,14 +336,14 @@ def test_a_run_that_ends_while_a_large_shard_is_hashed_is_not_repeated(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Copy("one")
-    hash_content = execute.raw_content_version
+    hash_content = attempt.raw_content_version
 
     def slowly(*arguments: object) -> str:
-        monkeypatch.setattr(execute, "raw_content_version", hash_content)
+        monkeypatch.setattr(attempt, "raw_content_version", hash_content)
         take_through(copy.stage, "a", settings)
         return hash_content(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(execute, "raw_content_version", slowly)
+    monkeypatch.setattr(attempt, "raw_content_version", slowly)
     assert take_through(copy.stage, "a", settings).unchanged
     assert copy.calls == ["a"]
 
@@ -354,14 +354,14 @@ def test_a_new_stamp_is_not_written_over_the_record_of_another_run(
     copy = Copy("one")
     take_through(copy.stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"first")
-    hash_content = execute.raw_content_version
+    hash_content = attempt.raw_content_version
 
     def slowly(*arguments: object) -> str:
-        monkeypatch.setattr(execute, "raw_content_version", hash_content)
+        monkeypatch.setattr(attempt, "raw_content_version", hash_content)
         take_through(Copy("one", version=2).stage, "a", settings)
         return hash_content(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(execute, "raw_content_version", slowly)
+    monkeypatch.setattr(attempt, "raw_content_version", slowly)
     assert take_through(copy.stage, "a", settings).unchanged
     record = record_of(settings, "one")
     assert record is not None
@@ -389,7 +389,7 @@ def test_a_record_that_cannot_be_removed_after_a_failure_is_logged_beside_the_er
 
     take_through(Copy("one").stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
-    monkeypatch.setattr(execute, "remove_record", unavailable)
+    monkeypatch.setattr(attempt, "remove_record", unavailable)
     with pytest.raises(ShardError, match="is bad"):
         take_through(Copy("one").stage, "a", settings)
     assert "shard a: the record of one stays: the storage is away" in caplog.text
@@ -441,7 +441,7 @@ def test_many_in_one_go_each_with_its_own_outcome(several: Settings, tmp_path: P
     assert first["gone"].startswith("it was moved or deleted")
     assert (first["a"], first["c"]) == ("made", "made")
     assert first["b"].endswith("b.tar is bad")
-    paths = ShardPaths(output_root=several.storage.output_root, key="b")
+    paths = several.storage.shard("b")
     assert read_record(paths.record("one"), {}) is None
     assert told(take_together(stage, ["a", "c", "d"], several)) == {"a": "unchanged", "c": "unchanged", "d": "made"}
     assert take_through(stage, "a", several).unchanged
@@ -468,21 +468,21 @@ def test_anything_else_ends_them_all_and_what_was_done_stands(several: Settings)
     with pytest.raises(RuntimeError, match="the device is gone"):
         next(outcomes)
     assert record_of(several, "one") is not None
-    paths = ShardPaths(output_root=several.storage.output_root, key="c")
+    paths = several.storage.shard("c")
     assert read_record(paths.record("one"), {}) is None
 
 
 def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(
     several: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clear = execute.clear_leftovers
+    clear = attempt.clear_leftovers
 
     def refuse(uri: str, options: object) -> None:
         if uri.endswith("/c.parquet"):
             raise StorageUnavailable("cannot look at c")
         clear(uri)
 
-    monkeypatch.setattr(execute, "clear_leftovers", refuse)
+    monkeypatch.setattr(attempt, "clear_leftovers", refuse)
     outcomes = told(take_together(Together().stage, ["a", "c", "d"], several))
     assert outcomes == {"a": "made", "d": "made", "c": "cannot look at c"}
 
@@ -496,17 +496,17 @@ def test_shards_that_the_stage_gives_no_result_for_are_named(several: Settings) 
         outcomes.update(take_together(replace(Together().stage, together=forget), ["a", "c", "d"], several))
     assert record_of(several, "one") is not None
     for key in "cd":
-        assert read_record(ShardPaths(output_root=several.storage.output_root, key=key).record("one"), {}) is None
+        assert read_record(several.storage.shard(key).record("one"), {}) is None
 
 
 def test_many_are_looked_at_at_a_time(several: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    find, all_there = execute.find_raw_shard, threading.Barrier(3)
+    find, all_there = attempt.find_raw_shard, threading.Barrier(3)
 
     def find_with_the_others(*arguments: object) -> object:
         all_there.wait(timeout=20)  # raises where the others do not come
         return find(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(execute, "find_raw_shard", find_with_the_others)
+    monkeypatch.setattr(attempt, "find_raw_shard", find_with_the_others)
     assert told(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
 
 

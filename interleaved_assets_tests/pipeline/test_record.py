@@ -13,13 +13,13 @@ from interleaved_assets.pipeline.record import (
     Counts,
     OutputFile,
     Record,
-    ShardPaths,
     read_record,
     read_valid_record,
     remove_record,
     with_present_stamps,
     write_record,
 )
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.s3 import S3Server
 
 

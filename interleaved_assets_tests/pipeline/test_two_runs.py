@@ -14,8 +14,9 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError
-from interleaved_assets.pipeline.execute import ShardTask, Stage, StageOutcome, Work, take_through
-from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, Record, ShardPaths, read_valid_record
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, Record, read_valid_record
+from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.runs import SteppedRun, pause
@@ -61,7 +62,7 @@ class Place:
         self.folder.mkdir()
         self.settings = project(self.folder)
         self.raw.write_bytes(b"first")
-        self.record_uri = ShardPaths(output_root=self.settings.storage.output_root, key="a").record("one")
+        self.record_uri = self.settings.storage.shard("a").record("one")
         marks = (b" A ", b" B ") if self.kind == "other bytes" else (b"", b"")
         self.stages = {"A": stage_of(1, marks[0]), "B": stage_of(2 if self.kind == "other code" else 1, marks[1])}
 
@@ -180,7 +181,7 @@ def test_outputs_that_are_gone_when_the_run_ends_are_not_recorded(tmp_path: Path
     run = place.run("A")
     for _ in range(STEPS - 1):
         run.step()
-    Path(ShardPaths(output_root=place.settings.storage.output_root, key="a").ledger("one")).unlink()
+    Path(place.settings.storage.shard("a").ledger("one")).unlink()
     run.finish()
     assert str(run.result) == (
         "shard a: another run replaced outputs of one while this one wrote them; materialize the shard again"

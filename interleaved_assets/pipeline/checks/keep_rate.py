@@ -6,9 +6,9 @@ from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
-from interleaved_assets.pipeline.execute import Stage
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
+from interleaved_assets.pipeline.record import Record, read_record
+from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.settings import Settings
 
 
@@ -31,7 +31,7 @@ def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict
     version = stage.code_version(settings)
 
     def rate_of(key: str) -> float | None:
-        uri = ShardPaths(output_root=settings.storage.output_root, key=key).record(stage.name)
+        uri = settings.storage.shard(key).record(stage.name)
         try:
             record = read_record(uri, settings.storage.options)
         except InterleavedError:

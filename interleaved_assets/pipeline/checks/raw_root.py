@@ -7,7 +7,7 @@ from typing import Any, Final
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.verdict import Verdict
 from interleaved_assets.pipeline.raw.listing import list_raw_files
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import StorageSettings
 
 RAW_ROOT_FRESH: Final = "raw_root_fresh"
 DESCRIPTION: Final = (
@@ -20,15 +20,17 @@ DESCRIPTION: Final = (
 _TIMES: Final = ("mtime", "LastModified", "updated", "last_modified", "modified")
 
 
-def judge_raw_root(settings: Settings, now: float, registered: Collection[str] = ()) -> Verdict:
+def judge_raw_root(
+    storage: StorageSettings, max_age_hours: float | None, now: float, registered: Collection[str] = ()
+) -> Verdict:
     """Whether the raw root is fresh.
 
     Args:
-        settings: where it is, and how old its newest shard may be.
+        storage: the raw root, with its storage options.
+        max_age_hours: greatest age of the newest shard; None for no limit.
         now: seconds since 1970, UTC.
         registered: keys of the shards that are known; those that are not there any more are counted.
     """
-    storage, most = settings.storage, settings.checks.max_raw_age_hours
     try:
         listing = {shard.key: info for shard, info in list_raw_files(storage)}
     except InterleavedError as error:
@@ -43,7 +45,7 @@ def judge_raw_root(settings: Settings, now: float, registered: Collection[str] =
         if not listing:
             # a disk that is not mounted looks like this
             return Verdict(False, "WARN", f"no shard below {storage.raw_root}", figures)
-        return Verdict(most is None, "WARN", "the storage gives no times of its files", figures)
+        return Verdict(max_age_hours is None, "WARN", "the storage gives no times of its files", figures)
     newest = max(times, key=lambda key: times[key])
     hours = max(0.0, now - times[newest]) / 3600
     figures |= {
@@ -54,9 +56,9 @@ def judge_raw_root(settings: Settings, now: float, registered: Collection[str] =
     summary = f"the newest of {len(listing)} shards landed {hours:.1f} hours ago"
     if unknown := len(listing) - len(times):
         summary += f", not counting {unknown} that the storage gives no time of"
-    if most is None:
+    if max_age_hours is None:
         return Verdict(True, "WARN", f"{summary}; checks.max_raw_age_hours sets no limit", figures)
-    return Verdict(hours <= most, "WARN", f"{summary}, and {most:g} are allowed", figures)
+    return Verdict(hours <= max_age_hours, "WARN", f"{summary}, and {max_age_hours:g} are allowed", figures)
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:

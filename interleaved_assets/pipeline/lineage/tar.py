@@ -6,10 +6,12 @@ from interleaved_assets.io.storage import file_sha256, is_local, join, local_pat
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
-from interleaved_assets.pipeline.record import OutputFile, Record, ShardPaths, read_record
+from interleaved_assets.pipeline.record import OutputFile, Record, read_record
 from interleaved_assets.pipeline.stages import final_tars
-from interleaved_assets.pipeline.status import Present, recorded_stages, stage_records
-from interleaved_assets.settings import Settings
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.status import CurrentStages
+from interleaved_assets.pipeline.stored_records import read_records, recorded_stages
+from interleaved_assets.settings import Settings, StorageSettings
 
 _FOLDER: Final = "tars"
 
@@ -54,8 +56,8 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
         sha256 = file_sha256(uri, options_of(uri, settings.storage.options_by_scheme()))
     except ValueError as error:  # s3fs, of a bucket without a name in it
         raise StorageError(f"cannot read {uri}: {error}. Name a tar.") from error
-    key = _key_by_place(uri, settings) or _key_by_content(sha256, settings)
-    records = {} if key is None else stage_records(key, settings)
+    key = _key_by_place(uri, settings.storage) or _key_by_content(sha256, settings.storage)
+    records = {} if key is None else read_records(settings.storage.shard(key), stage_dag(settings))
     if key is None or final_tars.NAME not in records:
         raise ShardError(
             f"{uri} (sha256 {sha256}): no record speaks of it. It was not written here, or its shard is being made "
@@ -67,18 +69,16 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
     )
 
 
-def _key_by_place(uri: str, settings: Settings) -> str | None:
-    folder = join(settings.storage.output_root, _FOLDER) + "/"
+def _key_by_place(uri: str, storage: StorageSettings) -> str | None:
+    folder = join(storage.output_root, _FOLDER) + "/"
     return uri[len(folder) :].removesuffix(".tar") if uri.startswith(folder) and uri.endswith(".tar") else None
 
 
-def _key_by_content(sha256: str, settings: Settings) -> str | None:
-    root, options = settings.storage.output_root, settings.storage.options
-
+def _key_by_content(sha256: str, storage: StorageSettings) -> str | None:
     def record_of(key: str) -> Record | None:
-        return read_record(ShardPaths(output_root=root, key=key).record(final_tars.NAME), options)
+        return read_record(storage.shard(key).record(final_tars.NAME), storage.options)
 
-    keys = sorted(key for key, stages in recorded_stages(settings).items() if final_tars.NAME in stages)
+    keys = sorted(recorded_stages(storage, [final_tars.NAME]))
     for key, record in zip(keys, parallel_map(record_of, keys, threads=READERS), strict=True):
         if record is not None and record.outputs["rows"].sha256 == sha256:
             return key
@@ -100,4 +100,4 @@ def _status(key: str, records: dict[str, Record], settings: Settings) -> str:
         raw = find_raw_shard(key, settings.storage)
     except StorageError as error:
         return str(error)
-    return Present.of(settings).status(records, raw).text
+    return CurrentStages.of(settings).status(records, raw).text

@@ -13,18 +13,19 @@ from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import InterleavedError, error_code
 from interleaved_assets.pipeline.counts import UNEXPLAINED, column_facts, extents, unexplained
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import Counts, OutputFile
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import image_scores, normalized
 from interleaved_assets.pipeline.tables import read_table
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import clip_ranges
 from interleaved_assets.scoring.clip.scores import ClipStats, load_scorer, score_shards
+from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 NAME: Final = "clip_scores"
 NOT_COMPARED: Final = ("no_text", "prescreened")
@@ -44,7 +45,7 @@ def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[
         Exception: whatever the device fails with.
     """
     options = settings.storage.options_by_scheme()
-    scorer = load_scorer(settings.clip, options, is_demo_data=lambda: _is_demo_data(settings))
+    scorer = load_scorer(settings.clip, options, is_demo_data=lambda: _is_demo_data(settings.storage))
     begun: dict[str, ShardTask] = {}
     broken: dict[str, InterleavedError] = {}
     cheap_scores: dict[str, pa.Table] = {}
@@ -67,9 +68,9 @@ def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[
     yield from broken.items()
 
 
-def _is_demo_data(settings: Settings) -> bool:
+def _is_demo_data(storage: StorageSettings) -> bool:
     """Whether the raw root holds shards of the demo and no others."""
-    keys = {shard.key for shard in list_raw_shards(settings.storage)}
+    keys = {shard.key for shard in list_raw_shards(storage)}
     return bool(keys) and keys <= {shard_key(name) for name in SHARDS_OF_DEMO}
 
 
@@ -136,7 +137,7 @@ def files(settings: Settings) -> dict[str, str]:
     return identity.file_versions(settings.clip, settings.storage.options_by_scheme())
 
 
-def stage(settings: Settings) -> Stage:
+def stage(clip: ClipSettings) -> Stage:
     """The stage; it reads the cheap scores only where ``clip.prescreen`` has bounds on them."""
-    reads = (normalized.NAME, image_scores.NAME) if settings.clip.prescreen.is_on else (normalized.NAME,)
+    reads = (normalized.NAME, image_scores.NAME) if clip.prescreen.is_on else (normalized.NAME,)
     return Stage(NAME, inputs=reads, version=2, settings=version_settings, together=score_together, files=files)

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 
-from interleaved_assets.pipeline.execute import Stage
+from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages import clip_scores, filtered, final_tars, image_scores, normalized
 from interleaved_assets.settings import Settings
 
@@ -13,7 +13,7 @@ StageDag = Mapping[str, Stage]
 
 def stage_dag(settings: Settings) -> StageDag:
     """The stages under ``settings``: ``clip_scores`` is one of them where ``clip.enabled`` is set."""
-    scores = [image_scores.STAGE, *([clip_scores.stage(settings)] if settings.clip.enabled else [])]
+    scores = [image_scores.STAGE, *([clip_scores.stage(settings.clip)] if settings.clip.enabled else [])]
     selection = filtered.stage(reads=[stage.name for stage in scores])
     return {stage.name: stage for stage in (normalized.STAGE, *scores, selection, final_tars.STAGE)}
 

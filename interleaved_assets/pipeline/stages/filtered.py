@@ -14,8 +14,8 @@ from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons
 from interleaved_assets.pipeline.counts import RowCounter, UniqueKeys, column_facts
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
-from interleaved_assets.pipeline.record import OutputFile, ShardPaths
+from interleaved_assets.pipeline.record import OutputFile
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.outputs import read_scores
 from interleaved_assets.scoring.text_ratio import count_words
@@ -24,6 +24,7 @@ from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.selection.what_if import judged_values
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 
 NAME: Final = "filtered"
 RATIO: Final = "ratio"
@@ -40,7 +41,9 @@ def select_rows(shard: ShardTask) -> Work:
     """
     settings = shard.settings
     rows_uri = shard.paths.output(normalized.NAME)
-    rows, scores = deciding_tables(shard.key, settings)
+    rows, scores = deciding_tables(
+        shard.paths, with_clip=settings.clip.enabled, max_batch_bytes=settings.run.max_batch_bytes
+    )
     selection = select(rows, scores, settings.selection, stage=NAME, shard=shard.key)
     check_balance(f"shard {shard.key}, {NAME}", rows.num_rows, selection.keep.true_count, selection.ledger)
     ratios = pa.table({RATIO: judged_values(rows, scores, settings.selection, RATIO)})
@@ -101,11 +104,16 @@ def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None
     return pa.concat_tables(parts)
 
 
-def deciding_tables(key: str, settings: Settings) -> tuple[pa.Table, pa.Table]:
-    """Rows and scores of one shard, as :func:`~interleaved_assets.selection.select.select` takes them."""
-    paths = ShardPaths(output_root=settings.storage.output_root, key=key)
-    rows = deciding_rows(paths.output(normalized.NAME), settings.storage.options, settings.run.max_batch_bytes)
-    return rows, read_scores(paths, settings)
+def deciding_tables(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
+    """Rows and scores of one shard, as :func:`~interleaved_assets.selection.select.select` takes them.
+
+    Args:
+        paths: of the shard.
+        with_clip: whether CLIP's scores are added, where ``clip_scores`` has run.
+        max_batch_bytes: bytes of texts held at once.
+    """
+    rows = deciding_rows(paths.output(normalized.NAME), paths.options, max_batch_bytes)
+    return rows, read_scores(paths, with_clip=with_clip)
 
 
 def _with_decisions(shard: ShardTask, uri: str, keep: pa.BooleanArray) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:

@@ -10,8 +10,8 @@ from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.tar.writer import tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.pipeline.counts import write_by_error_policy
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.record import OutputFile
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import filtered
 from interleaved_assets.pipeline.stages.read_back import WrittenSamples
 from interleaved_assets.settings import Settings

@@ -4,7 +4,7 @@ import pytest
 
 from interleaved_assets.pipeline.checks.keep_rate import evenly, judge_keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis
-from interleaved_assets.pipeline.record import Counts, Record, ShardPaths, write_record
+from interleaved_assets.pipeline.record import Counts, Record, write_record
 from interleaved_assets.pipeline.stages import filtered
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
@@ -65,7 +65,7 @@ def test_a_shard_without_rows_passes(tmp_path: Path) -> None:
 
 
 def write(settings: Settings, found: Record, code_version: str) -> None:
-    uri = ShardPaths(output_root=settings.storage.output_root, key=found.shard).record(STAGE.name)
+    uri = settings.storage.shard(found.shard).record(STAGE.name)
     write_record(found.model_copy(update={"code_version": code_version}), uri, {})
 
 

@@ -32,11 +32,11 @@ def take_all(settings: Settings, key: str) -> None:
 
 
 def found(sample_id: str, settings: Settings, keys: list[str] = KEYS) -> dict[str, list[StageTrace] | InterleavedError]:
-    return dict(find_sample(sample_id, keys, settings))
+    return dict(find_sample(sample_id, keys, settings.storage, stage_dag(settings)))
 
 
 def test_the_path_of_a_sample(settings: Settings) -> None:
-    traces = trace_sample("doc-97-b", "a", settings)
+    traces = trace_sample("doc-97-b", settings.storage.shard("a"), stage_dag(settings))
     assert [trace.record.stage for trace in traces] == list(stage_dag(settings))
     rows = [None if trace.kept is None else trace.kept.num_rows for trace in traces]
     assert rows == [4, 2, 3, None]
@@ -48,7 +48,7 @@ def test_the_path_of_a_sample(settings: Settings) -> None:
 def test_only_the_shard_that_has_it(settings: Settings) -> None:
     assert list(found("doc-98-a", settings)) == ["b"]
     assert found("nobody", settings) == {}
-    assert trace_sample("nobody", "a", settings) == []
+    assert trace_sample("nobody", settings.storage.shard("a"), stage_dag(settings)) == []
 
 
 def test_ids_are_unique_within_a_shard_only(settings: Settings, tmp_path: Path) -> None:

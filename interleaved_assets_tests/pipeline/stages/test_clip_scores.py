@@ -18,10 +18,12 @@ from interleaved_assets.model.errors import (
     ShardError,
     StorageUnavailable,
 )
-from interleaved_assets.pipeline.execute import ShardTask, StageOutcome, Work, take_through, take_together
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
+from interleaved_assets.pipeline.execute import take_through, take_together
+from interleaved_assets.pipeline.record import Record, read_record
+from interleaved_assets.pipeline.stage import ShardTask, StageOutcome, Work
 from interleaved_assets.pipeline.stages import clip_scores, image_scores, normalized
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.scoring.clip_tiny import picture, plain_scores, tiny_module, write_tiny
@@ -62,11 +64,11 @@ def three(folder: Path, text: str = "") -> Settings:
 
 
 def go(settings: Settings, keys: Iterable[str] = "abc") -> dict[str, StageOutcome | InterleavedError]:
-    return dict(take_together(clip_scores.stage(settings), keys, settings))
+    return dict(take_together(clip_scores.stage(settings.clip), keys, settings))
 
 
 def paths(settings: Settings, key: str) -> ShardPaths:
-    return ShardPaths(output_root=settings.storage.output_root, key=key)
+    return settings.storage.shard(key)
 
 
 def state(settings: Settings, key: str) -> Record | None:
@@ -77,7 +79,7 @@ def test_scores_and_what_is_said_of_them(folder: Path) -> None:
     settings = prepared(
         folder, {"a": {"one": document("a red square", picture(1), "two circles"), "two": document(picture(2))}}
     )
-    record = take_through(clip_scores.stage(settings), "a", settings).record
+    record = take_through(clip_scores.stage(settings.clip), "a", settings).record
     scores = pq.read_table(record.outputs["rows"].uri)
     wanted = plain_scores(tiny_module(), picture(1), ["a red square", "two circles"])
     best = max(range(2), key=wanted.__getitem__)
@@ -98,7 +100,7 @@ def test_scores_and_what_is_said_of_them(folder: Path) -> None:
         "precision": "fp32",
     }
     assert record.notes["images_per_second"] > 0  # type: ignore[operator]
-    assert take_through(clip_scores.stage(settings), "a", settings).unchanged
+    assert take_through(clip_scores.stage(settings.clip), "a", settings).unchanged
 
 
 @pytest.mark.parametrize("documents", [{}, {"one": document("only", "texts")}], ids=["no rows", "no images"])
@@ -129,10 +131,10 @@ def test_the_data_version_is_of_what_was_computed_from_and_not_of_the_bytes(fold
 
 def test_the_data_version_is_of_the_cheap_scores_too_where_they_decide_what_is_scored(folder: Path) -> None:
     settings = three(folder, PRESCREEN)
-    first = take_through(clip_scores.stage(settings), "a", settings).record
+    first = take_through(clip_scores.stage(settings.clip), "a", settings).record
     other = project(folder, MODEL + PRESCREEN + "[scoring]\nmax_pixels = 10\n")
     take_through(image_scores.STAGE, "a", other)
-    second = take_through(clip_scores.stage(other), "a", other).record
+    second = take_through(clip_scores.stage(other.clip), "a", other).record
     assert second.inputs["normalized"] == first.inputs["normalized"]
     assert second.inputs["image_scores"] != first.inputs["image_scores"]
     assert second.data_version != first.data_version
@@ -170,7 +172,7 @@ def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compar
 
 def test_an_image_outside_of_a_bound_is_left_out_by_the_stored_scores(folder: Path) -> None:
     settings = prepared(folder, {"a": {"one": document("text", blurred_image(), sharp_image(1))}}, PRESCREEN)
-    record = take_through(clip_scores.stage(settings), "a", settings).record
+    record = take_through(clip_scores.stage(settings.clip), "a", settings).record
     assert set(record.inputs) == {"normalized", "image_scores", "clip.model_config_path", "clip.pretrained"}
     scores = pq.read_table(record.outputs["rows"].uri)
     assert scores["clip_score"].is_null().to_pylist() == [True, False]
@@ -309,7 +311,7 @@ def test_only_what_changes_a_score_makes_them_stale(folder: Path) -> None:
     settings = three(folder)
     go(settings, "a")
     same = project(folder, MODEL + "batch_size = 2\n[selection]\nmin_clip = 0.9\n")
-    assert clip_scores.stage(same).code_version(same) == clip_scores.stage(settings).code_version(settings)
+    assert clip_scores.stage(same.clip).code_version(same) == clip_scores.stage(settings.clip).code_version(settings)
     assert json.dumps(clip_scores.version_settings(settings)) == json.dumps(clip_scores.version_settings(same))
     write_tiny(folder / "model", seed=1)
     (outcome,) = go(settings, "a").values()

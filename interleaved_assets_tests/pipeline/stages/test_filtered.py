@@ -12,10 +12,11 @@ import pytest
 from interleaved_assets.io.parquet import reader as parquet_reader
 from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
+from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stages import filtered, image_scores, normalized
 from interleaved_assets.pipeline.stages.filtered import deciding_rows, deciding_tables
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 
@@ -32,7 +33,7 @@ def prepared(folder: Path, documents: dict, text: str = "") -> Settings:
 
 
 def paths(settings: Settings) -> ShardPaths:
-    return ShardPaths(output_root=settings.storage.output_root, key="a")
+    return settings.storage.shard("a")
 
 
 def run(settings: Settings) -> tuple[Record, pa.Table, list[dict]]:
@@ -210,7 +211,7 @@ def test_texts_are_read_for_their_words_a_bounded_number_of_bytes_at_a_time(
             yield table
 
     monkeypatch.setattr(parquet_reader, "whole_samples", measured)
-    rows, scores = deciding_tables("a", settings)
+    rows, scores = deciding_tables(paths(settings), with_clip=False, max_batch_bytes=2**20)
     assert len(sizes) == 5  # two documents each
     assert max(sizes) <= 1048576
     assert rows.column_names == ["sample_id", "position", "modality", "words"]
