@@ -33,7 +33,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Attempt:
-    """One shard at one stage, from the comparison with its record to the new record."""
+    """One shard at one stage, from the comparison with its record to the new record.
+
+    Call :meth:`of`, :meth:`current`, :meth:`begin`, then the function of the stage, then :meth:`finish`; after an error
+    :meth:`withdraw`.
+    """
 
     stage: Stage
     shard: ShardTask
@@ -42,18 +46,18 @@ class Attempt:
     """Data version of each input, by stage or by the setting that names it."""
     source: RawSource | None
     found: Record | None
-    """The record that was there before."""
+    """The record that existed before; None if there was none."""
     stamps: dict[str, str | None] = field(default_factory=dict)
-    """Stamp of each output of the stages that are read, by URI, when the work began; empty before."""
+    """Stamp of each output of the input stages by URI, as of :meth:`begin`; empty before."""
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
     def of(cls, stage: Stage, key: str, settings: Settings, code_version: str, files: Mapping[str, str]) -> "Attempt":
-        """Look at the shard's inputs and at its record; ``files`` are those of the stage.
+        """Read the records of the shard's inputs and its own; ``files`` are the versions of the stage's files.
 
         Raises:
-            ShardError: an input was never made; a record is damaged.
-            StorageError: the raw shard is not there, or something cannot be read.
+            ShardError: an input has no record; a record is damaged.
+            StorageError: the raw shard does not exist, or a record or the raw shard cannot be read.
         """
         started = time.perf_counter()
         options = settings.storage.options
@@ -75,7 +79,7 @@ class Attempt:
                     raise ShardError(f"shard {key}: {stage.name} needs {name}, which has not been materialized for it")
                 inputs[name] = upstream.data_version
                 read[name] = upstream
-                source = source or upstream.source  # every output goes back to one raw shard, and its record says which
+                source = source or upstream.source  # all inputs of a stage come from the same raw shard
         task = ShardTask(key, settings, paths, raw, read, files)
         return cls(stage, task, code_version, inputs, source, recorded, {}, started)
 
@@ -84,10 +88,10 @@ class Attempt:
         return self.shard.paths.record(self.stage.name)
 
     def current(self) -> StageOutcome | None:
-        """The outcome if the record that was found is current; its stamps are renewed where files were only copied.
+        """The outcome if the record is current, else None. Stamps of outputs that were only copied are updated in it.
 
         Raises:
-            StorageError: an output cannot be looked at.
+            StorageError: the stamp or content of an output cannot be read.
         """
         found = self._same_work(self.found)
         if found is None:
@@ -98,11 +102,11 @@ class Attempt:
         return self._unchanged(renewed)
 
     def begin(self) -> StageOutcome | None:
-        """Make sure that the inputs are those recorded; gives the outcome if another run has done the work meanwhile.
+        """Check that the inputs are those recorded; returns the outcome if another run has done the work since.
 
         Raises:
-            ShardError: the outputs of a stage that is read are not those that its record names.
-            StorageError: something cannot be looked at.
+            ShardError: the outputs of an input stage are not those that its record names.
+            StorageError: a record, or the stamp or content of an output, cannot be read.
         """
         shard, options = self.shard, self.shard.options
         now = read_record(self.record_uri, options)
@@ -126,11 +130,11 @@ class Attempt:
         return None
 
     def finish(self, work: Work) -> StageOutcome:
-        """Write the record of the work, or adopt that of another run which did the same work and replaced the outputs.
+        """Write the record of ``work``, or adopt the record of a run that did the same work and replaced the outputs.
 
         Raises:
-            ShardError: an input changed in the meantime, or another run replaced outputs and has not recorded the same
-                work.
+            ShardError: an input changed since :meth:`begin`, or another run replaced outputs and has not recorded the
+                same work.
         """
         shard, options = self.shard, self.shard.options
         self._check_inputs()
@@ -157,18 +161,18 @@ class Attempt:
         return StageOutcome(present, unchanged=False, seconds=time.perf_counter() - self.started)
 
     def withdraw(self) -> None:
-        """After a failure: remove the record that was there before, so that the shard does not count as made.
+        """After a failure, remove the record that existed before, so that the shard does not count as complete.
 
-        Called beside the error that the stage failed with: what goes wrong here is only logged.
+        The caller reports the error of the stage; an error of the storage here is only logged.
         """
         try:
             if self.found is not None and read_record(self.record_uri, self.shard.options) == self.found:
                 remove_record(self.record_uri, self.shard.options)
         except (StorageError, ShardError) as error:
-            logger.warning("shard %s: the record of %s stays: %s", self.shard.key, self.stage.name, error)
+            logger.warning("shard %s: the record of %s is not removed: %s", self.shard.key, self.stage.name, error)
 
     def _same_work(self, record: Record | None) -> Record | None:
-        """``record`` with present stamps if it is of the same inputs and code version and its outputs are there."""
+        """``record`` with present stamps if it has the same inputs, code version and output content, else None."""
         if record is None or (record.inputs, record.code_version) != (self.inputs, self.code_version):
             return None
         return with_present_stamps(record, self.shard.options)
@@ -177,16 +181,18 @@ class Attempt:
         return StageOutcome(record, unchanged=True, seconds=time.perf_counter() - self.started)
 
     def _renew(self, stage: str, before: Record | None, renewed: Record) -> None:
-        """Write the same record with new stamps, so that no content is compared again, unless it is another by now."""
+        """Replace ``before`` by ``renewed``, which has new stamps, so that no content is compared again.
+
+        Nothing is written if the record is no longer ``before``.
+        """
         uri = self.shard.paths.record(stage)
         if read_record(uri, self.shard.options) == before:
             write_record(renewed, uri, self.shard.options)
 
     def _check_inputs(self) -> None:
-        """Make sure that the inputs are still the files that were there when the work began.
+        """Check that the inputs are still the files that existed when the work began.
 
-        An ETag that follows from the content does not show two runs upstream that replace a file and put the same
-        content back.
+        With an ETag that is a hash of the content, a file that was replaced and then restored counts as unchanged.
         """
         shard, raw = self.shard, self.shard.raw
         if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage).stamp != raw.stamp:
@@ -204,6 +210,6 @@ class Attempt:
 
 
 def _content_hash(outputs: Mapping[str, OutputFile]) -> str:
-    """Hash of the content of everything the stage wrote."""
+    """Hash of the content of all outputs, as 64 hex digits."""
     text = json.dumps({role: output.sha256 for role, output in outputs.items()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -7,7 +7,7 @@ from typing import Final
 
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.raw.listing import RawShard, list_raw_shards
-from interleaved_assets.pipeline.raw.snapshot import versions_looked_at
+from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.status import CurrentStages, State, Status
 from interleaved_assets.pipeline.stored_records import listed_stamps, read_valid_records, recorded_stages
@@ -19,18 +19,18 @@ VANISHED_UNUSED: Final = Status(State.VANISHED, "vanished: the raw shard is gone
 
 @dataclass(frozen=True)
 class DatasetStatus:
-    """What is in the storage, and the settings it is compared with.
+    """The shards in the storage, and the settings and stages they are compared with.
 
     Attributes:
-        settings: in force now.
-        present: the stages in force.
-        raws: the raw shards by key; None where the raw root could not be listed.
-        recorded: for each shard with a record, the stages that have one.
+        settings: the present settings.
+        present: the stages under these settings.
+        raws: the raw shards by key; None if the raw root could not be listed.
+        recorded: by shard, the stages that have a record.
         keys: of all shards, sorted.
-        failed: for each stage, the shards whose last run failed, as far as known.
-        problem: why the raw root could not be listed.
-        versions: of the raw shards that the sensor has looked at as they are now.
-        stamp_at: stamp of the output at a URI, where outputs were listed.
+        failed: by stage, the shards whose last run failed, as far as known.
+        problem: the error if the raw root could not be listed, else empty.
+        versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
+        stamp_at: returns the stamp of the output at a URI; None if outputs were not listed.
     """
 
     settings: Settings
@@ -44,15 +44,15 @@ class DatasetStatus:
     stamp_at: Callable[[str], str | None] | None = None
 
     def valid_records(self, key: str) -> dict[str, Record]:
-        """The shard's valid records; those alone are read that the listing showed.
+        """The shard's valid records by stage; only records that were listed are read.
 
         Raises:
-            ShardError: one of the files is not a record.
+            ShardError: a file is not a record.
         """
         return read_valid_records(self.settings.storage.shard(key), self.recorded.get(key, ()), self.stamp_at)
 
     def status(self, key: str, records: Mapping[str, Record]) -> Status:
-        """How the shard stands, given its valid records."""
+        """The status of the shard with these valid records."""
         raw = None
         if self.raws is not None:
             raw = self.raws.get(key)
@@ -69,14 +69,15 @@ def read_dataset_status(
     registered: Iterable[str] = (),
     failed: Mapping[str, AbstractSet[str]] | None = None,
 ) -> DatasetStatus:
-    """Look at the raw root and at the records: one listing of the former, one per stage of the latter.
+    """SnapshotChanges at the raw root and at the records: one listing of the former, one per stage of the latter.
 
     Args:
-        registered: keys that Dagster has, which may have neither.
-        failed: for each stage, the shards whose last run failed.
+        settings: the present settings.
+        registered: keys of registered partitions, which may have neither a raw shard nor a record.
+        failed: by stage, the shards whose last run failed.
 
     Raises:
-        StorageError: the records cannot be listed.
+        StorageError: the records, outputs or snapshots cannot be listed.
     """
     present = CurrentStages.of(settings)
     raws: dict[str, RawShard] | None = None
@@ -87,6 +88,6 @@ def read_dataset_status(
         problem = str(error)
     recorded = recorded_stages(settings.storage, present.stages)
     keys = sorted({*(raws or ()), *recorded, *registered})
-    versions = versions_looked_at((raws or {}).values(), settings.storage)
+    versions = snapshot_versions((raws or {}).values(), settings.storage)
     stamp_at = listed_stamps(settings.storage, present.stages)
     return DatasetStatus(settings, present, raws, recorded, keys, failed or {}, problem, versions, stamp_at)

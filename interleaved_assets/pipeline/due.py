@@ -12,24 +12,24 @@ from interleaved_assets.settings import Settings
 
 
 class Progress(NamedTuple):
-    """What the orchestrator knows of shards: keys by stage."""
+    """The orchestrator's knowledge of past and present runs."""
 
     made: Mapping[str, AbstractSet[str]]
-    """Shards that it has as materialized at the stage."""
+    """By stage, the shards with a materialization."""
     failed: Mapping[str, AbstractSet[str]]
-    """Shards whose last run failed at the stage."""
+    """By stage, the shards whose last run failed."""
     busy: AbstractSet[str]
-    """Shards, of all stages, that a run or a backfill has yet to take through one."""
+    """Shards that a run or backfill in progress still has to process, at any stage."""
 
 
 class Due(NamedTuple):
     """Which shards need a run, and which do not."""
 
     shards: dict[str, Status]
-    """Shards that need a run: the first stage that is not current, and why. The stages behind it follow."""
+    """Shards that need a run, with their status: the first stage that is not current, and why. Later stages follow."""
     current: set[str]
     refused: set[str]
-    """Shards whose records the storage refuses: neither due nor current."""
+    """Shards whose records the storage refuses to read: neither due nor current."""
 
 
 def due_shards(
@@ -41,16 +41,16 @@ def due_shards(
     at_most: int | None = None,
     until: float = math.inf,
 ) -> Due:
-    """Which of ``raws`` need which stages, and why. Shards that a run or a backfill is working on are left out.
+    """Which of ``raws`` need which stages, and why. Busy shards are left out.
 
-    A shard whose records are current is due all the same where the orchestrator has no materialization of it (a run was
-    killed between record and event), or where its last run failed (another one had made the shard before).
+    A shard with current records is also due if the orchestrator has no materialization of it (a run was killed between
+    record and event), or if its last run failed (another run had completed the shard before).
 
     Args:
         raws: the shards, as they are now.
-        settings: in force.
-        versions: content versions of those raw shards that were read, by key.
-        progress: of the shards, as the orchestrator knows it.
+        settings: the present settings.
+        versions: content versions of raw shards by key, as far as known.
+        progress: past and present runs.
         at_most: number of due shards after which the rest of ``raws`` is left out.
         until: value of ``time.monotonic()`` after which the rest of ``raws`` is left out.
     """
@@ -71,7 +71,7 @@ def due_shards(
 
 
 def _status_in_progress(key: str, progress: Progress) -> Status:
-    """The status of a shard whose records are current, as the orchestrator knows it."""
+    """The status of a shard with current records, from the orchestrator's knowledge of it."""
     for stage, keys in progress.failed.items():
         if key in keys:
             return Status(State.FAILED, f"{stage} failed: its records are current, and its last run failed", stage)

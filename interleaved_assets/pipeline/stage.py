@@ -14,7 +14,7 @@ from interleaved_assets.shard_paths import ShardPaths
 
 @dataclass(frozen=True)
 class ShardTask:
-    """One shard at one stage: what a stage's function is given."""
+    """One shard at one stage: the argument of a stage's function."""
 
     key: str
     settings: Settings
@@ -22,7 +22,7 @@ class ShardTask:
     raw: RawShard | None = None
     """The raw shard, for the stage that reads it."""
     read: Mapping[str, Record] = field(default_factory=dict)
-    """Records of the stages whose outputs it reads, by stage, as they stood when it began."""
+    """Records of the input stages, by stage, as of the comparison with the shard's own record."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Version of each file that the settings name for this stage, such as a checkpoint, by the setting."""
 
@@ -33,16 +33,16 @@ class ShardTask:
 
 
 class Work(Facts):
-    """What a stage's function reports of the shard it has written."""
+    """What a stage's function returns for the shard that it has written."""
 
     outputs: dict[str, OutputFile]
     data_version: str | None = None
-    """Where the bytes may differ from one device to another, a hash of what they were computed from; else None."""
+    """If the bytes may differ from device to device: hash of inputs, model and settings; else None."""
 
 
 @dataclass(frozen=True)
 class StageOutcome:
-    """A shard that went through a stage; ``unchanged`` where the recorded output was current and nothing was done."""
+    """A shard whose outputs are up to date; ``unchanged`` if they were so before, and nothing was done."""
 
     record: Record
     unchanged: bool
@@ -52,22 +52,25 @@ class StageOutcome:
 RunOne = Callable[[ShardTask], Work]
 """Reads the inputs of one shard and writes its outputs."""
 RunTogether = Callable[[Iterator[ShardTask], Settings], Iterator[tuple[str, Work | InterleavedError]]]
-"""The same for many shards in one go, for work that fills a device: gives each shard's key and work as it is done, or
-what is wrong with that shard. Whatever it raises ends them all."""
+"""The same for many shards with one call, for work that fills a device.
+
+Yields each shard's key with its work or its error, as soon as the shard is done. An exception ends the work on all
+shards."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One step of the chain.
+    """One stage of the DAG.
 
     Attributes:
-        name: also the asset's name, and the folder of its outputs.
-        inputs: the stages whose outputs it reads.
-        version: raised by hand when a change of code changes what is written.
-        settings: the part of the settings that its output depends on, and nothing else.
-        run: does the work, for one shard; or, with ``together``, for many.
-        files: the version of each file that those settings name, by the setting (``clip.pretrained``). They count as
-            inputs: they are looked at when the stage executes, and not to know its code version.
+        name: also the name of the asset and of the folder of the outputs.
+        inputs: names of the stages whose outputs it reads.
+        version: to be raised when a change of code changes the output.
+        settings: returns the settings that the output depends on, and no others.
+        run: does the work for one shard; None if ``together`` is given.
+        together: does the work for many shards with one call; None if ``run`` is given.
+        files: returns the version of each file that those settings name, by the setting (``clip.pretrained``). They
+            are inputs: they are read when the stage executes, and the code version does not depend on them.
     """
 
     name: str
@@ -80,7 +83,7 @@ class Stage:
 
     @property
     def same_bytes(self) -> bool:
-        """Whether the same inputs always give the same bytes; a device may round differently from run to run."""
+        """Whether the same inputs always give the same bytes; devices may round differently."""
         return self.together is None
 
     def code_version(self, settings: Settings) -> str:

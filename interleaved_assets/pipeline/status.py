@@ -24,7 +24,7 @@ _VALUE_LENGTH: Final = 40
 
 
 class State(StrEnum):
-    """The state of a shard, in one word."""
+    """The state of a shard."""
 
     COMPLETE = CURRENT
     STALE = "stale"
@@ -35,12 +35,12 @@ class State(StrEnum):
 
 
 class Status(NamedTuple):
-    """The state of a shard and its reason, in words that are the same for all shards with the same reason."""
+    """The state of a shard and the reason, worded the same for all shards with the same reason."""
 
     state: State
     text: str
     stage: str | None = None
-    """The first stage that is not current."""
+    """The first stage that is not current; None if there is none, or it is not known."""
 
 
 COMPLETE: Final = Status(State.COMPLETE, CURRENT)
@@ -48,20 +48,20 @@ COMPLETE: Final = Status(State.COMPLETE, CURRENT)
 
 @dataclass(frozen=True)
 class CurrentStages:
-    """The stages in force, with which records are compared. Made once for any number of shards."""
+    """The stages under the present settings, with which the records of any number of shards are compared."""
 
     stages: StageDag
     versions: Mapping[str, str]
     settings: Mapping[str, Mapping[str, object]]
     files: Mapping[str, Mapping[str, str]]
-    """By stage, the version of each file that the settings name; none where the storage did not give them."""
+    """By stage, the version of each file that the settings name; empty if one of them cannot be read."""
 
     @classmethod
     def of(cls, settings: Settings) -> "CurrentStages":
         """The stages under ``settings``.
 
-        A file that the settings name, such as a checkpoint, and that cannot be read is logged and taken as unchanged:
-        the stage that needs it will fail, and says so.
+        If a file that the settings name, such as a checkpoint, cannot be read, a warning is logged and the stage's
+        files count as unchanged; a run of the stage reports the error.
         """
         stages = stage_dag(settings)
         return cls(
@@ -77,14 +77,13 @@ class CurrentStages:
         raw: RawShard | None = None,
         version: str | None = None,
     ) -> Status:
-        """Complete, or what comes first of: a stage that is missing, or was made under other settings, by other code or
-        from other inputs.
+        """Complete, or the first stage without a record or with a record of other settings, code or inputs.
 
         Args:
-            records: of the shard's stages.
-            raw: the shard as it lies there now; without it, the raw shard is taken as unchanged.
-            version: of the content of ``raw``, where it was read. Without it, a new stamp counts as a change, also
-                where the content is the same, which only reading it would show.
+            records: of the shard, by stage.
+            raw: the raw shard as it is now; without it, the raw shard counts as unchanged.
+            version: content version of ``raw``, if known. Without it, a new stamp counts as a change even if the
+                content is the same.
         """
         for name, stage in self.stages.items():
             record = records.get(name)
@@ -103,7 +102,7 @@ class CurrentStages:
         return COMPLETE
 
     def _what_changed(self, record: Record) -> str:
-        """The settings that have changed; where none has, the code."""
+        """The changed settings; if none has changed, the change of the code."""
         before, now = dict(_leaves(record.settings)), dict(_leaves(self.settings[record.stage]))
         changes = [
             f"{name} {_short(before.get(name))} → {_short(now.get(name))}"
@@ -120,21 +119,19 @@ def _files(stage: Stage, settings: Settings) -> Mapping[str, str]:
     try:
         return stage.files(settings)
     except InterleavedError as error:
-        logger.warning("whether %s is stale by its files is not known: %s", stage.name, error)
+        logger.warning("the files of %s cannot be read and count as unchanged: %s", stage.name, error)
         return {}
 
 
 def shard_statuses(
     raws: Iterable[RawShard], settings: Settings, versions: Mapping[str, str]
 ) -> Iterator[tuple[str, Status | None]]:
-    """Key and status of each raw shard, in their order; None where the storage refuses its records.
-
-    A shard with a damaged record is not current.
+    """Key and status of each raw shard, in the order of ``raws``; None if the storage refuses to read its records.
 
     Args:
         raws: the shards, as they are now.
-        settings: in force.
-        versions: content versions of those raw shards that were read, by key.
+        settings: the present settings.
+        versions: content versions of raw shards by key, as far as known.
     """
     present = CurrentStages.of(settings)
     stamp_at = listed_stamps(settings.storage, present.stages)
@@ -157,10 +154,10 @@ def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> 
 
 
 def _leaves(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Settings within settings as single ones, ``own.width.min``."""
+    """Nested settings as single ones with dotted names, such as ``own.width.min``."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            # selection and scoring keep theirs under this name, which means nothing to a reader
+            # selection and scoring store their settings under this name, which is not shown
             yield from _leaves(value, "" if f"{prefix}{name}" == "settings" else f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

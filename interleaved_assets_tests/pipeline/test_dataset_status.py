@@ -11,7 +11,7 @@ from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.lineage.sample import find_sample
 from interleaved_assets.pipeline.lineage.tar import trace_tar
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.raw.snapshot import look, snapshot_uri, write_snapshot
+from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot, snapshot_uri, write_snapshot
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, State
 from interleaved_assets.pipeline.stored_records import recorded_stages
@@ -84,7 +84,7 @@ def test_a_file_that_was_written_anew_with_the_same_bytes_is_current_once_somebo
     changed = "normalized stale: raw_shards changed"
     assert statuses(read_dataset_status(settings)) == {"a": changed, "web/b": changed}
     storage = settings.storage
-    seen = look(list_raw_shards(storage), {}, storage, now=100, quiet_seconds=0, at_most=9)
+    seen = compare_with_snapshot(list_raw_shards(storage), {}, storage, now=100, quiet_seconds=0, at_most=9)
     write_snapshot(seen.snapshot, snapshot_uri(storage, 3), storage.options)
     assert statuses(read_dataset_status(settings)) == {"a": "complete", "web/b": changed}
     os.utime(tmp_path / "raw/a.tar", (6, 6))  # after that look

@@ -392,7 +392,7 @@ def test_a_record_that_cannot_be_removed_after_a_failure_is_logged_beside_the_er
     monkeypatch.setattr(attempt, "remove_record", unavailable)
     with pytest.raises(ShardError, match="is bad"):
         take_through(Copy("one").stage, "a", settings)
-    assert "shard a: the record of one stays: the storage is away" in caplog.text
+    assert "shard a: the record of one is not removed: the storage is away" in caplog.text
 
 
 @dataclass
@@ -425,7 +425,7 @@ def several(settings: Settings, tmp_path: Path) -> Settings:
     return settings
 
 
-def told(outcomes: Iterator[tuple[str, StageOutcome | InterleavedError]]) -> dict[str, str]:
+def as_words(outcomes: Iterator[tuple[str, StageOutcome | InterleavedError]]) -> dict[str, str]:
     return {
         key: ("unchanged" if found.unchanged else "made")
         if isinstance(found, StageOutcome)
@@ -436,14 +436,14 @@ def told(outcomes: Iterator[tuple[str, StageOutcome | InterleavedError]]) -> dic
 
 def test_many_in_one_go_each_with_its_own_outcome(several: Settings, tmp_path: Path) -> None:
     stage = Together().stage
-    first = told(take_together(stage, ["gone", "a", "b", "c"], several))
+    first = as_words(take_together(stage, ["gone", "a", "b", "c"], several))
     assert list(first) == ["gone", "a", "b", "c"]
     assert first["gone"].startswith("it was moved or deleted")
     assert (first["a"], first["c"]) == ("made", "made")
     assert first["b"].endswith("b.tar is bad")
     paths = several.storage.shard("b")
     assert read_record(paths.record("one"), {}) is None
-    assert told(take_together(stage, ["a", "c", "d"], several)) == {"a": "unchanged", "c": "unchanged", "d": "made"}
+    assert as_words(take_together(stage, ["a", "c", "d"], several)) == {"a": "unchanged", "c": "unchanged", "d": "made"}
     assert take_through(stage, "a", several).unchanged
     with pytest.raises(ShardError, match=r"b\.tar is bad"):
         take_through(stage, "b", several)
@@ -455,7 +455,7 @@ def test_a_storage_that_does_not_answer_is_the_outcome_of_all_that_are_not_done(
     assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["c"], StorageUnavailable)
     assert isinstance(outcomes["d"], StorageUnavailable)
-    assert told(take_together(Together().stage, ["a", "c", "d"], several)) == {
+    assert as_words(take_together(Together().stage, ["a", "c", "d"], several)) == {
         "a": "unchanged",
         "c": "made",
         "d": "made",
@@ -483,7 +483,7 @@ def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(
         clear(uri)
 
     monkeypatch.setattr(attempt, "clear_leftovers", refuse)
-    outcomes = told(take_together(Together().stage, ["a", "c", "d"], several))
+    outcomes = as_words(take_together(Together().stage, ["a", "c", "d"], several))
     assert outcomes == {"a": "made", "d": "made", "c": "cannot look at c"}
 
 
@@ -507,7 +507,7 @@ def test_many_are_looked_at_at_a_time(several: Settings, monkeypatch: pytest.Mon
         return find(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(attempt, "find_raw_shard", find_with_the_others)
-    assert told(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
+    assert as_words(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
 
 
 def test_the_code_version_is_worked_out_once_for_many(several: Settings) -> None:
@@ -518,9 +518,9 @@ def test_the_code_version_is_worked_out_once_for_many(several: Settings) -> None
         return {}
 
     stage = replace(Together().stage, settings=settings_of)
-    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "made")
+    assert as_words(take_together(stage, "acd", several)) == dict.fromkeys("acd", "made")
     calls.clear()
-    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "unchanged")
+    assert as_words(take_together(stage, "acd", several)) == dict.fromkeys("acd", "unchanged")
     assert len(calls) == 1
 
 
@@ -529,7 +529,7 @@ def test_a_model_that_cannot_be_looked_at_is_the_outcome_of_all(several: Setting
         raise StorageUnavailable("the model is away")
 
     stage = replace(Together().stage, files=files_of)
-    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "the model is away")
+    assert as_words(take_together(stage, "acd", several)) == dict.fromkeys("acd", "the model is away")
 
 
 def test_a_shard_that_another_run_made_before_its_turn_came_is_not_made_again(several: Settings) -> None:
@@ -537,5 +537,5 @@ def test_a_shard_that_another_run_made_before_its_turn_came_is_not_made_again(se
     copy.meanwhile = lambda: take_through(Together().stage, next(others), several) if copy.calls == ["a"] else None
     stage = replace(Together().stage, together=lambda shards, settings: ((shard.key, copy(shard)) for shard in shards))
     outcomes = dict(take_together(stage, "acd", several))
-    assert told(iter(outcomes.items())) == {"a": "made", "c": "made", "d": "unchanged"}
+    assert as_words(iter(outcomes.items())) == {"a": "made", "c": "made", "d": "unchanged"}
     assert copy.calls == ["a", "c"]

@@ -13,12 +13,12 @@ from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import ReadingSettings
 
 RAW_KEY: Final = "__key__"
-"""What tools for tars of samples call the name that the members of a sample share."""
+"""Name that webdataset gives to the common part of the member names of a sample."""
 _ROW_KEYS: Final = ("sample_id", "position")
 
 
 class SourceColumn(NamedTuple):
-    """A column of an input; of raw shards, a field of the documents' JSON."""
+    """A column of an input; for raw shards, a field of the documents' JSON."""
 
     stage: str
     column: str
@@ -28,9 +28,9 @@ Lineage = Mapping[str, tuple[SourceColumn, ...]]
 
 
 def column_lineage(record: Record, reading: ReadingSettings) -> Lineage:
-    """For each column of the output that ``record`` is about, the columns its values are made from.
+    """For each column of the output of ``record``, the input columns that its values are made from.
 
-    Empty for an output that is no table, and for a stage that is none of this package's.
+    Empty if the output is not a table, and for stages that are not part of this package.
     """
     match record.stage:
         case normalized.NAME:
@@ -48,7 +48,7 @@ def column_lineage(record: Record, reading: ReadingSettings) -> Lineage:
 def deciding_columns(
     record: Record, scoring: ScoringSettings, selection: SelectionSettings
 ) -> tuple[SourceColumn, ...]:
-    """What decides which rows of ``filtered`` stay, in the order of the filters; none of it is in its columns."""
+    """The columns that decide which rows ``filtered`` keeps, in the order of the filters. Empty for other stages."""
     found: list[SourceColumn] = []
     measured = scores_schema(scoring).names
     for name in selection.active_filters() if record.stage == filtered.NAME else ():
@@ -58,7 +58,7 @@ def deciding_columns(
         else:
             for column in judge.columns:
                 stage = image_scores.NAME if column in measured else clip_scores.NAME
-                # a filter whose scores come from a stage that is off judges nothing
+                # a filter whose scores come from a stage that is turned off is not applied
                 found += _of(stage, column) if stage in record.inputs else ()
     return tuple(dict.fromkeys(found))
 
@@ -68,7 +68,7 @@ def _of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
 
 
 def _json_fields(column: str, reading: ReadingSettings) -> tuple[str, ...]:
-    """The fields that a column of the row model is read from; none for what the reader notes of its own accord."""
+    """The JSON fields that a column of the row model is read from; none for columns that the reader adds."""
     images = (reading.images_field, *([reading.image_member_field] if reading.image_member_field else []))
     match column:
         case "sample_id":

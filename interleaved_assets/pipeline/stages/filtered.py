@@ -1,4 +1,4 @@
-"""filtered: the rows that pass the thresholds, decided from stored scores; what does not is in the ledger."""
+"""filtered: the rows that pass the thresholds, decided from stored scores; all other rows are in the ledger."""
 
 import json
 from collections import Counter
@@ -28,12 +28,12 @@ from interleaved_assets.shard_paths import ShardPaths
 
 NAME: Final = "filtered"
 RATIO: Final = "ratio"
-"""The filter of samples whose values are kept for the reports, and the column they are kept in."""
+"""The sample filter whose values are stored for the reports, and the column that has them."""
 _DECIDING_COLUMNS: Final = ("sample_id", "position", "modality", "text_content")
 
 
 def select_rows(shard: ShardTask) -> Work:
-    """Decide on every row from the scores alone, then copy what stays; no image is decoded.
+    """Decide on every row from the scores alone, then copy the rows that are kept; no image is decoded.
 
     Raises:
         LedgerError: a row was neither kept nor entered in the ledger; nothing is written then.
@@ -65,7 +65,7 @@ def select_rows(shard: ShardTask) -> Work:
         samples_file.write(ratios)
         check_balance(f"shard {shard.key}, {NAME}", seen.counts.rows, written.counts.rows, selection.ledger)
     dropped = drop_reasons(selection.ledger)
-    # a score that is missing is an error whether the policy keeps the image or drops it
+    # a missing score counts as an error whether the policy keeps the image or drops it
     missing = Counter({reason: count for reason, count in dropped.items() if reason in ROW_ERROR_CODES})
     return Work(
         outputs={
@@ -87,9 +87,9 @@ def select_rows(shard: ShardTask) -> Work:
 
 
 def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None = None) -> pa.Table:
-    """What selection needs of a normalized shard: ``sample_id``, ``position``, ``modality``, ``words``; no images.
+    """The columns of a normalized shard that selection needs: ``sample_id``, ``position``, ``modality``, ``words``.
 
-    Texts are read for their words, at most ``max_batch_bytes`` of them at a time.
+    Texts are read to count their words, at most ``max_batch_bytes`` at a time; images are not read.
     """
     parts = [
         table.select(_DECIDING_COLUMNS[:3]).append_column("words", count_words(table["text_content"]))
@@ -117,7 +117,7 @@ def deciding_tables(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int)
 
 
 def _with_decisions(shard: ShardTask, uri: str, keep: pa.BooleanArray) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
-    """The shard's batches, each with its part of the decision, which is in the order of the file."""
+    """The shard's batches, each with its part of ``keep``, which is in the order of the rows in the file."""
     done = 0
     for table in prefetch(
         read_parquet_shard(uri, max_batch_bytes=shard.settings.run.max_batch_bytes, storage_options=shard.options)
@@ -127,10 +127,10 @@ def _with_decisions(shard: ShardTask, uri: str, keep: pa.BooleanArray) -> Iterat
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """Only the selection's own settings: a changed threshold leaves every score as it is."""
+    """The settings of selection; a changed threshold changes no score."""
     return dict(json.loads(selection_version(settings.selection)))
 
 
 def stage(reads: Sequence[str]) -> Stage:
-    """The stage, for the score tables that there are."""
+    """The stage; ``reads`` are the names of the stages with score tables."""
     return Stage(NAME, inputs=(normalized.NAME, *reads), version=2, settings=version_settings, run=select_rows)

@@ -1,4 +1,4 @@
-"""image_scores: what each image of a shard is like, measured once and stored."""
+"""image_scores: the scores of each image of a shard, measured once and stored."""
 
 import json
 from typing import Final
@@ -55,7 +55,7 @@ def score(shard: ShardTask) -> Work:
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """Scores depend on how they are measured, and on nothing else."""
+    """The settings that change a score."""
     return dict(json.loads(scoring_version(settings.scoring)))
 
 

@@ -1,4 +1,4 @@
-"""normalized: a raw tar as Parquet with the image bytes in it, rows that could not be read settled by the policy."""
+"""normalized: a raw tar as Parquet with the image bytes; the error policy is applied to rows that cannot be read."""
 
 import itertools
 from collections import Counter
@@ -19,10 +19,10 @@ NAME: Final = "normalized"
 
 
 def normalize(shard: ShardTask) -> Work:
-    """Read the raw tar, write ``normalized/<key>.parquet`` and the ledger of what the policy dropped.
+    """Read the raw tar, write ``normalized/<key>.parquet`` and the ledger of the rows that the policy dropped.
 
     Raises:
-        ShardError: the shard is not a tar.
+        ShardError: the raw shard is not a tar.
         MaterializeError: a row cannot be read and the policy is ``error``.
     """
     settings = shard.settings
@@ -56,12 +56,12 @@ def normalize(shard: ShardTask) -> Work:
 
 
 def shard_layout(reading: ReadingSettings) -> ShardLayout:
-    """How this data set's documents are laid out."""
+    """The layout of the documents' JSON."""
     return ShardLayout(**reading.model_dump())
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """The layout and the policy; the size of batches changes no output."""
+    """The layout and the policy; the batch size does not change the output."""
     return {
         "reading": settings.reading.model_dump(mode="json"),
         "on_materialize_error": settings.errors.on_materialize_error,

@@ -1,4 +1,4 @@
-"""Reading back what stages have stored of one shard: its scores and its ledgers."""
+"""Read the outputs that stages have stored for a shard: scores and ledgers."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,17 +18,17 @@ from interleaved_assets.shard_paths import ShardPaths
 
 EMBEDDING_COLUMN: Final = "embedding"
 LEDGER_STAGES: Final = ("normalized", "filtered", "final_tars")
-"""The stages that write rows, each from those of the one before, and what they drop of them."""
+"""The stages that write rows and a ledger, each from the rows of the one before."""
 
 
 def read_scores(paths: ShardPaths, *, with_clip: bool, thumbnails: bool = False) -> pa.Table:
-    """The stored scores of a shard's images, one row per image; CLIP's beside them where CLIP is on and has run.
+    """The stored scores of a shard's images, one row per image; with CLIP's if ``with_clip`` and they exist.
 
-    Embeddings are left out, and thumbnails unless asked for.
+    Embeddings are left out, and thumbnails unless ``thumbnails``.
 
     Raises:
-        ShardError: a score table is not there, or damaged.
-        StorageError: the storage refuses it.
+        ShardError: the table of ``image_scores`` is missing, or a table is damaged.
+        StorageError: the storage refuses to read it.
     """
     scores = read_scores_of(image_scores.NAME, paths, thumbnails=thumbnails)
     if with_clip and (added := find_scores_of(clip_scores.NAME, paths)) is not None:
@@ -37,11 +37,11 @@ def read_scores(paths: ShardPaths, *, with_clip: bool, thumbnails: bool = False)
 
 
 def read_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -> pa.Table:
-    """The scores that one stage has stored of a shard's images, without embeddings; thumbnails if asked for.
+    """The scores that one stage has stored for a shard's images, without embeddings; with thumbnails if ``thumbnails``.
 
     Raises:
-        ShardError: the table is not there, or damaged.
-        StorageError: the storage refuses it.
+        ShardError: the table is missing or damaged.
+        StorageError: the storage refuses to read it.
     """
     return read_table(
         paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=thumbnails)
@@ -49,11 +49,11 @@ def read_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -
 
 
 def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -> pa.Table | None:
-    """The same as :func:`read_scores_of`; None where the table is not there.
+    """The same as :func:`read_scores_of`; None if the table is missing.
 
     Raises:
         ShardError: the table is damaged.
-        StorageError: the storage refuses it.
+        StorageError: the storage refuses to read it.
     """
     return find_table(
         paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=thumbnails)
@@ -61,21 +61,21 @@ def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -
 
 
 def find_sample_scores(paths: ShardPaths) -> pa.Table | None:
-    """What filters of samples judged a shard's samples by, one row per sample; None where the table is not there.
+    """The values that the sample filters compared, one row per sample; None if the table is missing.
 
     Raises:
         ShardError: the table is damaged.
-        StorageError: the storage refuses it.
+        StorageError: the storage refuses to read it.
     """
     return find_table(paths.sample_scores(), paths.options, shard=paths.key, stage="filtered")
 
 
 def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa.Table:
-    """Everything that stages have dropped of a shard so far, stage by stage.
+    """The ledgers of a shard's ``stages``, one after the other; a stage without a ledger has no rows.
 
     Raises:
         ShardError: a ledger is damaged.
-        StorageError: the storage refuses it.
+        StorageError: the storage refuses to read it.
     """
     ledgers = [empty_ledger()]
     for stage in stages:
@@ -85,11 +85,11 @@ def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa
 
 
 def scored_keys(storage: StorageSettings) -> list[str]:
-    """Partition keys of every shard whose scores are there, sorted.
+    """Partition keys of all shards with a valid record of ``image_scores``, sorted.
 
     Raises:
         ShardError: a record cannot be read.
-        StorageError: the storage refuses it.
+        StorageError: the storage refuses to read it.
     """
     keys = sorted(recorded_stages(storage, [image_scores.NAME]))
 

@@ -51,7 +51,7 @@ def test_keys_unique(basis: Basis, keys: int, samples: int, passed: bool) -> Non
     counted = {"repeated_keys": keys, "repeated_samples": samples}
     verdict = judge_unique(record(rows_out=9, counted=counted), basis)
     assert (verdict.passed, verdict.severity, verdict.figures) == (passed, "ERROR", counted)
-    assert f"{keys} of 9 rows have the key of a row before" in verdict.summary or passed
+    assert f"{keys} of 9 rows repeat the key of an earlier row" in verdict.summary or passed
 
 
 def test_the_tar_gave_back_every_sample(basis: Basis) -> None:

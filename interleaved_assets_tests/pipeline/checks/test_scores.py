@@ -51,13 +51,13 @@ def test_image_scores_in_range(basis: Basis) -> None:
 @pytest.mark.parametrize(
     ("column", "reaches", "problem"),
     [
-        ("width", extent(0, 9), "width: values from 0 to 9, and 1 to any is possible"),
-        ("aspect_ratio", extent(0, 2), "aspect_ratio: values from 0 to 2, and above 0 to any is possible"),
-        ("sharpness", extent(-0.5, 2), "sharpness: values from -0.5 to 2, and 0 to any is possible"),
-        ("sharpness", extent(1, 2, not_finite=3), "sharpness: 3 of 5 values are no finite number"),
-        ("sharpness", Extent(values=5, not_finite=5), "sharpness: 5 of 5 values are no finite number"),
-        ("qr_area_ratio", extent(0, 1.01), "qr_area_ratio: values from 0 to 1.01, and 0 to 1 is possible"),
-        ("own", extent(0, 1, not_finite=1), "own: 1 of 5 values are no finite number"),
+        ("width", extent(0, 9), "width: values from 0 to 9, outside of 1 to any"),
+        ("aspect_ratio", extent(0, 2), "aspect_ratio: values from 0 to 2, outside of above 0 to any"),
+        ("sharpness", extent(-0.5, 2), "sharpness: values from -0.5 to 2, outside of 0 to any"),
+        ("sharpness", extent(1, 2, not_finite=3), "sharpness: 3 of 5 values are not finite"),
+        ("sharpness", Extent(values=5, not_finite=5), "sharpness: 5 of 5 values are not finite"),
+        ("qr_area_ratio", extent(0, 1.01), "qr_area_ratio: values from 0 to 1.01, outside of 0 to 1"),
+        ("own", extent(0, 1, not_finite=1), "own: 1 of 5 values are not finite"),
     ],
 )
 def test_image_scores_out_of_range(basis: Basis, column: str, reaches: Extent, problem: str) -> None:
@@ -77,7 +77,7 @@ def test_a_scorer_of_ones_own_declares_its_range(own_scorer: None, tmp_path: Pat
     basis = Basis(project(tmp_path, '[scoring]\nscorers = ["own"]\n'))
     assert judge_image_ranges(record(extents={"own": extent(0, 255)}), basis).passed
     verdict = judge_image_ranges(record(extents={"own": extent(0, 256)}), basis)
-    assert (verdict.passed, verdict.summary) == (False, "own: values from 0 to 256, and 0 to 255 is possible")
+    assert (verdict.passed, verdict.summary) == (False, "own: values from 0 to 256, outside of 0 to 255")
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,10 @@ def test_the_source_is_that_of_the_tar_and_not_what_lies_there_now(settings: Set
 
 
 def test_what_no_record_speaks_of(settings: Settings, tmp_path: Path) -> None:
-    with pytest.raises(ShardError, match=r"raw/a\.tar \(sha256 [0-9a-f]{64}\): no record speaks of it"):
+    with pytest.raises(ShardError, match=r"raw/a\.tar \(sha256 [0-9a-f]{64}\): no record describes it"):
         trace_tar(str(tmp_path / "raw/a.tar"), settings)
     (tmp_path / "out/records/final_tars/a.json").unlink()
-    with pytest.raises(ShardError, match="no record speaks of it"):
+    with pytest.raises(ShardError, match="no record describes it"):
         trace_tar(str(tmp_path / "out/tars/a.tar"), settings)
     with pytest.raises(StorageError, match=r"cannot read .*none\.tar"):
         trace_tar(str(tmp_path / "none.tar"), settings)

@@ -5,7 +5,13 @@ import pytest
 
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards, raw_content_version
-from interleaved_assets.pipeline.raw.snapshot import Look, Seen, look, read_snapshot, write_snapshot
+from interleaved_assets.pipeline.raw.snapshot import (
+    SnapshotChanges,
+    SnapshotEntry,
+    compare_with_snapshot,
+    read_snapshot,
+    write_snapshot,
+)
 from interleaved_assets.settings import StorageSettings
 
 
@@ -23,8 +29,12 @@ def put(storage: StorageSettings, name: str, content: bytes, mtime: int) -> None
     os.utime(path, (mtime, mtime))
 
 
-def see(storage: StorageSettings, before: dict[str, Seen], now: float, quiet: float = 0, at_most: int = 100) -> Look:
-    return look(list_raw_shards(storage), before, storage, now=now, quiet_seconds=quiet, at_most=at_most)
+def see(
+    storage: StorageSettings, before: dict[str, SnapshotEntry], now: float, quiet: float = 0, at_most: int = 100
+) -> SnapshotChanges:
+    return compare_with_snapshot(
+        list_raw_shards(storage), before, storage, now=now, quiet_seconds=quiet, at_most=at_most
+    )
 
 
 def test_listing_takes_shards_only_and_gives_keys_and_uris(storage: StorageSettings) -> None:
@@ -109,10 +119,10 @@ def test_at_most_so_many_are_reported_and_the_rest_follows(storage: StorageSetti
 def test_a_look_that_is_out_of_time_reads_one_shard_and_leaves_the_rest(storage: StorageSettings) -> None:
     for number in range(3):
         put(storage, f"{number}.tar", bytes([number]), 1)
-    snapshot: dict[str, Seen] = {}
+    snapshot: dict[str, SnapshotEntry] = {}
     reported = []
     for tick in range(4):
-        found = look(
+        found = compare_with_snapshot(
             list_raw_shards(storage), snapshot, storage, now=100 + tick, quiet_seconds=0, at_most=100, until=0.0
         )
         reported.append((found.keys, found.growing))

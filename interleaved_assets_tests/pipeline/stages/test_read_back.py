@@ -110,7 +110,7 @@ def test_another_sample_comes_back(tmp_path: Path, change: dict[int, dict[str, A
     written, tar = write(tmp_path / "a.tar", rows(*ROWS), expected=[rows(*changed)])
     with pytest.raises(ReadBackError) as caught:
         written.compare(tar, None)
-    assert f"a.tar does not read back through webdataset to what was written: {problem}" in str(caught.value)
+    assert f"a.tar: the samples that webdataset reads differ from those written: {problem}" in str(caught.value)
     assert isinstance(caught.value, ShardError)
     assert not (tmp_path / "a.tar").exists()
 
