@@ -62,7 +62,7 @@ def test_every_kind_of_shard(settings: Settings, tmp_path: Path) -> None:
     assert found.status("a", found.valid_records("a")) == COMPLETE
 
 
-def test_what_dagster_calls_failed_is_told_from_what_was_never_tried(settings: Settings, tmp_path: Path) -> None:
+def test_failed_and_never_materialized_shards_have_different_statuses(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "out/records/filtered/a.json").unlink()
     failed = {"normalized": {"c"}, "filtered": {"a", "web/b"}, "final_tars": {"a"}}
     found = read_dataset_status(settings, failed=failed)
@@ -74,7 +74,7 @@ def test_what_dagster_calls_failed_is_told_from_what_was_never_tried(settings: S
     assert found.status("a", found.valid_records("a")).state is State.FAILED
 
 
-def test_a_file_that_was_written_anew_with_the_same_bytes_is_current_once_somebody_looked(
+def test_a_file_written_again_with_the_same_bytes_is_current_after_the_next_snapshot(
     settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "raw/c.tar").unlink()
@@ -101,16 +101,14 @@ def test_an_output_that_was_deleted_or_replaced_makes_its_stage_missing(settings
     }
 
 
-def test_a_damaged_snapshot_tells_nothing(settings: Settings, tmp_path: Path) -> None:
+def test_a_damaged_snapshot_counts_as_empty(settings: Settings, tmp_path: Path) -> None:
     snapshot = Path(snapshot_uri(settings.storage, 3))
     snapshot.parent.mkdir(parents=True)
     snapshot.write_bytes(b"PAR1")
     assert read_dataset_status(settings).versions == {}
 
 
-def test_a_raw_root_that_cannot_be_listed_costs_only_what_it_would_have_told(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_statuses_without_the_raw_root_come_from_the_records(settings: Settings, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "raw")
     found = read_dataset_status(settings, registered=["c"])
     assert "does not exist" in found.problem

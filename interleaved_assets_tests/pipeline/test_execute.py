@@ -115,7 +115,7 @@ def test_a_changed_setting_or_version_is_redone(settings: Settings, tmp_path: Pa
     assert newest.record.data_version == first.record.data_version  # the same bytes came out
 
 
-def test_what_follows_goes_by_the_content_of_its_input(settings: Settings, tmp_path: Path) -> None:
+def test_a_stage_runs_again_only_if_the_content_of_its_input_changed(settings: Settings, tmp_path: Path) -> None:
     one, two = Copy("one"), Copy("two", source="one")
     with pytest.raises(ShardError, match="shard a: two needs one, which has not been materialized for it"):
         take_through(two.stage, "a", settings)
@@ -140,7 +140,7 @@ def test_a_missing_or_damaged_output_is_made_again(settings: Settings, tmp_path:
     assert not take_through(copy.stage, "a", settings).unchanged
 
 
-def test_a_stage_that_fails_leaves_no_record_to_vouch_for_its_output(settings: Settings, tmp_path: Path) -> None:
+def test_a_failed_stage_removes_the_record_before(settings: Settings, tmp_path: Path) -> None:
     copy = Copy("one")
     take_through(copy.stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
@@ -156,7 +156,7 @@ def test_a_shard_that_changes_while_it_is_read_is_not_recorded(settings: Setting
     assert record_of(settings, "one") is None
 
 
-def test_a_vanished_shard_leaves_its_output_alone(settings: Settings, tmp_path: Path) -> None:
+def test_the_output_of_a_vanished_shard_is_kept(settings: Settings, tmp_path: Path) -> None:
     copy = Copy("one")
     before = take_through(copy.stage, "a", settings)
     (tmp_path / "raw" / "a.tar").unlink()
@@ -234,7 +234,7 @@ def test_an_input_that_changes_while_it_is_read_is_not_recorded(
     assert read_record(record_uri(settings, "two"), {}) is None
 
 
-def test_an_input_whose_next_run_fails_or_is_killed_early_is_what_its_record_names(
+def test_a_run_of_the_input_stage_that_fails_or_is_killed_before_it_writes_leaves_the_input_valid(
     settings: Settings, tmp_path: Path
 ) -> None:
     """What was read is what the record said, whether that record is still there or not."""
@@ -261,7 +261,7 @@ def copy_tree(settings: Settings, folder: Path) -> Settings:
     return new
 
 
-def test_after_outputs_were_copied_they_are_compared_once_and_nothing_is_redone(
+def test_copied_outputs_are_compared_once_and_not_made_again(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = Copy("one"), Copy("two", source="one")
@@ -291,7 +291,7 @@ def test_a_stage_that_reads_copied_outputs_renews_their_record(settings: Setting
     assert read_valid_record(record_uri(copied, "one"), {}) is not None
 
 
-def test_a_bucket_that_was_copied_into_another_is_not_redone(tmp_path: Path, s3_environment: S3Server) -> None:
+def test_outputs_in_a_copied_bucket_are_not_made_again(tmp_path: Path, s3_environment: S3Server) -> None:
     buckets = [f"s3://{s3_environment.new_bucket()}" for _ in range(2)]
     calls, fs = [], s3_environment.fs
     fs.pipe(f"{buckets[0]}/raw/a.tar", b"x" * (16 * 2**20 + 5))  # written in parts: its ETag is not that of a copy
@@ -320,7 +320,7 @@ def test_a_bucket_that_was_copied_into_another_is_not_redone(tmp_path: Path, s3_
     assert calls == [f"{buckets[0]}/out"]
 
 
-def test_a_stage_is_given_the_records_of_what_it_reads(settings: Settings) -> None:
+def test_a_stage_gets_the_records_of_its_inputs(settings: Settings) -> None:
     given: list[object] = []
 
     def look(shard: ShardTask) -> Work:
@@ -368,7 +368,7 @@ def test_a_new_stamp_is_not_written_over_the_record_of_another_run(
     assert record.code_version.startswith("2-")
 
 
-def test_what_a_killed_run_left_is_cleared_where_there_are_no_locks(
+def test_temporary_files_of_a_killed_run_are_removed_on_storage_without_locks(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interleaved_assets.io.storage.atomic.has_locks", lambda folder: False)
@@ -434,7 +434,7 @@ def as_words(outcomes: Iterator[tuple[str, StageOutcome | InterleavedError]]) ->
     }
 
 
-def test_many_in_one_go_each_with_its_own_outcome(several: Settings, tmp_path: Path) -> None:
+def test_many_shards_with_one_call_have_an_outcome_each(several: Settings, tmp_path: Path) -> None:
     stage = Together().stage
     first = as_words(take_together(stage, ["gone", "a", "b", "c"], several))
     assert list(first) == ["gone", "a", "b", "c"]
@@ -449,7 +449,7 @@ def test_many_in_one_go_each_with_its_own_outcome(several: Settings, tmp_path: P
         take_through(stage, "b", several)
 
 
-def test_a_storage_that_does_not_answer_is_the_outcome_of_all_that_are_not_done(several: Settings) -> None:
+def test_storage_unavailable_is_the_outcome_of_all_unfinished_shards(several: Settings) -> None:
     stage = Together(fail_before="c").stage
     outcomes = dict(take_together(stage, ["a", "c", "d"], several))
     assert isinstance(outcomes["a"], StageOutcome)
@@ -462,7 +462,7 @@ def test_a_storage_that_does_not_answer_is_the_outcome_of_all_that_are_not_done(
     }
 
 
-def test_anything_else_ends_them_all_and_what_was_done_stands(several: Settings) -> None:
+def test_any_other_error_ends_all_and_finished_shards_remain(several: Settings) -> None:
     outcomes = take_together(Together("c", RuntimeError("the device is gone")).stage, ["a", "c", "d"], several)
     assert isinstance(dict([next(outcomes)])["a"], StageOutcome)
     with pytest.raises(RuntimeError, match="the device is gone"):
@@ -487,7 +487,7 @@ def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(
     assert outcomes == {"a": "made", "d": "made", "c": "cannot look at c"}
 
 
-def test_shards_that_the_stage_gives_no_result_for_are_named(several: Settings) -> None:
+def test_shards_without_a_result_of_the_stage_are_named(several: Settings) -> None:
     def forget(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
         return ((shard.key, Copy("one")(shard)) for shard in shards if shard.key == "a")
 
@@ -499,7 +499,7 @@ def test_shards_that_the_stage_gives_no_result_for_are_named(several: Settings) 
         assert read_record(several.storage.shard(key).record("one"), {}) is None
 
 
-def test_many_are_looked_at_at_a_time(several: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_many_shards_are_compared_in_parallel(several: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     find, all_there = attempt.find_raw_shard, threading.Barrier(3)
 
     def find_with_the_others(*arguments: object) -> object:
@@ -510,7 +510,7 @@ def test_many_are_looked_at_at_a_time(several: Settings, monkeypatch: pytest.Mon
     assert as_words(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
 
 
-def test_the_code_version_is_worked_out_once_for_many(several: Settings) -> None:
+def test_the_code_version_is_computed_once_for_many_shards(several: Settings) -> None:
     calls: list[Settings] = []
 
     def settings_of(settings: Settings) -> dict[str, object]:
@@ -524,7 +524,7 @@ def test_the_code_version_is_worked_out_once_for_many(several: Settings) -> None
     assert len(calls) == 1
 
 
-def test_a_model_that_cannot_be_looked_at_is_the_outcome_of_all(several: Settings) -> None:
+def test_an_unreadable_model_file_is_the_outcome_of_all_shards(several: Settings) -> None:
     def files_of(settings: Settings) -> dict[str, str]:
         raise StorageUnavailable("the model is away")
 
@@ -532,7 +532,7 @@ def test_a_model_that_cannot_be_looked_at_is_the_outcome_of_all(several: Setting
     assert as_words(take_together(stage, "acd", several)) == dict.fromkeys("acd", "the model is away")
 
 
-def test_a_shard_that_another_run_made_before_its_turn_came_is_not_made_again(several: Settings) -> None:
+def test_a_shard_that_another_run_completed_in_the_meantime_is_not_made_again(several: Settings) -> None:
     copy, others = Copy("one"), iter("dc")
     copy.meanwhile = lambda: take_through(Together().stage, next(others), several) if copy.calls == ["a"] else None
     stage = replace(Together().stage, together=lambda shards, settings: ((shard.key, copy(shard)) for shard in shards))

@@ -43,7 +43,7 @@ def record_file(tmp_path: Path, stage: str) -> Path:
     return tmp_path / "out" / "records" / stage / "a.json"
 
 
-def test_a_shard_that_went_through_is_complete(settings: Settings) -> None:
+def test_a_shard_that_completed_all_stages_is_complete(settings: Settings) -> None:
     assert status(settings) == CURRENT
 
 
@@ -73,7 +73,7 @@ def test_many_changes_are_counted(settings: Settings, tmp_path: Path) -> None:
     assert status(project(tmp_path, text)).endswith(" and 1 more")
 
 
-def test_changed_code_is_told_from_changed_settings(settings: Settings, tmp_path: Path) -> None:
+def test_changed_code_and_changed_settings_have_different_reasons(settings: Settings, tmp_path: Path) -> None:
     file = record_file(tmp_path, "image_scores")
     record = json.loads(file.read_text())
     now = record["code_version"]

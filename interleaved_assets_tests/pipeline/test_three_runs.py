@@ -211,7 +211,7 @@ def inputs_looked_at_only_before_the_work(monkeypatch: pytest.MonkeyPatch) -> No
         (inputs_looked_at_only_before_the_work, "12r"),
     ],
 )
-def test_these_tests_fail_where_the_code_goes_in_another_order(
+def test_these_tests_fail_if_the_steps_are_in_another_order(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], None], works: str
 ) -> None:
     change(monkeypatch)

@@ -157,7 +157,7 @@ def test_whichever_run_is_killed_a_valid_record_is_true_and_the_next_run_ends_we
             assert place.valid() == again.result.record, order
 
 
-def test_a_failure_removes_the_record_that_was_there_before_and_no_other(tmp_path: Path) -> None:
+def test_a_failure_removes_only_the_record_that_existed_before(tmp_path: Path) -> None:
     place = Place(tmp_path / "a", "other code")
 
     def fail(shard: ShardTask) -> Work:
@@ -176,7 +176,7 @@ def test_a_failure_removes_the_record_that_was_there_before_and_no_other(tmp_pat
         assert found is None if left is None else found is not None and found.code_version.startswith(left)
 
 
-def test_outputs_that_are_gone_when_the_run_ends_are_not_recorded(tmp_path: Path) -> None:
+def test_outputs_deleted_before_the_end_of_the_run_are_not_recorded(tmp_path: Path) -> None:
     place = Place(tmp_path / "a", "same")
     run = place.run("A")
     for _ in range(STEPS - 1):

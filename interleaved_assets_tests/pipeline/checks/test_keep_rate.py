@@ -40,7 +40,7 @@ def test_a_shard_that_loses_nearly_all_images_is_an_error_by_default_whatever_th
     assert "60.0% of 100 rows kept, 4.0% of 50 images, below 5.0%" in verdict.summary
 
 
-def test_far_from_the_other_shards(tmp_path: Path) -> None:
+def test_a_keep_rate_far_from_the_median_of_other_shards_is_a_warning(tmp_path: Path) -> None:
     others = {"b": 0.8, "c": 0.82, "d": 0.79, "e": 0.8, "f": 0.0}  # one odd shard does not move the median
     basis = Basis(project(tmp_path), others)
     near = judge_keep_rate(kept(6), basis)

@@ -46,7 +46,7 @@ def test_the_newest_shard_counts(tmp_path: Path) -> None:
     }
 
 
-def test_too_old_warns(tmp_path: Path) -> None:
+def test_a_newest_shard_that_is_too_old_is_a_warning(tmp_path: Path) -> None:
     settings = project(tmp_path, DAY)
     put(tmp_path / "raw/old.tar", hours_ago=24.5)
     verdict = judge(settings, NOW)
@@ -54,14 +54,14 @@ def test_too_old_warns(tmp_path: Path) -> None:
     assert judge(project(tmp_path), NOW).passed  # without a limit
 
 
-def test_a_time_in_the_future_is_now(tmp_path: Path) -> None:
+def test_a_time_in_the_future_counts_as_now(tmp_path: Path) -> None:
     settings = project(tmp_path, DAY)
     put(tmp_path / "raw/ahead.tar", hours_ago=-5)
     verdict = judge(settings, NOW)
     assert (verdict.passed, verdict.figures["age_hours"]) == (True, 0.0)
 
 
-def test_shards_that_are_not_there_any_more_are_counted(tmp_path: Path) -> None:
+def test_vanished_shards_are_counted(tmp_path: Path) -> None:
     settings = project(tmp_path)
     (tmp_path / "raw/sub").mkdir()
     put(tmp_path / "raw/sub/a b.tar", hours_ago=1)
@@ -69,7 +69,7 @@ def test_shards_that_are_not_there_any_more_are_counted(tmp_path: Path) -> None:
     assert (verdict.passed, verdict.figures["vanished_shards"], verdict.figures["shards"]) == (True, 2, 1)
 
 
-def test_nothing_has_landed(tmp_path: Path) -> None:
+def test_an_empty_raw_root_is_a_warning(tmp_path: Path) -> None:
     verdict = judge(project(tmp_path, DAY), NOW)
     assert (verdict.passed, verdict.severity) == (False, "WARN")
     assert verdict.figures == {"shards": 0, "bytes": 0, "vanished_shards": 0}
@@ -110,7 +110,7 @@ def test_a_time_that_cannot_be_read_is_unknown(tmp_path: Path, monkeypatch: pyte
     assert judge(project(tmp_path), NOW).passed  # without a limit nothing is asked of them
 
 
-def test_shards_without_a_time_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_without_a_time_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = project(tmp_path, DAY)
     for name in ("a", "b", "c"):
         put(tmp_path / f"raw/{name}.tar", hours_ago=1)

@@ -24,7 +24,7 @@ def changed(schema: pa.Schema, field: pa.Field) -> pa.Schema:
     return schema.set(schema.get_field_index(field.name), field)
 
 
-def test_the_row_model_with_passthrough_columns_behind(basis: Basis) -> None:
+def test_reserved_columns_then_passthrough_columns(basis: Basis) -> None:
     verdict = judge_row_schema(record(**column_facts(ROWS)), basis)
     assert (verdict.passed, verdict.summary) == (True, "8 columns as expected, 1 passthrough")
     assert verdict.figures == {"columns": 9, "columns_expected": 8, "column_problems": 0}

@@ -73,7 +73,7 @@ def own_scorer() -> Iterator[None]:
     unregister_scorer("own")
 
 
-def test_a_scorer_of_ones_own_declares_its_range(own_scorer: None, tmp_path: Path) -> None:
+def test_a_custom_scorer_declares_its_range(own_scorer: None, tmp_path: Path) -> None:
     basis = Basis(project(tmp_path, '[scoring]\nscorers = ["own"]\n'))
     assert judge_image_ranges(record(extents={"own": extent(0, 255)}), basis).passed
     verdict = judge_image_ranges(record(extents={"own": extent(0, 256)}), basis)
@@ -101,5 +101,5 @@ def test_clip_scores_in_range(tmp_path: Path, column: str, reaches: Extent, pass
 
 
 @pytest.mark.parametrize("judge", [judge_complete, judge_image_ranges, judge_clip_ranges])
-def test_a_record_that_says_nothing_does_not_pass(basis: Basis, judge) -> None:
+def test_a_record_without_the_figures_fails(basis: Basis, judge) -> None:
     assert not judge(record(rows_in=5, rows_out=5), basis).passed

@@ -37,7 +37,7 @@ def test_columns_of_the_row_model_come_from_the_documents_json(settings: Setting
     assert lineage["url"] == of("raw_shards", "url")
 
 
-def test_the_layout_of_the_documents_counts(tmp_path: Path) -> None:
+def test_lineage_follows_the_layout_of_the_documents(tmp_path: Path) -> None:
     settings = project(
         tmp_path,
         '[reading]\nsample_id_field = "name"\ntexts_field = "words"\nimages_field = "tokens"\n'

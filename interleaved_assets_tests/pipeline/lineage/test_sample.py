@@ -89,7 +89,7 @@ def test_a_sample_that_normalization_dropped_is_found(tmp_path: Path) -> None:
     assert traces[0].dropped["reason"].to_pylist() == ["sample_dropped", "sample_dropped", "missing_member"]
 
 
-def test_a_shard_whose_normalized_is_being_redone_is_looked_at_all_the_same(settings: Settings, tmp_path: Path) -> None:
+def test_a_shard_without_a_record_of_normalized_is_searched(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "out/records/normalized/a.json").unlink()
     (traces,) = found("doc-97-a", settings).values()
     assert isinstance(traces, list)

@@ -92,7 +92,7 @@ def test_a_growing_shard_waits_until_it_is_quiet_by_our_own_clock(storage: Stora
     assert see(storage, third.snapshot, now=1130, quiet=60).keys == ["a"]
 
 
-def test_a_shard_that_vanished_is_told_once_and_comes_back_quietly(storage: StorageSettings) -> None:
+def test_a_vanished_shard_is_reported_once_and_its_return_is_not_reported(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     first = see(storage, {}, now=100)
     Path(storage.raw_root, "a.tar").unlink()
@@ -105,7 +105,7 @@ def test_a_shard_that_vanished_is_told_once_and_comes_back_quietly(storage: Stor
     assert (back.keys, back.snapshot["a"].gone) == ([], False)
 
 
-def test_at_most_so_many_are_reported_and_the_rest_follows(storage: StorageSettings) -> None:
+def test_the_number_of_reported_shards_is_limited(storage: StorageSettings) -> None:
     for number in range(5):
         put(storage, f"{number}.tar", bytes([number]), 1)
     reported, snapshot = [], {}
@@ -116,7 +116,7 @@ def test_at_most_so_many_are_reported_and_the_rest_follows(storage: StorageSetti
     assert reported == [["0", "1"], ["2", "3"], ["4"]]
 
 
-def test_a_look_that_is_out_of_time_reads_one_shard_and_leaves_the_rest(storage: StorageSettings) -> None:
+def test_after_the_time_limit_one_shard_is_read_and_the_others_are_left(storage: StorageSettings) -> None:
     for number in range(3):
         put(storage, f"{number}.tar", bytes([number]), 1)
     snapshot: dict[str, SnapshotEntry] = {}
@@ -130,7 +130,7 @@ def test_a_look_that_is_out_of_time_reads_one_shard_and_leaves_the_rest(storage:
     assert reported == [(["0"], ["1", "2"]), (["1"], ["2"]), (["2"], []), ([], [])]
 
 
-def test_a_clock_that_was_set_back_keeps_no_shard_waiting(storage: StorageSettings) -> None:
+def test_no_shard_waits_after_the_clock_was_set_back(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     first = see(storage, {}, now=10_000, quiet=60)
     second = see(storage, first.snapshot, now=500, quiet=60)
@@ -138,7 +138,7 @@ def test_a_clock_that_was_set_back_keeps_no_shard_waiting(storage: StorageSettin
     assert see(storage, second.snapshot, now=560, quiet=60).keys == ["a"]
 
 
-def test_the_snapshot_survives_its_file(storage: StorageSettings, tmp_path: Path) -> None:
+def test_a_snapshot_is_read_back_equal(storage: StorageSettings, tmp_path: Path) -> None:
     put(storage, "a.tar", b"one", 1)
     put(storage, "ü,b.tar", b"two", 1)
     snapshot = see(storage, {}, now=100).snapshot
@@ -154,7 +154,7 @@ def test_a_known_stamp_is_not_hashed_again(storage: StorageSettings) -> None:
     assert raw_content_version(find_raw_shard("a", storage), storage, found.changed[0]) == found.changed[0].version
 
 
-def test_a_file_that_cannot_be_read_keeps_no_other_waiting(storage: StorageSettings) -> None:
+def test_a_file_that_cannot_be_read_does_not_delay_the_others(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     Path(storage.raw_root, "b.tar").symlink_to(Path(storage.raw_root, "nowhere"))
     put(storage, "c.tar", b"two", 1)

@@ -97,7 +97,7 @@ def test_a_shard_without_images_has_an_empty_table_with_all_columns(tmp_path: Pa
     assert scores.schema == scored(settings, "b")[1].schema
 
 
-def test_batches_make_no_difference(tmp_path: Path) -> None:
+def test_the_batch_size_does_not_change_the_scores(tmp_path: Path) -> None:
     documents = {f"doc-{number:02}": document("text", sharp_image(number, 400, 300)) for number in range(8)}
     settings = project(tmp_path)
     write_shard(tmp_path / "raw" / "a.tar", documents)
@@ -110,7 +110,7 @@ def test_batches_make_no_difference(tmp_path: Path) -> None:
     assert again.outputs["rows"].sha256 == whole.outputs["rows"].sha256
 
 
-def test_only_what_is_measured_makes_them_stale(tmp_path: Path) -> None:
+def test_only_scoring_settings_make_image_scores_stale(tmp_path: Path) -> None:
     write_shard(tmp_path / "raw" / "a.tar", {"one": document("text", sharp_image(1))})
     first = scored(project(tmp_path))[0]
     other = project(tmp_path, "[selection]\nmin_sharpness = 7\n[run]\nmax_batch_bytes = 2097152\n")

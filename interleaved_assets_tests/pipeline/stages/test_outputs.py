@@ -27,7 +27,7 @@ def paths(settings: Settings, key: str = "cc/a") -> ShardPaths:
     return settings.storage.shard(key)
 
 
-def test_scores_without_pictures_unless_asked_for(settings: Settings) -> None:
+def test_thumbnails_are_read_only_on_request(settings: Settings) -> None:
     for stage in (normalized.STAGE, image_scores.STAGE):
         take_through(stage, "cc/a", settings)
     scores = read_scores(paths(settings), with_clip=False)
@@ -39,7 +39,7 @@ def test_scores_without_pictures_unless_asked_for(settings: Settings) -> None:
     assert all(with_pictures["thumbnail"].to_pylist())
 
 
-def test_clip_scores_stand_beside_them_where_clip_is_on_and_has_run(settings: Settings, tmp_path: Path) -> None:
+def test_clip_scores_are_joined_if_clip_is_on_and_has_run(settings: Settings, tmp_path: Path) -> None:
     for stage in (normalized.STAGE, image_scores.STAGE):
         take_through(stage, "cc/a", settings)
     cheap = read_scores(paths(settings), with_clip=False)
@@ -65,7 +65,7 @@ def test_a_missing_score_table_is_named(settings: Settings) -> None:
         read_scores(paths(settings), with_clip=False)
 
 
-def test_ledgers_one_after_the_other(settings: Settings) -> None:
+def test_ledgers_of_several_stages_are_concatenated(settings: Settings) -> None:
     assert read_ledgers(paths(settings)).num_rows == 0
     for stage in (normalized.STAGE, image_scores.STAGE, filtered.stage(["image_scores"]), final_tars.STAGE):
         take_through(stage, "cc/a", settings)
@@ -102,7 +102,7 @@ def test_a_shard_is_scored_when_its_record_is_valid(settings: Settings, tmp_path
         scored_keys(settings.storage)
 
 
-def test_a_storage_that_refuses_is_not_taken_for_an_empty_one(settings: Settings, tmp_path: Path) -> None:
+def test_a_storage_that_refuses_to_list_is_an_error(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "records").write_text("a file where a folder is meant")
     with pytest.raises(StorageError, match=r"records/image_scores: Not a directory"):
