@@ -5,6 +5,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from interleaved_assets.io.storage import exists, join
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import read_valid_record
@@ -91,6 +92,9 @@ def scored_keys(storage: StorageSettings) -> list[str]:
         ShardError: a record cannot be read.
         StorageError: the storage refuses to read it.
     """
+    # a listing alone would be empty if the storage refuses the folder
+    if not exists(join(storage.output_root, f"records/{image_scores.NAME}"), storage.options):
+        return []
     keys = sorted(recorded_stages(storage, [image_scores.NAME]))
 
     def is_scored(key: str) -> bool:

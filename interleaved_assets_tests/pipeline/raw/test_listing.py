@@ -75,9 +75,7 @@ def test_a_found_shard_has_its_present_stamp(storage: StorageSettings, listings:
     assert listings == [storage.raw_root]
 
 
-def test_a_shard_that_landed_later_needs_another_listing(
-    storage: StorageSettings, listings: list[str]
-) -> None:
+def test_a_shard_that_landed_later_needs_another_listing(storage: StorageSettings, listings: list[str]) -> None:
     find_raw_shard(put(storage, "one"), storage)
     late = put(storage, "late", b"late")
     assert find_raw_shard(late, storage).size == 4

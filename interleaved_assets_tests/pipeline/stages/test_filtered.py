@@ -174,7 +174,7 @@ def test_missing_and_damaged_inputs_are_named(tmp_path: Path) -> None:
     ):
         run(settings)
     accept_outputs(settings, "image_scores")
-    with pytest.raises(ShardError, match=r"shard a: .*image_scores/a\.parquet .*delete it and materialize image_scor"):
+    with pytest.raises(ShardError, match=r"shard a: .*image_scores/a\.parquet .*Delete it and materialize image_scor"):
         run(settings)
     scores.unlink()
     with pytest.raises(ShardError, match=r"shard a: .*: they were deleted or replaced, .* Materialize image_scores ag"):

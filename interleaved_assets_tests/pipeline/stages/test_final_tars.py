@@ -51,9 +51,7 @@ def test_a_tar_that_does_not_read_back_is_deleted_and_not_recorded(
 
 
 @pytest.mark.parametrize("name", ["normalized", "image_scores", "filtered", "final_tars"])
-def test_a_stage_whose_record_lacks_counts_runs_again(
-    settings: Settings, tmp_path: Path, name: str
-) -> None:
+def test_a_stage_whose_record_lacks_counts_runs_again(settings: Settings, tmp_path: Path, name: str) -> None:
     through_all(settings)
     file = tmp_path / f"out/records/{name}/a.json"
     now = json.loads(file.read_text())
