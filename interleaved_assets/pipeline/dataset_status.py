@@ -11,7 +11,7 @@ from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.status import CurrentStages, State, Status
 from interleaved_assets.pipeline.stored_records import listed_stamps, read_valid_records, recorded_stages
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 VANISHED: Final = Status(State.VANISHED, "vanished: the raw shard is gone, its outputs are left as they are")
 VANISHED_UNUSED: Final = Status(State.VANISHED, "vanished: the raw shard is gone, nothing was made of it")
@@ -19,11 +19,11 @@ VANISHED_UNUSED: Final = Status(State.VANISHED, "vanished: the raw shard is gone
 
 @dataclass(frozen=True)
 class DatasetStatus:
-    """The shards in the storage, and the settings and stages they are compared with.
+    """The shards in the storage, and the stages they are compared with.
 
     Attributes:
-        settings: the present settings.
-        present: the stages under these settings.
+        storage: the roots that were listed.
+        stages: the stages under the present settings.
         raws: the raw shards by key; None if the raw root could not be listed.
         recorded: by shard, the stages that have a record.
         keys: of all shards, sorted.
@@ -33,8 +33,8 @@ class DatasetStatus:
         stamp_at: returns the stamp of the output at a URI; None if outputs were not listed.
     """
 
-    settings: Settings
-    present: CurrentStages
+    storage: StorageSettings
+    stages: CurrentStages
     raws: Mapping[str, RawShard] | None
     recorded: Mapping[str, list[str]]
     keys: list[str]
@@ -49,7 +49,7 @@ class DatasetStatus:
         Raises:
             ShardError: a file is not a record.
         """
-        return read_valid_records(self.settings.storage.shard(key), self.recorded.get(key, ()), self.stamp_at)
+        return read_valid_records(self.storage.shard(key), self.recorded.get(key, ()), self.stamp_at)
 
     def status(self, key: str, records: Mapping[str, Record]) -> Status:
         """The status of the shard with these valid records."""
@@ -58,7 +58,7 @@ class DatasetStatus:
             raw = self.raws.get(key)
             if raw is None:
                 return VANISHED if records else VANISHED_UNUSED
-        status = self.present.status(records, raw, self.versions.get(key))
+        status = self.stages.status(records, raw, self.versions.get(key))
         if status.stage is not None and status.state is State.MISSING and key in self.failed.get(status.stage, ()):
             return Status(State.FAILED, f"{status.stage} failed: its error stands on the shard", status.stage)
         return status
@@ -79,15 +79,15 @@ def read_dataset_status(
     Raises:
         StorageError: the records, outputs or snapshots cannot be listed.
     """
-    present = CurrentStages.of(settings)
+    stages = CurrentStages.of(settings)
     raws: dict[str, RawShard] | None = None
     problem = ""
     try:
         raws = {raw.key: raw for raw in list_raw_shards(settings.storage)}
     except StorageError as error:
         problem = str(error)
-    recorded = recorded_stages(settings.storage, present.stages)
+    recorded = recorded_stages(settings.storage, stages.stages)
     keys = sorted({*(raws or ()), *recorded, *registered})
     versions = snapshot_versions((raws or {}).values(), settings.storage)
-    stamp_at = listed_stamps(settings.storage, present.stages)
-    return DatasetStatus(settings, present, raws, recorded, keys, failed or {}, problem, versions, stamp_at)
+    stamp_at = listed_stamps(settings.storage, stages.stages)
+    return DatasetStatus(settings.storage, stages, raws, recorded, keys, failed or {}, problem, versions, stamp_at)

@@ -81,11 +81,6 @@ class Stage:
     together: RunTogether | None = None
     files: Callable[[Settings], Mapping[str, str]] = lambda _: {}
 
-    @property
-    def same_bytes(self) -> bool:
-        """Whether the same inputs always give the same bytes; devices may round differently."""
-        return self.together is None
-
     def code_version(self, settings: Settings) -> str:
         """Changes when the stage's code or one of its settings does; ``<version>-<hash of settings>``."""
         text = json.dumps(self.settings(settings), sort_keys=True)

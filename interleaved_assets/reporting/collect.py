@@ -33,21 +33,21 @@ def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> Sh
     return _facts(read_valid_records(paths, stage_dag(settings)), paths, thumbnails=thumbnails)
 
 
-def all_shard_facts(survey: DatasetStatus) -> Iterator[ShardFacts]:
-    """What became of each shard of ``survey``, and how it stands, in the order of the keys.
+def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
+    """The facts and the status of each shard of ``dataset``, in the order of the keys.
 
-    Counts and ledgers go as far as the records of a shard are of the same rows, for it may be under way.
-    Some shards are read at a time; those that were read and not yet taken are few. One that cannot be read says so.
+    Counts and ledgers are those of the stages whose records are of the same rows, since a run may be working on the
+    shard. Several shards are read in parallel. A shard that cannot be read has the error as its ``problem``.
     """
 
     def facts(key: str) -> ShardFacts:
         try:
-            records = survey.valid_records(key)
-            return _facts(records, survey.settings.storage.shard(key), status=survey.status(key, records))
+            records = dataset.valid_records(key)
+            return _facts(records, dataset.storage.shard(key), status=dataset.status(key, records))
         except (InterleavedError, pa.ArrowException) as error:
             return ShardFacts(key, status=UNREADABLE, problem=" ".join(str(error).split()))
 
-    return parallel_map(facts, survey.keys, threads=_READERS)
+    return parallel_map(facts, dataset.keys, threads=_READERS)
 
 
 def _facts(
