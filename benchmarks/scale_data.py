@@ -20,10 +20,11 @@ from dagster._core.instance.utils import RUNLESS_JOB_NAME, RUNLESS_RUN_ID
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import observation
-from interleaved_assets.pipeline.execute import StageOutcome, take_through
+from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, list_raw_shards
-from interleaved_assets.pipeline.raw.snapshot import look, snapshot_uri, write_snapshot
-from interleaved_assets.pipeline.record import RAW_SHARDS, Record, ShardPaths, read_record
+from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot, snapshot_uri, write_snapshot
+from interleaved_assets.pipeline.record import RAW_SHARDS, Record, read_record
+from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import document, sharp_image, write_shard
@@ -91,7 +92,7 @@ def write_shards(root: Path, tars: Sequence[bytes], numbers: range) -> None:
 
 def write_first_snapshot(settings: Settings) -> dict[str, RawSource]:
     """The snapshot of a sensor that has reported every shard, under :data:`CURSOR`; gives what it has reported."""
-    seen = look(
+    seen = compare_with_snapshot(
         list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
     )
     write_snapshot(seen.snapshot, snapshot_uri(settings.storage, int(CURSOR)), settings.storage.options)
@@ -183,9 +184,7 @@ class _Model:
                 take_through(stage, path.stem, own)
         self._own = own
         self._records = {
-            (stage, number): read_record(
-                ShardPaths(output_root=own.storage.output_root, key=path.stem).record(stage), {}
-            )
+            (stage, number): read_record(own.storage.shard(path.stem).record(stage), {})
             for stage in stage_dag(own)
             for number, path in enumerate(tars)
         }
@@ -206,7 +205,7 @@ class _Model:
             outputs[role] = output.model_copy(update={"uri": str(path)})
         source = RawSource(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=model.source.version)
         record = model.model_copy(update={"shard": raw.key, "outputs": outputs, "source": source})
-        path = Path(ShardPaths(output_root=self._settings.storage.output_root, key=raw.key).record(stage))
+        path = Path(self._settings.storage.shard(raw.key).record(stage))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(record.model_dump_json(indent=1) + "\n")
         return record

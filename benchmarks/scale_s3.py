@@ -11,8 +11,9 @@ from benchmarks.scale_services import START_SECONDS, environment, s3_server, wai
 from benchmarks.scale_ticks import quiet_night, quiet_ticks
 from benchmarks.scale_world import Figure, World
 from interleaved_assets.pipeline.raw.listing import RawSource
-from interleaved_assets.pipeline.record import ShardPaths, read_record
+from interleaved_assets.pipeline.record import read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.shard_paths import ShardPaths
 
 _UPLOADS_AT_ONCE = 1000
 BUCKET = "scale"
@@ -62,7 +63,7 @@ def _upload(fs: Any, files: Iterator[tuple[str, bytes]]) -> None:
 def _records(world: World, sources: Mapping[str, RawSource], output_root: str) -> Iterator[tuple[str, bytes]]:
     """The records of every shard as they would be had it been read from the bucket."""
     for key, source in sources.items():
-        local = ShardPaths(output_root=world.settings.storage.output_root, key=key)
+        local = world.settings.storage.shard(key)
         remote = ShardPaths(output_root=output_root.removeprefix("s3://"), key=key)
         for stage in stage_dag(world.settings):
             record = read_record(local.record(stage), {})

@@ -6,7 +6,6 @@ from typing import Any
 
 from benchmarks.scale_data import CURSOR, observed, store, write_first_snapshot, write_settings, write_shards
 from benchmarks.scale_world import Figure, World, memory_figures
-from interleaved_assets.pipeline.record import ShardPaths
 
 TICK_SECONDS, TICK_MIB = 5, 200
 TIMES_MORE = 10
@@ -80,8 +79,7 @@ def nightly(world: World) -> list[Figure]:
     keys = world.finished()
     figures = quiet_night(world.probe("nightly", "--times", "2"))
     stale = keys[:: max(1, len(keys) // STALE)][:STALE]
-    output_root = world.settings.storage.output_root
-    records = [Path(ShardPaths(output_root=output_root, key=key).record("final_tars")) for key in stale]
+    records = [Path(world.settings.storage.shard(key).record("final_tars")) for key in stale]
     taken = {path: path.read_bytes() for path in records}
     try:
         for path in taken:

@@ -19,9 +19,10 @@ from interleaved_assets.model.shown import escaped, shown
 from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample
 from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
 from interleaved_assets.pipeline.parallel import parallel_map
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.filtered import deciding_tables
 from interleaved_assets.pipeline.stages.outputs import scored_keys
-from interleaved_assets.pipeline.status import recorded_stages
+from interleaved_assets.pipeline.stored_records import recorded_stages
 from interleaved_assets.selection.what_if import Outcome, changed_settings, what_if
 from interleaved_assets.settings import Settings, load_settings
 
@@ -134,7 +135,11 @@ def show_what_if(options: argparse.Namespace, console: Console) -> int:
         return 1
 
     def outcomes(key: str) -> tuple[Outcome, Outcome]:
-        rows, scores = deciding_tables(key, settings)
+        rows, scores = deciding_tables(
+            settings.storage.shard(key),
+            with_clip=settings.clip.enabled,
+            max_batch_bytes=settings.run.max_batch_bytes,
+        )
         return what_if(rows, scores, settings.selection), what_if(rows, scores, changed)
 
     now, then = Outcome(), Outcome()
@@ -185,9 +190,10 @@ def show_trace(options: argparse.Namespace, console: Console) -> int:
     if options.tar is not None:
         return _show_tar(trace_tar(options.tar, settings), console)
     # what has been recorded, and not what lies below the raw root: of a raw shard that is gone the outputs are not
-    keys = [options.shard] if options.shard else sorted(recorded_stages(settings))
+    stages = stage_dag(settings)
+    keys = [options.shard] if options.shard else sorted(recorded_stages(settings.storage, stages))
     found, unread = False, 0
-    for key, traces in find_sample(options.sample_id, keys, settings):
+    for key, traces in find_sample(options.sample_id, keys, settings.storage, stages):
         if isinstance(traces, InterleavedError):
             unread += 1
             _print_error(f"interleaved: shard {key} was passed over: {traces}")

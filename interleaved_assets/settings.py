@@ -29,6 +29,7 @@ from interleaved_assets.model.shown import has_query, has_user
 from interleaved_assets.scoring.clip.settings import ClipSettings, is_checkpoint
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.shard_paths import ShardPaths
 
 FILE_NAME = "interleaved.toml"
 FILE_VARIABLE = "INTERLEAVED_SETTINGS"
@@ -90,6 +91,10 @@ class StorageSettings(_Section):
     def options_by_scheme(self) -> StorageOptionsByScheme:
         """:attr:`options` for the schemes of the two roots; other schemes have none."""
         return by_scheme(self.options, (self.raw_root, self.output_root))
+
+    def shard(self, key: str) -> ShardPaths:
+        """The paths of the shard with this partition key, with :attr:`options`."""
+        return ShardPaths(self.output_root, key, self.options)
 
 
 class ReadingSettings(_Section):

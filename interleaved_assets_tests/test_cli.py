@@ -9,7 +9,7 @@ from interleaved_assets.cli import _print_error, main
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.filtered import deciding_tables
-from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard
 
 
@@ -101,9 +101,9 @@ def test_what_if_reads_shards_at_a_time(
 ) -> None:
     both_are_read = threading.Barrier(2, timeout=30)
 
-    def reading(key: str, settings: Settings) -> tuple[pa.Table, pa.Table]:
+    def reading(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
         both_are_read.wait()
-        return deciding_tables(key, settings)
+        return deciding_tables(paths, with_clip=with_clip, max_batch_bytes=max_batch_bytes)
 
     monkeypatch.setattr("interleaved_assets.cli.deciding_tables", reading)
     assert main([*curated, "what-if", "min_sharpness=0"]) == 0
@@ -114,7 +114,7 @@ def test_what_if_says_which_shard_cannot_be_read(
     curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out/image_scores/b.parquet").unlink()
-    assert main([*curated, "what-if", "min_sharpness=0"]) == 2
+    assert main([*curated, "what-if", "min_sharpness=0", "--shard", "b"]) == 2
     assert "interleaved: shard b: " in capsys.readouterr().err
 
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1] / "interleaved_assets"
 # are not named; these may import each other.
 ORDER = {
     ".": (
-        *("model", "io", "scoring", "selection", "settings", "demo", "pipeline", "reporting"),
+        *("model", "io", "scoring", "selection", "shard_paths", "settings", "demo", "pipeline", "reporting"),
         *("defs", "definitions", "cli"),
     ),
     "io": (
@@ -26,8 +26,8 @@ ORDER = {
     ),
     "scoring": ("*", "clip"),
     "pipeline": (
-        *("raw", "parallel", "record", "claims", "execute", "counts", "tables", "stages", "checks", "status"),
-        *("lineage",),
+        *("raw", "parallel", "record", "stored_records", "stage", "attempt", "execute", "counts", "tables"),
+        *("stages", "checks", "status", "due", "dataset_status", "lineage"),
     ),
 }
 

@@ -26,9 +26,9 @@ from interleaved_assets.pipeline.checks import (
     ROWS_ACCOUNTED_FOR,
     ShardCheck,
 )
-from interleaved_assets.pipeline.execute import Stage
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_version
 from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings
 

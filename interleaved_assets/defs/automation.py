@@ -14,11 +14,16 @@ from interleaved_assets.defs.schedules import log_due
 from interleaved_assets.defs.sensors import cursor_number, from_the_start
 from interleaved_assets.defs.shard_events import failed_with_present_inputs
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
+from interleaved_assets.pipeline.due import due_shards
 from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.raw.requested import FOLDER, read_requested, requested_uri, write_requested
-from interleaved_assets.pipeline.raw.snapshot import Seen, latest_snapshot, next_number, remove_snapshots_before
+from interleaved_assets.pipeline.raw.snapshot import (
+    SnapshotEntry,
+    latest_snapshot,
+    next_number,
+    remove_snapshots_before,
+)
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import due_shards
 from interleaved_assets.settings import Settings, StorageSettings
 
 
@@ -84,7 +89,7 @@ def build_automation_sensor(settings: Settings, job: Job) -> dg.SensorDefinition
     return automation
 
 
-def _raw_shards(keys: Iterable[str], seen: Mapping[str, Seen]) -> Iterable[RawShard]:
+def _raw_shards(keys: Iterable[str], seen: Mapping[str, SnapshotEntry]) -> Iterable[RawShard]:
     return (RawShard(key, seen[key].uri, seen[key].size, seen[key].stamp) for key in keys)
 
 

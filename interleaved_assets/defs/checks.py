@@ -22,7 +22,8 @@ def build_raw_root_check(settings: Settings) -> dg.AssetChecksDefinition:
         description=DESCRIPTION,
     )
     def raw_root_fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        verdict = judge_raw_root(settings, time.time(), context.instance.get_dynamic_partitions(SHARDS))
+        registered = context.instance.get_dynamic_partitions(SHARDS)
+        verdict = judge_raw_root(settings.storage, settings.checks.max_raw_age_hours, time.time(), registered)
         figures: dict[str, Any] = dict(verdict.figures)
         if (landed := figures.pop("newest_landed_at", None)) is not None:
             figures["newest_landed"] = dg.MetadataValue.timestamp(float(landed))

@@ -23,10 +23,10 @@ from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.io.storage import is_local, join
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.raw.snapshot import look
+from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import stage_records
+from interleaved_assets.pipeline.stored_records import read_records
 from interleaved_assets.settings import Settings, load_settings
 
 TABLE_WIDTH = 150
@@ -81,7 +81,7 @@ def _not_for_the_demo(settings: Settings) -> str | None:
 
 def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
     """Register and observe every shard below the raw root; gives their keys."""
-    seen = look(
+    seen = compare_with_snapshot(
         list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
     )
     register(instance, SHARDS, seen.keys, seen.changed)
@@ -114,7 +114,7 @@ def summary_table(settings: Settings, keys: Sequence[str]) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("dropped, main reasons", overflow="fold")
     for key in keys:
-        table.add_row(key, *_figures(stage_records(key, settings)))
+        table.add_row(key, *_figures(read_records(settings.storage.shard(key), stage_dag(settings))))
     return table
 
 

@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-from interleaved_assets.pipeline.execute import StageOutcome
 from interleaved_assets.pipeline.lineage.columns import SourceColumn, column_lineage, deciding_columns
 from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.settings import Settings
 
 # Dagster's own tag names: they are how its staleness, its automation conditions and its UI learn of versions.
@@ -80,7 +80,7 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
         }
     if "ledger" in record.outputs:
         metadata["ledger"] = dg.MetadataValue.path(record.outputs["ledger"].uri)
-    lineage = column_lineage(record, settings)
+    lineage = column_lineage(record, settings.reading)
     if record.columns:
         columns = [
             dg.TableColumn(name, type=dtype, description=_origin(lineage.get(name, ())))
@@ -94,7 +94,7 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
                 for name, sources in lineage.items()
             }
         )
-    if deciding := deciding_columns(record, settings):
+    if deciding := deciding_columns(record, settings.scoring, settings.selection):
         metadata["rows_decided_by"] = ", ".join(f"{source.stage}.{source.column}" for source in deciding)
     return metadata
 

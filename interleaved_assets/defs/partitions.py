@@ -5,7 +5,7 @@ from typing import Final
 
 import dagster as dg
 
-from interleaved_assets.pipeline.status import Progress
+from interleaved_assets.pipeline.due import Progress
 
 SHARDS: Final = "shards"
 shards = dg.DynamicPartitionsDefinition(name=SHARDS)

@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow as pa
 
 from interleaved_assets.io.storage import atomic_output, read_small
-from interleaved_assets.pipeline.record import Record, ShardPaths
+from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages.outputs import read_scores_of
 from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.facts import ImageKey, ShardFacts
@@ -30,7 +30,7 @@ def shard_pictures(record: Record, settings: Settings, draw: Draw) -> dict[str, 
 
     Drawing takes longer than anything else that is done about a shard that has not changed.
     """
-    uri = ShardPaths(output_root=settings.storage.output_root, key=record.shard).pictures(record.stage)
+    uri = settings.storage.shard(record.shard).pictures(record.stage)
     version = hashlib.sha256(f"{record.data_version} {selection_version(settings.selection)}".encode()).hexdigest()
     kept = _kept(uri, settings)
     if kept.get("version") != version:
@@ -48,8 +48,8 @@ def score_pictures(stage: str) -> Draw:
     """
 
     def draw(key: str, settings: Settings) -> Pieces:
-        paths = ShardPaths(output_root=settings.storage.output_root, key=key)
-        facts = ShardFacts(key, scores=read_scores_of(stage, paths, settings.storage.options))
+        paths = settings.storage.shard(key)
+        facts = ShardFacts(key, scores=read_scores_of(stage, paths))
         return score_histograms(facts, measures_of(settings.selection, unbounded=True))
 
     return draw

@@ -9,8 +9,9 @@ from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.private_api import keep_connections
 from interleaved_assets.defs.status_notes import tell_statuses
 from interleaved_assets.io.storage import atomic_output, join
+from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import State, survey
+from interleaved_assets.pipeline.status import State
 from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.collect import all_shard_facts
 from interleaved_assets.reporting.dataset_report import html_report, markdown_report, totals
@@ -37,7 +38,9 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         keep_connections(context.instance)
         registered = context.instance.get_dynamic_partitions(SHARDS)
-        found = survey(settings, registered, progress(context.instance, stage_dag(settings), registered).failed)
+        found = read_dataset_status(
+            settings, registered, progress(context.instance, stage_dag(settings), registered).failed
+        )
         data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))
         problems = []
         if found.problem:

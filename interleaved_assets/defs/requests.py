@@ -8,8 +8,8 @@ import dagster as dg
 
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.private_api import shards_awaiting_backfill
+from interleaved_assets.pipeline.due import Progress
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import Progress
 from interleaved_assets.settings import Settings
 
 # Dagster's documented tags of a run over a range of partitions.

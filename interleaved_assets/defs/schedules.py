@@ -9,9 +9,9 @@ from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import Job, known_progress, range_requests, ranges_of
 from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.pipeline.due import Due, due_shards
 from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
-from interleaved_assets.pipeline.raw.snapshot import versions_looked_at
-from interleaved_assets.pipeline.status import Due, due_shards
+from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.settings import Settings
 
 REPORT_CRON: Final = "0 6 * * *"
@@ -34,7 +34,7 @@ def build_nightly_schedule(settings: Settings, job: Job) -> dg.ScheduleDefinitio
         # a shard that the sensor has not reported yet is missing like any other
         context.instance.add_dynamic_partitions(SHARDS, [raw.key for raw in raws])
         registered, progress = known_progress(context, settings)
-        due = due_shards(raws, settings, versions_looked_at(raws, settings.storage), progress)
+        due = due_shards(raws, settings, snapshot_versions(raws, settings.storage), progress)
         log_due(context, due)
         ranges = list(ranges_of(registered, due.shards.keys(), due.current, settings.run.shards_per_run))
         if not ranges:

@@ -10,8 +10,8 @@ from interleaved_assets.defs.registration import observation
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import (
-    Seen,
-    look,
+    SnapshotEntry,
+    compare_with_snapshot,
     next_number,
     read_snapshot,
     remove_snapshots_before,
@@ -41,7 +41,7 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         last = cursor_number(context)
         try:
             before = _snapshot(context, last, storage) if last else {}
-            found = look(
+            found = compare_with_snapshot(
                 list_raw_shards(storage),
                 before,
                 storage,
@@ -80,7 +80,9 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
     return raw_shard_sensor
 
 
-def _snapshot(context: dg.SensorEvaluationContext, number: int, storage: StorageSettings) -> Mapping[str, Seen]:
+def _snapshot(
+    context: dg.SensorEvaluationContext, number: int, storage: StorageSettings
+) -> Mapping[str, SnapshotEntry]:
     """The snapshot with this number; nothing where it is gone or damaged.
 
     All shards are then reported anew. Those with the version they had launch nothing.

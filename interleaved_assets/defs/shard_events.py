@@ -12,8 +12,8 @@ from interleaved_assets.defs.private_api import TargetMaterialization
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
-from interleaved_assets.pipeline.execute import Stage, StageOutcome
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
+from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.status import Status
 from interleaved_assets.settings import Settings
 

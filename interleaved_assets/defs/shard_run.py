@@ -34,7 +34,8 @@ from interleaved_assets.defs.shard_events import (
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline.checks import ShardCheck
-from interleaved_assets.pipeline.execute import Stage, StageOutcome, take_through, take_together
+from interleaved_assets.pipeline.execute import take_through, take_together
+from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import is_last_of, stage_dag
 from interleaved_assets.settings import Settings
 

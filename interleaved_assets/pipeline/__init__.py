@@ -1,1 +1,1 @@
-"""One shard through one stage, as plain functions: what the assets call, and what works without Dagster."""
+"""Stages, their records, and what follows from the records: status, shards that are due, checks, lineage."""

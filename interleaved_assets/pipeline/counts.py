@@ -1,4 +1,4 @@
-"""Counts of a stage's rows, the error policy applied to them, and what a record says of score columns."""
+"""Counts of a stage's rows, the error policy applied to them, and the range of score columns."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,8 +12,8 @@ from interleaved_assets.io.batches import sample_starts
 from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.execute import ShardTask
 from interleaved_assets.pipeline.record import Counts, Extent, Facts
+from interleaved_assets.pipeline.stage import ShardTask
 
 REPEATED_KEYS: Final = "repeated_keys"
 REPEATED_SAMPLES: Final = "repeated_samples"
@@ -21,21 +21,21 @@ _ROW_KEY: Final = ("sample_id", "position", "modality")
 
 
 class RowCounter:
-    """Counts over batches of whole samples; a sample is counted once, since no sample is split over batches."""
+    """Counts rows over batches. Every batch holds whole samples, so that each sample is counted once."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
 
     def add(self, table: pa.Table) -> None:
-        """Count the rows of ``table``: ``sample_id`` and ``modality``, and bytes and errors where it has them."""
+        """Count the rows of ``table`` by ``sample_id`` and ``modality``, and image bytes and errors if it has them."""
         is_image = pc.equal(table["modality"], "image")
         self._counts["rows"] += table.num_rows
         self._counts["samples"] += pc.count_distinct(table["sample_id"]).as_py()
         self._counts["images"] += pc.sum(is_image, min_count=0).as_py()
         self._counts["texts"] += pc.sum(pc.equal(table["modality"], "text"), min_count=0).as_py()
         if "binary_content" in table.column_names:
-            # lengths first: filtering the column itself would copy every image
+            # the lengths are filtered, because filtering the column itself would copy every image
             sizes = pc.binary_length(table["binary_content"]).filter(is_image)
             self._counts["image_bytes"] += pc.sum(sizes, min_count=0).as_py()
         if "materialize_error" in table.column_names:
@@ -48,10 +48,10 @@ class RowCounter:
 
 
 class UniqueKeys:
-    """Counts keys and ids that come more than once, over batches of whole samples.
+    """Counts repeated row keys and sample ids over batches of whole samples.
 
-    Keys are compared within a batch and sample ids over all of them, which together is over all keys: a key can come
-    in two batches only where its sample does. The ids are what is held in memory.
+    Keys are compared within a batch and sample ids over all batches. Together this covers all keys, because a key can
+    be in two batches only if its sample id is. All sample ids are held in memory.
     """
 
     def __init__(self) -> None:
@@ -59,18 +59,20 @@ class UniqueKeys:
         self._repeated: Counter[str] = Counter({REPEATED_KEYS: 0, REPEATED_SAMPLES: 0})
 
     def add(self, table: pa.Table) -> None:
-        """Look at the rows of ``table``: ``sample_id``, ``position``, ``modality``, none of them null."""
+        """Count repetitions in ``table``: its columns ``sample_id``, ``position`` and ``modality`` have no nulls."""
         keys = table.select(list(_ROW_KEY))
         distinct = keys.group_by(list(_ROW_KEY)).aggregate([]).num_rows
         self._repeated[REPEATED_KEYS] += keys.num_rows - distinct
-        # rows of a sample stand together: an id that comes back after another one is that of a second sample
+        # the rows of a sample are consecutive: an id that returns after another id belongs to a second sample
         runs, before = len(sample_starts(table["sample_id"])), len(self._ids)
         self._ids.update(pc.unique(table["sample_id"]).to_pylist())
         self._repeated[REPEATED_SAMPLES] += runs - (len(self._ids) - before)
 
     @property
     def counted(self) -> dict[str, int]:
-        """Rows whose key came before (``repeated_keys``), and samples whose id did (``repeated_samples``)."""
+        """Number of rows with the key of an earlier row (``repeated_keys``), and of samples with an earlier id
+        (``repeated_samples``).
+        """
         return dict(self._repeated)
 
 
@@ -87,10 +89,10 @@ def column_facts(schema: pa.Schema) -> dict[str, Any]:
 
 
 def extents(scores: pa.Table) -> dict[str, Extent]:
-    """How far each column of numbers reaches, the keys aside; of a column of vectors, how far their lengths do.
+    """The range of each column of numbers, keys excluded; for a column of vectors, of their Euclidean lengths.
 
     Args:
-        scores: columns of numbers and of fixed-size lists of them; others are passed over.
+        scores: a score table; columns other than numbers and fixed-size lists of floats are skipped.
     """
     found: dict[str, Extent] = {}
     for field in scores.schema:
@@ -105,7 +107,13 @@ def extents(scores: pa.Table) -> dict[str, Extent]:
 
 
 def unexplained(scores: pa.Table, error_column: str, groups: Mapping[str, Sequence[str]]) -> int:
-    """Rows that have no error, and all the same lack every column of one of the ``groups``, one group a scorer."""
+    """Number of rows without an error that are null in all columns of a group.
+
+    Args:
+        scores: a score table.
+        error_column: name of its column of errors.
+        groups: the columns of each scorer.
+    """
     lacking = pa.chunked_array([pa.repeat(pa.scalar(False), scores.num_rows)])
     for columns in groups.values():
         empty = pa.chunked_array([pa.repeat(pa.scalar(True), scores.num_rows)])
@@ -134,7 +142,7 @@ def _extent(values: np.ndarray) -> Extent:
 def write_by_error_policy(
     batches: Iterable[pa.Table], shard: ShardTask, stage: str, write: Callable[[pa.Table], None]
 ) -> tuple[Facts, pa.Table]:
-    """Give ``write`` what the policy keeps of each batch; the facts of all of them, and the ledger of what was dropped.
+    """Apply the error policy to each batch and ``write`` the rows it keeps; returns counts, and the ledger of the rest.
 
     Raises:
         MaterializeError: a row has an error and the policy is ``error``.

@@ -1,4 +1,4 @@
-"""Work on many things at a time, results in the order of the things."""
+"""A parallel map that keeps the order of its items."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from interleaved_assets.io.workers import Workers
 
 READERS: Final = 32
-"""Threads for what is mostly waiting for the storage, such as reading many small files; each holds one at a time."""
+"""Threads for reading many small files, which mostly waits for the storage; each thread holds one file."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -17,9 +17,9 @@ Result = TypeVar("Result")
 def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], *, threads: int) -> Iterator[Result]:
     """``work`` of each of ``items``, in their order, on ``threads`` threads.
 
-    At most twice as many results as threads are under way or wait to be taken, so that a slow taker does not pile them
-    up. What ``work`` raises is raised in its turn, and what was not begun by then is left. Closing the generator takes
-    no lock and waits for nothing, so that the garbage collector may do it.
+    At most ``2 * threads`` results are in progress or not yet consumed, which bounds memory. An exception of ``work``
+    is raised at the place of its item, and items not yet begun are not begun. Closing the generator takes no lock and
+    does not wait, so that the garbage collector can do it.
     """
     waiting: deque[Future[Result]] = deque()
     with Workers(threads, getattr(work, "__name__", "work")) as workers:

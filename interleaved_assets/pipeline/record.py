@@ -1,11 +1,11 @@
 """The record beside each output: what went in, what came out, under which code and settings.
 
-A stage writes its outputs, each of them atomically, and then this file. A record holds only while every output has the
-stamp that it names: a run that replaces one of them, whether it then ends, fails or is killed, makes the record invalid
-by that alone. Nothing is locked, and a run need not know of another one.
+A stage writes its outputs, each of them atomically, and then this file. A record is valid while every output has the
+stamp that the record names. A run that replaces an output thereby makes the record invalid, whether the run then ends,
+fails or is killed. There are no locks, and runs do not communicate with each other.
 
-From records one knows whether an output is current (same inputs, same code version), where it came from and what was
-dropped; no output has to be read for that.
+A record shows whether the outputs are current (same inputs, same code version), which raw shard they come from and what
+was dropped, without reading an output.
 """
 
 import contextlib
@@ -24,12 +24,13 @@ from interleaved_assets.io.storage import (
 )
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.raw.listing import RawSource
+from interleaved_assets.shard_paths import ShardPaths
 
 RAW_SHARDS: Final = "raw_shards"
 
 
 class Written(Protocol):
-    """What every writer knows of its file once it is committed."""
+    """The attributes that every writer has once its file is committed."""
 
     uri: str
     size: int
@@ -40,7 +41,7 @@ class Written(Protocol):
 class OutputFile(BaseModel):
     """One file that a stage wrote; size in bytes, content hash as 64 hex digits, and the stamp of the file.
 
-    Records of before there were stamps have none: then the content is compared when a run comes to the shard.
+    Records written by older versions have no stamp: the next run on the shard then compares the content hash.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -63,7 +64,7 @@ class OutputFile(BaseModel):
 
 
 class Counts(BaseModel):
-    """Rows of one shard on one side of a stage; metadata rows count as rows."""
+    """Number of rows of one shard before or after a stage, metadata rows included; ``image_bytes`` in bytes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -75,22 +76,22 @@ class Counts(BaseModel):
 
 
 class Extent(BaseModel):
-    """How far the values of one column reach, nulls left out; of a column of vectors, how far their lengths do."""
+    """The range of the values of one column without nulls; for a column of vectors, of their Euclidean lengths."""
 
     model_config = ConfigDict(frozen=True)
 
     values: int
-    """How many there are."""
+    """Number of values."""
     not_finite: int = 0
-    """How many of them are no finite number."""
+    """Number of values that are NaN or infinite."""
     low: float | None = None
-    """The smallest finite one; None where there is none."""
+    """Smallest finite value; None if there is none."""
     high: float | None = None
-    """The largest finite one."""
+    """Largest finite value; None if there is none."""
 
 
 class Facts(BaseModel):
-    """What a stage tells of the rows of one shard."""
+    """Counts and columns that a stage reports for one shard."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -101,70 +102,36 @@ class Facts(BaseModel):
     dropped: dict[str, int] = {}
     """Rows in the ledger, by reason."""
     columns: dict[str, str] = {}
-    """Arrow type of each column of the output, in their order; none for an output that is no table."""
+    """Arrow type of each column of the output, in their order; empty if the output is not a table."""
     required: tuple[str, ...] = ()
-    """Those of the columns that may not be null."""
+    """Names of the columns that cannot be null."""
     extents: dict[str, Extent] = {}
-    """Of each column of scores."""
+    """Range of the values of each column of scores, by column."""
     counted: dict[str, int] = {}
-    """What was counted for the checks while the output was written, by name."""
+    """Further counts that the checks need, by name; they are counted while the output is written."""
     notes: dict[str, float | int | str] = {}
     """Further facts (repeated ids, filters, device, …)."""
 
 
 class Record(Facts):
-    """What one stage did to one shard. Of two runs over the same input only the stamps of the outputs differ; for a
-    stage that works on a device, content hashes and some of the notes as well (the device, how fast it was).
+    """The result of one stage for one shard.
+
+    Two runs over the same input write records that differ only in the stamps of the outputs; for a stage that works on
+    a device, also in content hashes and in notes such as the device and its speed.
     """
 
     stage: str
     shard: str
     code_version: str
     inputs: dict[str, str]
-    """Data version of each input, by stage; of a file that the settings name, by the setting (``clip.pretrained``)."""
+    """Data version of each input, by stage; for a file that the settings name, by the setting (``clip.pretrained``)."""
     data_version: str
     outputs: dict[str, OutputFile]
-    """By role: ``rows`` is the stage's own output, ``ledger`` what it dropped, ``samples`` scores of samples."""
+    """By role: ``rows`` is the output of the stage, ``ledger`` its dropped rows, ``samples`` scores of samples."""
     settings: dict[str, object]
     """The settings that this output depends on."""
     source: RawSource | None = None
-    """The raw shard that this output goes back to, as it was when ``normalized`` read it."""
-
-
-class ShardPaths(BaseModel):
-    """Where the outputs of one shard lie below the output root."""
-
-    model_config = ConfigDict(frozen=True)
-
-    output_root: str
-    key: str
-
-    def output(self, stage: str) -> str:
-        """The stage's own output: Parquet, and a tar for the last one."""
-        if stage == "final_tars":
-            return f"{self.output_root}/tars/{self.key}.tar"
-        return f"{self.output_root}/{stage}/{self.key}.parquet"
-
-    def sample_scores(self) -> str:
-        """What filters of samples judged by, one row per sample that was left for them."""
-        return f"{self.output_root}/sample_scores/{self.key}.parquet"
-
-    def ledger(self, stage: str) -> str:
-        """What the stage dropped, as Parquet."""
-        return f"{self.output_root}/dropped/{stage}/{self.key}.parquet"
-
-    def pictures(self, stage: str) -> str:
-        """What was drawn of the stage for people to look at, as JSON."""
-        return f"{self.output_root}/pictures/{stage}/{self.key}.json"
-
-    def record(self, stage: str) -> str:
-        """The stage's record, as JSON."""
-        return f"{self.output_root}/records/{stage}/{self.key}.json"
-
-    def outputs(self, stage: str) -> dict[str, str]:
-        """Every output that the stage may write, by role."""
-        scores = {"samples": self.sample_scores()} if stage == "filtered" else {}
-        return {"rows": self.output(stage), "ledger": self.ledger(stage), **scores}
+    """The raw shard that the outputs were made from, as it was when ``normalized`` read it."""
 
 
 def write_record(record: Record, uri: str, storage_options: Mapping[str, object]) -> None:
@@ -174,16 +141,16 @@ def write_record(record: Record, uri: str, storage_options: Mapping[str, object]
 
 
 def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
-    """The record at ``uri``, or None where there is none. Whether its outputs still lie there is not looked at.
+    """The record at ``uri``, or None if there is none. Whether its outputs still exist is not checked.
 
-    Its outputs have the URIs that they have below the same output root as the record.
+    The URIs of its outputs are those below the output root that the record lies in, which may be a copied one.
 
     Raises:
         ShardError: the file is not a record.
     """
     content = read_small(uri, storage_options)
     if content is None or not content.strip(b"\0"):
-        return None  # a power failure can leave a file without its content: nothing was recorded
+        return None  # a file without content, or with zeros only, as a power failure can leave it, is no record
     try:
         record = Record.model_validate_json(content)
     except ValidationError as error:
@@ -201,7 +168,7 @@ def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | Non
 
 
 def _paths_beside(record: Record, uri: str) -> "ShardPaths | None":
-    """The paths below the output root that the record at ``uri`` lies in now: the whole tree may have been copied."""
+    """The shard's paths below the output root that the record at ``uri`` lies in; None if ``uri`` is another place."""
     paths = ShardPaths(output_root="", key=record.shard)
     inside = paths.record(record.stage)
     return ShardPaths(output_root=uri.removesuffix(inside), key=record.shard) if uri.endswith(inside) else None
@@ -210,13 +177,13 @@ def _paths_beside(record: Record, uri: str) -> "ShardPaths | None":
 def read_valid_record(
     uri: str, storage_options: Mapping[str, object], stamp_at: Callable[[str], str | None] | None = None
 ) -> Record | None:
-    """The record at ``uri`` if every output that it names has the stamp that it names, else None. No output is read.
+    """The record at ``uri`` if every output has the stamp that the record names, else None. No output is read.
 
     Args:
-        uri: where the record lies.
-        storage_options: what fsspec needs.
-        stamp_at: gives the stamp that the file at a URI had when files were listed. An output that has another stamp
-            there, or none, is looked at; without ``stamp_at`` each output is.
+        uri: of the record.
+        storage_options: fsspec storage options.
+        stamp_at: returns the stamp that the file at a URI had when files were listed. The storage is asked for the
+            stamp of an output that has another stamp in the listing, or none; without ``stamp_at`` of every output.
 
     Raises:
         ShardError: the file is not a record.
@@ -236,10 +203,10 @@ def _matches(output: OutputFile, stamp: str | None) -> bool:
 
 
 def with_present_stamps(record: Record, storage_options: Mapping[str, object]) -> Record | None:
-    """``record`` with the stamps that its outputs have now; None where one is missing or has other content.
+    """``record`` with the present stamps of its outputs; None if an output is missing or has other content.
 
-    An output whose stamp is another one (it was copied, or made again with the same bytes) is read and compared by its
-    hash. The record is not written.
+    An output with a new stamp (it was copied, or written again with the same bytes) is read and compared by its hash.
+    The record is not written.
 
     Raises:
         StorageError: an output cannot be read.
@@ -254,11 +221,11 @@ def with_present_stamps(record: Record, storage_options: Mapping[str, object]) -
 
 
 def _present_stamp(output: OutputFile, storage_options: Mapping[str, object]) -> str | None:
-    """The stamp of the file now; None where there is none, or it has other content than ``output``."""
+    """The present stamp of the file; None if there is no file, or if its content is not that of ``output``."""
     stamp = read_stamp(output.uri, storage_options)
     while stamp is not None and stamp != output.stamp:
         same = _has_content(output, storage_options)
-        # once more, since the file may have been replaced between the look at it and its reading
+        # the file may have been replaced after its stamp was read: the hash counts only if the stamp is still the same
         before, stamp = stamp, read_stamp(output.uri, storage_options)
         if stamp == before:
             return stamp if same else None
@@ -280,5 +247,5 @@ def remove_record(uri: str, storage_options: Mapping[str, object]) -> None:
     """Remove the record at ``uri``, if there is one."""
     with storage_errors(uri, "remove"):
         fs, path = filesystem(uri, storage_options)
-        with contextlib.suppress(FileNotFoundError):  # another run on the same shard was faster
+        with contextlib.suppress(FileNotFoundError):  # another run on the same shard has removed it
             fs.rm_file(path)

@@ -1,4 +1,4 @@
-"""Reading back a small table that a stage has stored: scores, a ledger."""
+"""Read a small table that a stage has stored: scores or a ledger."""
 
 from collections.abc import Collection
 
@@ -12,18 +12,18 @@ from interleaved_assets.model.errors import ShardError, StorageError
 def read_table(
     uri: str, storage_options: StorageOptions, *, shard: str, stage: str, left_out: Collection[str] = ()
 ) -> pa.Table:
-    """The whole table at ``uri``, but for the columns ``left_out``.
+    """The table at ``uri`` without the columns ``left_out``.
 
     Args:
         uri: the Parquet file.
-        storage_options: what fsspec needs.
-        shard: partition key of the shard it is of, for messages.
-        stage: name of the stage that wrote it, likewise.
-        left_out: names of columns that are not read; those that it does not have make no difference.
+        storage_options: fsspec storage options.
+        shard: partition key of its shard, for messages.
+        stage: name of the stage that wrote it, for messages.
+        left_out: names of columns that are not read; the table need not have them.
 
     Raises:
-        ShardError: it is not there, or damaged.
-        StorageError: the storage refuses it.
+        ShardError: it is missing or damaged.
+        StorageError: the storage refuses to read it.
         StorageUnavailable: the storage did not answer.
     """
     table = find_table(uri, storage_options, shard=shard, stage=stage, left_out=left_out)
@@ -35,11 +35,11 @@ def read_table(
 def find_table(
     uri: str, storage_options: StorageOptions, *, shard: str, stage: str, left_out: Collection[str] = ()
 ) -> pa.Table | None:
-    """The same as :func:`read_table`; None where the table is not there.
+    """The same as :func:`read_table`; None if the table is missing.
 
     Raises:
         ShardError: it is damaged.
-        StorageError: the storage refuses it.
+        StorageError: the storage refuses to read it.
         StorageUnavailable: the storage did not answer.
     """
     advice = f"Delete it and materialize {stage} again."

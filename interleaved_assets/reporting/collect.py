@@ -6,17 +6,19 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.dataset_status import DatasetStatus
 from interleaved_assets.pipeline.parallel import parallel_map
-from interleaved_assets.pipeline.record import Record, ShardPaths
+from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
-from interleaved_assets.pipeline.status import COMPLETE, State, Status, Survey, read_stages
+from interleaved_assets.pipeline.status import COMPLETE, State, Status
+from interleaved_assets.pipeline.stored_records import read_valid_records
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 
 UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
 # What reading a shard's small files costs is waiting for the storage; each of these threads holds one shard's scores.
@@ -27,47 +29,45 @@ _SAMPLE_TABLE: Final = "sample_scores"
 
 def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> ShardFacts:
     """What became of one shard, as far as its records fit together; whether it is current is not asked here."""
-    return _facts(key, read_stages(key, settings, stage_dag(settings)), settings, thumbnails=thumbnails)
+    paths = settings.storage.shard(key)
+    return _facts(read_valid_records(paths, stage_dag(settings)), paths, thumbnails=thumbnails)
 
 
-def all_shard_facts(survey: Survey) -> Iterator[ShardFacts]:
-    """What became of each shard of ``survey``, and how it stands, in the order of the keys.
+def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
+    """The facts and the status of each shard of ``dataset``, in the order of the keys.
 
-    Counts and ledgers go as far as the records of a shard are of the same rows, for it may be under way.
-    Some shards are read at a time; those that were read and not yet taken are few. One that cannot be read says so.
+    Counts and ledgers are those of the stages whose records are of the same rows, since a run may be working on the
+    shard. Several shards are read in parallel. A shard that cannot be read has the error as its ``problem``.
     """
 
     def facts(key: str) -> ShardFacts:
         try:
-            records = survey.valid_records(key)
-            return _facts(key, records, survey.settings, status=survey.status(key, records))
+            records = dataset.valid_records(key)
+            return _facts(records, dataset.storage.shard(key), status=dataset.status(key, records))
         except (InterleavedError, pa.ArrowException) as error:
             return ShardFacts(key, status=UNREADABLE, problem=" ".join(str(error).split()))
 
-    return parallel_map(facts, survey.keys, threads=_READERS)
+    return parallel_map(facts, dataset.keys, threads=_READERS)
 
 
 def _facts(
-    key: str,
     records: Mapping[str, Record],
-    settings: Settings,
+    paths: ShardPaths,
     *,
     thumbnails: bool = False,
     status: Status = COMPLETE,
 ) -> ShardFacts:
-    options = settings.storage.options
-    paths = ShardPaths(output_root=settings.storage.output_root, key=key)
     records = _of_the_same_rows(records)
     first = records.get("normalized")
     if first is None:
-        return ShardFacts(key, status=status)
+        return ShardFacts(paths.key, status=status)
     dropping = [name for name in LEDGER_STAGES if name in records]
     kept = records[dropping[-1]].counts_out
-    tables = _tables_of_scores(records, paths, options, thumbnails=thumbnails)
+    tables = _tables_of_scores(records, paths, thumbnails=thumbnails)
     images = [table for name, table in tables.items() if name in _IMAGE_TABLES and table is not None]
     samples = tables.get(_SAMPLE_TABLE)
     return ShardFacts(
-        key=key,
+        key=paths.key,
         rows_in=first.counts_in.rows,
         samples_in=first.counts_in.samples,
         images_in=first.counts_in.images,
@@ -77,7 +77,7 @@ def _facts(
         counted_to=dropping[-1],
         scores=reduce(join_scores, images) if images else None,
         # a ledger that its record calls empty need not be read
-        ledger=read_ledgers(paths, options, [name for name in dropping if records[name].dropped]),
+        ledger=read_ledgers(paths, [name for name in dropping if records[name].dropped]),
         values={} if samples is None else {filtered.RATIO: samples[filtered.RATIO].to_numpy()},
         not_stored=tuple(name for name, table in tables.items() if table is None),
         errors=_errors(records),
@@ -100,14 +100,12 @@ def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:
 
 
 def _tables_of_scores(
-    records: Mapping[str, Record], paths: ShardPaths, options: StorageOptions, *, thumbnails: bool
+    records: Mapping[str, Record], paths: ShardPaths, *, thumbnails: bool
 ) -> dict[str, pa.Table | None]:
     """The tables of scores that ``records`` speak of, by the folder they lie in; None for one that was deleted."""
-    tables = {
-        name: find_scores_of(name, paths, options, thumbnails=thumbnails) for name in _IMAGE_TABLES if name in records
-    }
+    tables = {name: find_scores_of(name, paths, thumbnails=thumbnails) for name in _IMAGE_TABLES if name in records}
     if "filtered" in records and "samples" in records["filtered"].outputs:
-        tables[_SAMPLE_TABLE] = find_sample_scores(paths, options)
+        tables[_SAMPLE_TABLE] = find_sample_scores(paths)
     return tables
 
 

@@ -12,9 +12,8 @@ from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.execute import Stage, StageOutcome
 from interleaved_assets.pipeline.raw.requested import read_requested, requested_uri
-from interleaved_assets.pipeline.record import ShardPaths
+from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import Watcher, run_chain
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard
@@ -177,7 +176,7 @@ def test_a_damaged_record_of_one_shard_does_not_stop_the_others(automation: Auto
     automation.observe()
     assert automation.run("a", "b")
     assert automation.tick() == []
-    paths = ShardPaths(output_root=automation.settings.storage.output_root, key="a")
+    paths = automation.settings.storage.shard("a")
     Path(paths.record("normalized")).write_text("{")
     for name, seed in (("a", 3), ("b", 4)):
         automation.put(name, seed)

@@ -12,7 +12,8 @@ import interleaved_assets.defs.shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.model.errors import StorageUnavailable
-from interleaved_assets.pipeline.execute import Stage, StageOutcome, take_through
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project

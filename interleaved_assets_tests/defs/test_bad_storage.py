@@ -11,7 +11,7 @@ import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance
 
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
+from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, files, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project
@@ -75,7 +75,7 @@ def observed_version(instance: DagsterInstance, key: str) -> str:
 
 def record_of(settings: Settings, key: str) -> Record:
     """What stands recorded of a shard's tar."""
-    paths = ShardPaths(output_root=settings.storage.output_root, key=key)
+    paths = settings.storage.shard(key)
     record = read_record(paths.record("final_tars"), settings.storage.options)
     assert record is not None
     return record

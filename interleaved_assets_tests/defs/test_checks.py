@@ -229,7 +229,7 @@ def test_scores_out_of_range(tmp_path: Path, instance: dg.DagsterInstance, brigh
     assert run(instance, tmp_path, '[scoring]\nscorers = ["sharpness", "qr", "brightness"]\n').success
     found = evaluation(instance, "image_scores", "scores_in_range", "a")
     assert (found.passed, found.severity.value) == (False, "ERROR")
-    assert found.description == "brightness: values from 128 to 255, and 0 to 200 is possible"
+    assert found.description == "brightness: values from 128 to 255, outside of 0 to 200"
     assert figures(found)["brightness_max"] == 255
     assert shown(instance, "image_scores", "scores_in_range") == {"passed": {"b"}, "failed": {"a"}}
 

@@ -14,7 +14,8 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
-from interleaved_assets.pipeline.status import stage_records
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stored_records import read_records
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.defs.runs import STAGES, files, materialized, run_chain
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
@@ -70,7 +71,7 @@ def live(
 def done(folder: Path, stage: str) -> int:
     """How many shards have gone through a stage."""
     settings = load_settings(folder / "interleaved.toml")
-    return len([key for key in KEYS if stage in stage_records(key, settings)])
+    return len([key for key in KEYS if stage in read_records(settings.storage.shard(key), stage_dag(settings))])
 
 
 def at_first(folder: Path, stage: str) -> None:

@@ -8,7 +8,8 @@ import dagster as dg
 import pytest
 
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
-from interleaved_assets.pipeline.execute import StageOutcome, take_through
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project

@@ -7,7 +7,9 @@ from dagster import DagsterInstance
 
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.io import InterleavedWebdatasetReader
-from interleaved_assets.pipeline.status import CURRENT, Present, stage_records
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.status import CURRENT, CurrentStages
+from interleaved_assets.pipeline.stored_records import read_records
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard
 from interleaved_assets_tests.s3 import S3Server
@@ -24,8 +26,8 @@ def test_the_chain_runs_in_a_bucket_by_one_setting(tmp_path: Path, bucket: str, 
         assert keys == ["a", "b%20c"]
         assert materialize_all(instance, settings, keys)
         for key in keys:
-            records = stage_records(key, settings)
-            assert Present.of(settings).status(records).text == CURRENT
+            records = read_records(settings.storage.shard(key), stage_dag(settings))
+            assert CurrentStages.of(settings).status(records).text == CURRENT
             assert records["normalized"].source is not None
             assert records["normalized"].source.version.startswith("etag:")
             assert records["final_tars"].counts_out.images == 4

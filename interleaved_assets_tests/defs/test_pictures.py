@@ -10,7 +10,7 @@ import pytest
 from interleaved_assets.defs import pictures as module
 from interleaved_assets.defs.pictures import score_pictures, selection_pictures, shard_pictures
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.record import Record, ShardPaths
+from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
@@ -57,7 +57,7 @@ def test_what_is_kept_and_damaged_is_drawn_anew(settings: Settings, damage: byte
     draw = Drawn()
     record = records(settings)["filtered"]
     first = shard_pictures(record, settings, draw)
-    kept = Path(ShardPaths(output_root=settings.storage.output_root, key="a").pictures("filtered"))
+    kept = Path(settings.storage.shard("a").pictures("filtered"))
     kept.write_bytes(damage)
     assert shard_pictures(record, settings, draw) == first
     assert shard_pictures(record, settings, draw) == first

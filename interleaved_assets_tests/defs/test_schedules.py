@@ -18,7 +18,6 @@ from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, gaps_of, ranges_of
 from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.pipeline.record import ShardPaths
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY
 from interleaved_assets_tests.documents import good_shard, project
@@ -116,7 +115,7 @@ def test_only_what_is_stale_missing_or_failed_is_requested(
     assert requested(instance, settings) == ["dd"]
     good_shard(tmp_path / "raw" / "b.tar", seed=9)
     assert requested(instance, settings) == ["bb", "dd"]
-    Path(ShardPaths(output_root=settings.storage.output_root, key="c").record("filtered")).unlink()
+    Path(settings.storage.shard("c").record("filtered")).unlink()
     assert requested(instance, settings) == ["bc", "dd"]
 
 
@@ -144,7 +143,7 @@ def test_a_damaged_record_keeps_no_other_shard_from_its_night(
     instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
 ) -> None:
     assert materialize_all(instance, settings, register_all(instance, settings))
-    Path(ShardPaths(output_root=settings.storage.output_root, key="a").record("filtered")).write_text("{")
+    Path(settings.storage.shard("a").record("filtered")).write_text("{")
     good_shard(tmp_path / "raw" / "d.tar", seed=9)
     assert requested(instance, settings) == ["aa", "dd"]
 
@@ -162,7 +161,7 @@ def test_a_record_that_the_storage_refuses_costs_its_shard_alone(
     instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
 ) -> None:
     assert materialize_all(instance, settings, register_all(instance, settings))
-    refused = Path(ShardPaths(output_root=settings.storage.output_root, key="a").record("filtered"))
+    refused = Path(settings.storage.shard("a").record("filtered"))
     refused.unlink()
     refused.mkdir()  # a folder cannot be read, whoever asks
     good_shard(tmp_path / "raw" / "d.tar", seed=9)
@@ -208,7 +207,7 @@ def test_a_shard_whose_last_run_failed_is_requested_though_its_records_are_curre
     instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
 ) -> None:
     assert materialize_all(instance, settings, register_all(instance, settings))
-    refused = Path(ShardPaths(output_root=settings.storage.output_root, key="c").record("final_tars"))
+    refused = Path(settings.storage.shard("c").record("final_tars"))
     away = tmp_path / "away"
     refused.rename(away)
     refused.mkdir()  # a folder cannot be read, whoever asks

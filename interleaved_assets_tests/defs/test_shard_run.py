@@ -19,7 +19,7 @@ from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import StorageUnavailable
-from interleaved_assets.pipeline.execute import Stage, StageOutcome
+from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES

@@ -99,7 +99,7 @@ def test_checks_of_clip_scores(settings: Settings, model: Model, instance: dg.Da
         assert shown(instance, "clip_scores", check) == {"passed": set(KEYS)}
     assert shown(instance, "clip_scores", "scores_in_range") == {"passed": {"a", "c"}, "failed": {"b"}}
     found = evaluation(instance, "clip_scores", "scores_in_range", "b")
-    assert found.description == "clip_score: values from 1.5 to 1.5, and -1 to 1 is possible"
+    assert found.description == "clip_score: values from 1.5 to 1.5, outside of -1 to 1"
     assert figures(found)["embedding_max"] == pytest.approx(1, abs=0.001)
 
 
@@ -113,7 +113,7 @@ def test_scores_of_another_schema_and_without_reason(
     found = evaluation(instance, "clip_scores", "every_image_scored", "b")
     assert found.description == "5 rows for 5 images, 0 of them with a reason instead of a score, 5 with neither"
     assert shown(instance, "clip_scores", "schema_canonical") == {"failed": set(KEYS)}
-    assert evaluation(instance, "clip_scores", "schema_canonical", "a").description == "more should not be there"
+    assert evaluation(instance, "clip_scores", "schema_canonical", "a").description == "more is not expected"
 
 
 def fail_reading(monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], times: int) -> None:

@@ -11,12 +11,14 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.execute import Work, take_through, take_together
+from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS, Counts, OutputFile
+from interleaved_assets.pipeline.stage import Work
 from interleaved_assets.pipeline.stages import clip_scores
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
-from interleaved_assets.pipeline.status import Present, shard_statuses, stage_records
+from interleaved_assets.pipeline.status import CurrentStages, shard_statuses
+from interleaved_assets.pipeline.stored_records import read_records
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import materialized
 from interleaved_assets_tests.documents import good_shard, project
@@ -100,7 +102,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def status(settings: Settings) -> str:
-    return Present.of(settings).status(stage_records("a", settings)).text
+    return CurrentStages.of(settings).status(read_records(settings.storage.shard("a"), stage_dag(settings))).text
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_changed_weights_make_scores_stale_and_the_same_elsewhere_do_not(
     assert status(scored) == "no filtered"
     assert take_through(stage, "a", scored).unchanged
     versions = code_versions(stage_dag(scored), scored)
-    record = stage_records("a", scored)["clip_scores"]
+    record = read_records(scored.storage.shard("a"), stage_dag(scored))["clip_scores"]
     assert set(record.inputs) == {"normalized", "clip.pretrained", "clip.heads.taste"}
 
     moved = tmp_path / "elsewhere"
@@ -154,14 +156,14 @@ def test_weights_that_change_while_they_are_in_use_are_not_recorded(
     ((_, outcome),) = take_together(stage_dag(scored)["clip_scores"], ["a"], scored)
     assert isinstance(outcome, InterleavedError)
     assert "changed while it was in use" in str(outcome)
-    assert "clip_scores" not in stage_records("a", scored)
+    assert "clip_scores" not in read_records(scored.storage.shard("a"), stage_dag(scored))
 
 
 def test_files_are_no_inputs_of_the_asset(scored: Settings) -> None:
     """Dagster marks an asset stale where its tags have an input that it does not know."""
-    record = stage_records("a", scored)["clip_scores"]
+    record = read_records(scored.storage.shard("a"), stage_dag(scored))["clip_scores"]
     tags: Mapping[str, str] = version_tags(record, "1", {})
     named = {tag.rpartition("/")[2] for tag in tags if tag.startswith("dagster/input_")}
     assert named == {"normalized"}
-    raw = version_tags(stage_records("a", scored)["normalized"], "1", {})
+    raw = version_tags(read_records(scored.storage.shard("a"), stage_dag(scored))["normalized"], "1", {})
     assert f"dagster/input_data_version/{RAW_SHARDS}" in raw

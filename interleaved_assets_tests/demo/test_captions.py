@@ -10,7 +10,8 @@ import pytest
 
 from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.pipeline.execute import ShardTask, StageOutcome, take_through
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stage import ShardTask, StageOutcome
 from interleaved_assets.pipeline.stages import clip_scores
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import load_settings

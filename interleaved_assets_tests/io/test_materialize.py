@@ -16,7 +16,6 @@ from PIL import Image
 
 from interleaved_assets.io.archive.source import open_tar
 from interleaved_assets.io.materialize import bytes_to_fetch, materialize, materialize_parts
-from interleaved_assets.io.tiff.frames import cut_frame
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets_tests.io.rows import rows_table

@@ -44,7 +44,7 @@ def test_counts_over_batches() -> None:
         ([[("a", 0, "text")], [("a", 1, "text")]], 0, 1),  # a sample is whole in its batch: this is another one
     ],
 )
-def test_what_comes_more_than_once(batches: list[list[tuple[str, int, str]]], keys: int, samples: int) -> None:
+def test_repeated_keys_and_ids_are_counted(batches: list[list[tuple[str, int, str]]], keys: int, samples: int) -> None:
     unique = UniqueKeys()
     for batch in batches:
         unique.add(rows(*batch))

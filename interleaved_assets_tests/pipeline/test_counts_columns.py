@@ -6,7 +6,7 @@ from interleaved_assets.pipeline.counts import column_facts, extents, unexplaine
 from interleaved_assets.pipeline.record import Extent
 
 
-def test_types_in_order_and_what_may_not_be_null() -> None:
+def test_column_types_and_required_columns() -> None:
     schema = pa.schema([pa.field("b", pa.int32(), nullable=False), pa.field("a", pa.list_(pa.string()))])
     facts = column_facts(schema)
     assert list(facts["columns"].items()) == [("b", "int32"), ("a", "list<item: string>")]
@@ -14,7 +14,7 @@ def test_types_in_order_and_what_may_not_be_null() -> None:
 
 
 @pytest.mark.parametrize("dtype", [pa.float64(), pa.float32(), pa.float16()])
-def test_how_far_numbers_reach(dtype: pa.DataType) -> None:
+def test_ranges_of_numbers(dtype: pa.DataType) -> None:
     values = pa.array([np.float16(2), None, np.float16("nan"), np.float16(-1), np.float16("inf")], pa.float16())
     table = pa.table({"position": [0, 1, 2, 3, 4], "x": values.cast(dtype), "text": ["a"] * 5, "n": [5, 4, 3, 2, 1]})
     assert extents(table) == {
@@ -28,7 +28,7 @@ def test_columns_without_a_finite_value() -> None:
     assert extents(table) == {"none": Extent(values=0), "nan": Extent(values=1, not_finite=1)}
 
 
-def test_vectors_reach_as_far_as_their_lengths() -> None:
+def test_ranges_of_vectors_are_of_their_lengths() -> None:
     vectors = pa.FixedSizeListArray.from_arrays(
         pa.array(np.array([3, 4, 9, 9, 0, 1], np.float16)), 2, mask=pa.array([False, True, False])
     )

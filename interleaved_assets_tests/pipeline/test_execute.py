@@ -10,17 +10,17 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
-from interleaved_assets.pipeline import execute
+from interleaved_assets.pipeline import attempt
 from interleaved_assets.pipeline import record as record_module
-from interleaved_assets.pipeline.execute import ShardTask, Stage, StageOutcome, Work, take_through, take_together
+from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
     OutputFile,
     Record,
-    ShardPaths,
     read_record,
     read_valid_record,
 )
+from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.s3 import S3Server
@@ -74,7 +74,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def record_uri(settings: Settings, stage: str) -> str:
-    return ShardPaths(output_root=settings.storage.output_root, key="a").record(stage)
+    return settings.storage.shard("a").record(stage)
 
 
 def record_of(settings: Settings, stage: str) -> Record | None:
@@ -115,7 +115,7 @@ def test_a_changed_setting_or_version_is_redone(settings: Settings, tmp_path: Pa
     assert newest.record.data_version == first.record.data_version  # the same bytes came out
 
 
-def test_what_follows_goes_by_the_content_of_its_input(settings: Settings, tmp_path: Path) -> None:
+def test_a_stage_runs_again_only_if_the_content_of_its_input_changed(settings: Settings, tmp_path: Path) -> None:
     one, two = Copy("one"), Copy("two", source="one")
     with pytest.raises(ShardError, match="shard a: two needs one, which has not been materialized for it"):
         take_through(two.stage, "a", settings)
@@ -140,7 +140,7 @@ def test_a_missing_or_damaged_output_is_made_again(settings: Settings, tmp_path:
     assert not take_through(copy.stage, "a", settings).unchanged
 
 
-def test_a_stage_that_fails_leaves_no_record_to_vouch_for_its_output(settings: Settings, tmp_path: Path) -> None:
+def test_a_failed_stage_removes_the_record_before(settings: Settings, tmp_path: Path) -> None:
     copy = Copy("one")
     take_through(copy.stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
@@ -156,7 +156,7 @@ def test_a_shard_that_changes_while_it_is_read_is_not_recorded(settings: Setting
     assert record_of(settings, "one") is None
 
 
-def test_a_vanished_shard_leaves_its_output_alone(settings: Settings, tmp_path: Path) -> None:
+def test_the_output_of_a_vanished_shard_is_kept(settings: Settings, tmp_path: Path) -> None:
     copy = Copy("one")
     before = take_through(copy.stage, "a", settings)
     (tmp_path / "raw" / "a.tar").unlink()
@@ -234,7 +234,7 @@ def test_an_input_that_changes_while_it_is_read_is_not_recorded(
     assert read_record(record_uri(settings, "two"), {}) is None
 
 
-def test_an_input_whose_next_run_fails_or_is_killed_early_is_what_its_record_names(
+def test_a_run_of_the_input_stage_that_fails_or_is_killed_before_it_writes_leaves_the_input_valid(
     settings: Settings, tmp_path: Path
 ) -> None:
     """What was read is what the record said, whether that record is still there or not."""
@@ -261,7 +261,7 @@ def copy_tree(settings: Settings, folder: Path) -> Settings:
     return new
 
 
-def test_after_outputs_were_copied_they_are_compared_once_and_nothing_is_redone(
+def test_copied_outputs_are_compared_once_and_not_made_again(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = Copy("one"), Copy("two", source="one")
@@ -291,7 +291,7 @@ def test_a_stage_that_reads_copied_outputs_renews_their_record(settings: Setting
     assert read_valid_record(record_uri(copied, "one"), {}) is not None
 
 
-def test_a_bucket_that_was_copied_into_another_is_not_redone(tmp_path: Path, s3_environment: S3Server) -> None:
+def test_outputs_in_a_copied_bucket_are_not_made_again(tmp_path: Path, s3_environment: S3Server) -> None:
     buckets = [f"s3://{s3_environment.new_bucket()}" for _ in range(2)]
     calls, fs = [], s3_environment.fs
     fs.pipe(f"{buckets[0]}/raw/a.tar", b"x" * (16 * 2**20 + 5))  # written in parts: its ETag is not that of a copy
@@ -320,7 +320,7 @@ def test_a_bucket_that_was_copied_into_another_is_not_redone(tmp_path: Path, s3_
     assert calls == [f"{buckets[0]}/out"]
 
 
-def test_a_stage_is_given_the_records_of_what_it_reads(settings: Settings) -> None:
+def test_a_stage_gets_the_records_of_its_inputs(settings: Settings) -> None:
     given: list[object] = []
 
     def look(shard: ShardTask) -> Work:
@@ -336,14 +336,14 @@ def test_a_run_that_ends_while_a_large_shard_is_hashed_is_not_repeated(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Copy("one")
-    hash_content = execute.raw_content_version
+    hash_content = attempt.raw_content_version
 
     def slowly(*arguments: object) -> str:
-        monkeypatch.setattr(execute, "raw_content_version", hash_content)
+        monkeypatch.setattr(attempt, "raw_content_version", hash_content)
         take_through(copy.stage, "a", settings)
         return hash_content(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(execute, "raw_content_version", slowly)
+    monkeypatch.setattr(attempt, "raw_content_version", slowly)
     assert take_through(copy.stage, "a", settings).unchanged
     assert copy.calls == ["a"]
 
@@ -354,21 +354,21 @@ def test_a_new_stamp_is_not_written_over_the_record_of_another_run(
     copy = Copy("one")
     take_through(copy.stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"first")
-    hash_content = execute.raw_content_version
+    hash_content = attempt.raw_content_version
 
     def slowly(*arguments: object) -> str:
-        monkeypatch.setattr(execute, "raw_content_version", hash_content)
+        monkeypatch.setattr(attempt, "raw_content_version", hash_content)
         take_through(Copy("one", version=2).stage, "a", settings)
         return hash_content(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(execute, "raw_content_version", slowly)
+    monkeypatch.setattr(attempt, "raw_content_version", slowly)
     assert take_through(copy.stage, "a", settings).unchanged
     record = record_of(settings, "one")
     assert record is not None
     assert record.code_version.startswith("2-")
 
 
-def test_what_a_killed_run_left_is_cleared_where_there_are_no_locks(
+def test_temporary_files_of_a_killed_run_are_removed_on_storage_without_locks(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interleaved_assets.io.storage.atomic.has_locks", lambda folder: False)
@@ -389,10 +389,10 @@ def test_a_record_that_cannot_be_removed_after_a_failure_is_logged_beside_the_er
 
     take_through(Copy("one").stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
-    monkeypatch.setattr(execute, "remove_record", unavailable)
+    monkeypatch.setattr(attempt, "remove_record", unavailable)
     with pytest.raises(ShardError, match="is bad"):
         take_through(Copy("one").stage, "a", settings)
-    assert "shard a: the record of one stays: the storage is away" in caplog.text
+    assert "shard a: the record of one is not removed: the storage is away" in caplog.text
 
 
 @dataclass
@@ -425,7 +425,7 @@ def several(settings: Settings, tmp_path: Path) -> Settings:
     return settings
 
 
-def told(outcomes: Iterator[tuple[str, StageOutcome | InterleavedError]]) -> dict[str, str]:
+def as_words(outcomes: Iterator[tuple[str, StageOutcome | InterleavedError]]) -> dict[str, str]:
     return {
         key: ("unchanged" if found.unchanged else "made")
         if isinstance(found, StageOutcome)
@@ -434,60 +434,60 @@ def told(outcomes: Iterator[tuple[str, StageOutcome | InterleavedError]]) -> dic
     }
 
 
-def test_many_in_one_go_each_with_its_own_outcome(several: Settings, tmp_path: Path) -> None:
+def test_many_shards_with_one_call_have_an_outcome_each(several: Settings, tmp_path: Path) -> None:
     stage = Together().stage
-    first = told(take_together(stage, ["gone", "a", "b", "c"], several))
+    first = as_words(take_together(stage, ["gone", "a", "b", "c"], several))
     assert list(first) == ["gone", "a", "b", "c"]
     assert first["gone"].startswith("it was moved or deleted")
     assert (first["a"], first["c"]) == ("made", "made")
     assert first["b"].endswith("b.tar is bad")
-    paths = ShardPaths(output_root=several.storage.output_root, key="b")
+    paths = several.storage.shard("b")
     assert read_record(paths.record("one"), {}) is None
-    assert told(take_together(stage, ["a", "c", "d"], several)) == {"a": "unchanged", "c": "unchanged", "d": "made"}
+    assert as_words(take_together(stage, ["a", "c", "d"], several)) == {"a": "unchanged", "c": "unchanged", "d": "made"}
     assert take_through(stage, "a", several).unchanged
     with pytest.raises(ShardError, match=r"b\.tar is bad"):
         take_through(stage, "b", several)
 
 
-def test_a_storage_that_does_not_answer_is_the_outcome_of_all_that_are_not_done(several: Settings) -> None:
+def test_storage_unavailable_is_the_outcome_of_all_unfinished_shards(several: Settings) -> None:
     stage = Together(fail_before="c").stage
     outcomes = dict(take_together(stage, ["a", "c", "d"], several))
     assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["c"], StorageUnavailable)
     assert isinstance(outcomes["d"], StorageUnavailable)
-    assert told(take_together(Together().stage, ["a", "c", "d"], several)) == {
+    assert as_words(take_together(Together().stage, ["a", "c", "d"], several)) == {
         "a": "unchanged",
         "c": "made",
         "d": "made",
     }
 
 
-def test_anything_else_ends_them_all_and_what_was_done_stands(several: Settings) -> None:
+def test_any_other_error_ends_all_and_finished_shards_remain(several: Settings) -> None:
     outcomes = take_together(Together("c", RuntimeError("the device is gone")).stage, ["a", "c", "d"], several)
     assert isinstance(dict([next(outcomes)])["a"], StageOutcome)
     with pytest.raises(RuntimeError, match="the device is gone"):
         next(outcomes)
     assert record_of(several, "one") is not None
-    paths = ShardPaths(output_root=several.storage.output_root, key="c")
+    paths = several.storage.shard("c")
     assert read_record(paths.record("one"), {}) is None
 
 
 def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(
     several: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clear = execute.clear_leftovers
+    clear = attempt.clear_leftovers
 
     def refuse(uri: str, options: object) -> None:
         if uri.endswith("/c.parquet"):
             raise StorageUnavailable("cannot look at c")
         clear(uri)
 
-    monkeypatch.setattr(execute, "clear_leftovers", refuse)
-    outcomes = told(take_together(Together().stage, ["a", "c", "d"], several))
+    monkeypatch.setattr(attempt, "clear_leftovers", refuse)
+    outcomes = as_words(take_together(Together().stage, ["a", "c", "d"], several))
     assert outcomes == {"a": "made", "d": "made", "c": "cannot look at c"}
 
 
-def test_shards_that_the_stage_gives_no_result_for_are_named(several: Settings) -> None:
+def test_shards_without_a_result_of_the_stage_are_named(several: Settings) -> None:
     def forget(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
         return ((shard.key, Copy("one")(shard)) for shard in shards if shard.key == "a")
 
@@ -496,21 +496,21 @@ def test_shards_that_the_stage_gives_no_result_for_are_named(several: Settings) 
         outcomes.update(take_together(replace(Together().stage, together=forget), ["a", "c", "d"], several))
     assert record_of(several, "one") is not None
     for key in "cd":
-        assert read_record(ShardPaths(output_root=several.storage.output_root, key=key).record("one"), {}) is None
+        assert read_record(several.storage.shard(key).record("one"), {}) is None
 
 
-def test_many_are_looked_at_at_a_time(several: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    find, all_there = execute.find_raw_shard, threading.Barrier(3)
+def test_records_of_many_shards_are_compared_in_parallel(several: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    find, all_there = attempt.find_raw_shard, threading.Barrier(3)
 
     def find_with_the_others(*arguments: object) -> object:
         all_there.wait(timeout=20)  # raises where the others do not come
         return find(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(execute, "find_raw_shard", find_with_the_others)
-    assert told(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
+    monkeypatch.setattr(attempt, "find_raw_shard", find_with_the_others)
+    assert as_words(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
 
 
-def test_the_code_version_is_worked_out_once_for_many(several: Settings) -> None:
+def test_the_code_version_is_computed_once_for_many_shards(several: Settings) -> None:
     calls: list[Settings] = []
 
     def settings_of(settings: Settings) -> dict[str, object]:
@@ -518,24 +518,24 @@ def test_the_code_version_is_worked_out_once_for_many(several: Settings) -> None
         return {}
 
     stage = replace(Together().stage, settings=settings_of)
-    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "made")
+    assert as_words(take_together(stage, "acd", several)) == dict.fromkeys("acd", "made")
     calls.clear()
-    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "unchanged")
+    assert as_words(take_together(stage, "acd", several)) == dict.fromkeys("acd", "unchanged")
     assert len(calls) == 1
 
 
-def test_a_model_that_cannot_be_looked_at_is_the_outcome_of_all(several: Settings) -> None:
+def test_an_unreadable_model_file_is_the_outcome_of_all_shards(several: Settings) -> None:
     def files_of(settings: Settings) -> dict[str, str]:
         raise StorageUnavailable("the model is away")
 
     stage = replace(Together().stage, files=files_of)
-    assert told(take_together(stage, "acd", several)) == dict.fromkeys("acd", "the model is away")
+    assert as_words(take_together(stage, "acd", several)) == dict.fromkeys("acd", "the model is away")
 
 
-def test_a_shard_that_another_run_made_before_its_turn_came_is_not_made_again(several: Settings) -> None:
+def test_a_shard_that_another_run_completed_in_the_meantime_is_not_made_again(several: Settings) -> None:
     copy, others = Copy("one"), iter("dc")
     copy.meanwhile = lambda: take_through(Together().stage, next(others), several) if copy.calls == ["a"] else None
     stage = replace(Together().stage, together=lambda shards, settings: ((shard.key, copy(shard)) for shard in shards))
     outcomes = dict(take_together(stage, "acd", several))
-    assert told(iter(outcomes.items())) == {"a": "made", "c": "made", "d": "unchanged"}
+    assert as_words(iter(outcomes.items())) == {"a": "made", "c": "made", "d": "unchanged"}
     assert copy.calls == ["a", "c"]

@@ -14,7 +14,7 @@ import pytest
 from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_valid_record
+from interleaved_assets.pipeline.record import Record, read_valid_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard, project
@@ -80,7 +80,7 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def records(settings: Settings) -> Iterator[Record]:
-    paths = ShardPaths(output_root=settings.storage.output_root, key=KEY)
+    paths = settings.storage.shard(KEY)
     for name in stage_dag(settings):
         record = read_valid_record(paths.record(name), {})
         if record is not None:

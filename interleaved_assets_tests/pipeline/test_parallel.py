@@ -14,7 +14,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert list(parallel_map(slow_first, range(20), threads=4)) == [number * 10 for number in range(20)]
 
 
-def test_a_slow_taker_is_not_run_ahead_of() -> None:
+def test_a_slow_consumer_bounds_the_number_of_results() -> None:
     begun: list[int] = []
     results = parallel_map(begun.append, range(1000), threads=2)
     next(results)
@@ -23,7 +23,7 @@ def test_a_slow_taker_is_not_run_ahead_of() -> None:
     results.close()
 
 
-def test_an_exception_comes_in_its_turn_and_ends_the_rest() -> None:
+def test_an_exception_is_raised_at_the_place_of_its_item() -> None:
     done: list[int] = []
     lock = threading.Lock()
 

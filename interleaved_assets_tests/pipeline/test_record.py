@@ -13,13 +13,13 @@ from interleaved_assets.pipeline.record import (
     Counts,
     OutputFile,
     Record,
-    ShardPaths,
     read_record,
     read_valid_record,
     remove_record,
     with_present_stamps,
     write_record,
 )
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.s3 import S3Server
 
 
@@ -77,7 +77,7 @@ def test_a_record_in_a_bucket_takes_one_request(
     assert read_record(uri, options) is None
 
 
-def test_where_there_is_no_record_none_is_read_or_removed(tmp_path: Path) -> None:
+def test_reading_or_removing_a_missing_record(tmp_path: Path) -> None:
     uri = str(tmp_path / "a.json")
     assert read_valid_record(uri, {}) is read_record(uri, {}) is None
     remove_record(uri, {})  # another run was faster
@@ -87,7 +87,7 @@ def test_where_there_is_no_record_none_is_read_or_removed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"\0\0\0"])
-def test_a_file_that_a_power_failure_left_without_content_records_nothing(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_content_is_no_record(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.json").write_bytes(content)
     assert read_record(str(tmp_path / "a.json"), {}) is None
 
@@ -119,7 +119,7 @@ def test_a_record_is_valid_while_every_output_has_the_stamp_that_it_names(tmp_pa
     assert read_valid_record(uri, {}) is with_present_stamps(record, {}) is None
 
 
-def test_outputs_are_read_only_where_their_stamp_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_are_read_only_if_their_stamp_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[str] = []
 
     def counted(uri: str, options: object) -> str | None:
@@ -153,7 +153,7 @@ def test_an_output_that_is_replaced_while_its_content_is_compared_does_not_count
     assert with_present_stamps(a_record(output), {}) is None
 
 
-def test_a_listed_stamp_saves_the_look_and_one_that_is_too_old_does_not_count(tmp_path: Path) -> None:
+def test_a_listed_stamp_saves_a_request_and_an_outdated_one_is_checked(tmp_path: Path) -> None:
     old = an_output(tmp_path / "a", b"first")
     new = an_output(tmp_path / "a", b"other")
     uri = str(tmp_path / "a.json")
@@ -163,7 +163,7 @@ def test_a_listed_stamp_saves_the_look_and_one_that_is_too_old_does_not_count(tm
         assert (read_valid_record(uri, {}, stamp_at.get) is not None) == valid
 
 
-def test_a_record_of_before_there_were_stamps_is_valid_while_its_outputs_are_there(tmp_path: Path) -> None:
+def test_a_record_without_stamps_is_valid_while_its_outputs_exist(tmp_path: Path) -> None:
     output, uri = an_output(tmp_path / "a", b"first"), str(tmp_path / "a.json")
     Path(uri).write_text(a_record(output).model_dump_json(exclude={"outputs": {"rows": {"stamp"}}}))
     record = read_valid_record(uri, {})
@@ -174,7 +174,7 @@ def test_a_record_of_before_there_were_stamps_is_valid_while_its_outputs_are_the
     assert read_valid_record(uri, {}) is None
 
 
-def test_outputs_are_where_the_record_is(tmp_path: Path) -> None:
+def test_output_uris_are_below_the_output_root_of_the_record(tmp_path: Path) -> None:
     before, now = (ShardPaths(output_root=str(tmp_path / name), key="cc/a") for name in ("before", "now"))
     record = a_record(an_output(Path(before.output("one")), b"first")).model_copy(update={"shard": "cc/a"})
     write_record(record, before.record("one"), {})
@@ -197,7 +197,7 @@ def test_the_facts_of_a_file_that_was_not_committed_are_refused(tmp_path: Path) 
     )
 
 
-def test_places_of_a_shard() -> None:
+def test_paths_of_a_shard() -> None:
     paths = ShardPaths(output_root="s3://bucket/out", key="cc/a")
     assert paths.output("normalized") == "s3://bucket/out/normalized/cc/a.parquet"
     assert paths.output("final_tars") == "s3://bucket/out/tars/cc/a.tar"

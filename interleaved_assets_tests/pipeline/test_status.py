@@ -6,21 +6,13 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline.due import Due, Progress, due_shards
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards
+from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import (
-    COMPLETE,
-    CURRENT,
-    Due,
-    Present,
-    Progress,
-    State,
-    due_shards,
-    read_stages,
-    shard_statuses,
-    stage_records,
-)
+from interleaved_assets.pipeline.status import COMPLETE, CURRENT, CurrentStages, State, shard_statuses
+from interleaved_assets.pipeline.stored_records import read_records, read_valid_records
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
@@ -38,15 +30,20 @@ def settings(tmp_path: Path) -> Settings:
     return settings
 
 
+def records_of(settings: Settings) -> dict[str, Record]:
+    return read_records(settings.storage.shard("a"), stage_dag(settings))
+
+
 def status(settings: Settings) -> str:
-    return Present.of(settings).status(stage_records("a", settings), find_raw_shard("a", settings.storage)).text
+    raw = find_raw_shard("a", settings.storage)
+    return CurrentStages.of(settings).status(records_of(settings), raw).text
 
 
 def record_file(tmp_path: Path, stage: str) -> Path:
     return tmp_path / "out" / "records" / stage / "a.json"
 
 
-def test_a_shard_that_went_through_is_complete(settings: Settings) -> None:
+def test_a_shard_that_completed_all_stages_is_complete(settings: Settings) -> None:
     assert status(settings) == CURRENT
 
 
@@ -76,7 +73,7 @@ def test_many_changes_are_counted(settings: Settings, tmp_path: Path) -> None:
     assert status(project(tmp_path, text)).endswith(" and 1 more")
 
 
-def test_changed_code_is_told_from_changed_settings(settings: Settings, tmp_path: Path) -> None:
+def test_changed_code_and_changed_settings_have_different_reasons(settings: Settings, tmp_path: Path) -> None:
     file = record_file(tmp_path, "image_scores")
     record = json.loads(file.read_text())
     now = record["code_version"]
@@ -87,7 +84,8 @@ def test_changed_code_is_told_from_changed_settings(settings: Settings, tmp_path
 def test_a_changed_raw_shard(settings: Settings, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "a.tar", seed=2)
     assert status(settings) == "normalized stale: raw_shards changed"
-    assert Present.of(settings).status(stage_records("a", settings)) == COMPLETE  # nobody looked at the raw shard
+    # without the raw shard as an argument, it counts as unchanged
+    assert CurrentStages.of(settings).status(records_of(settings)) == COMPLETE
 
 
 def test_a_changed_input(settings: Settings, tmp_path: Path) -> None:
@@ -107,18 +105,18 @@ def test_a_missing_record(settings: Settings, tmp_path: Path) -> None:
 def test_a_record_whose_output_was_replaced_counts_as_missing(settings: Settings, tmp_path: Path) -> None:
     output = tmp_path / "out" / "filtered" / "a.parquet"
     output.write_bytes(output.read_bytes())
-    records = read_stages("a", settings, stage_dag(settings))
+    records = read_valid_records(settings.storage.shard("a"), stage_dag(settings))
     assert list(records) == ["normalized", "image_scores", "final_tars"]
-    assert Present.of(settings).status(records) == (State.MISSING, "no filtered", "filtered")
-    assert list(stage_records("a", settings)) == list(stage_dag(settings))
+    assert CurrentStages.of(settings).status(records) == (State.MISSING, "no filtered", "filtered")
+    assert list(records_of(settings)) == list(stage_dag(settings))
     take_through(stage_dag(settings)["filtered"], "a", settings)
-    assert read_stages("a", settings, stage_dag(settings)) == stage_records("a", settings)
+    assert read_valid_records(settings.storage.shard("a"), stage_dag(settings)) == records_of(settings)
 
 
 def test_a_damaged_record_is_named(settings: Settings, tmp_path: Path) -> None:
     record_file(tmp_path, "filtered").write_text("{}")
     with pytest.raises(ShardError, match=r"records/filtered/a\.json is not a stage record"):
-        stage_records("a", settings)
+        records_of(settings)
 
 
 def test_all_raw_shards_in_their_order(settings: Settings, tmp_path: Path) -> None:

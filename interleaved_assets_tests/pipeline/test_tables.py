@@ -23,7 +23,7 @@ def read(path: Path | str, options: dict | None = None, **named: object) -> pa.T
     return read_table(str(path), options, shard="cc/a", stage="image_scores", **named)
 
 
-def test_all_of_it_or_all_but_some_columns(stored: Path) -> None:
+def test_all_columns_or_all_but_some(stored: Path) -> None:
     assert read(stored) == TABLE
     assert read(stored, left_out=("thumbnail", "one that it lacks")) == TABLE.select(["a"])
 
@@ -47,7 +47,7 @@ def test_a_damaged_table_names_shard_file_and_what_to_do(stored: Path, damage: s
         read(stored)
 
 
-def test_a_missing_table_says_what_to_make_again(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
+def test_the_error_for_a_missing_table_names_the_stage_to_run(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
     with pytest.raises(ShardError, match=r"^shard cc/a: .*/no\.parquet is not there: materialize image_scores again$"):
         read(tmp_path / "no.parquet")
     with pytest.raises(ShardError, match=r"^shard cc/a: s3://.*/no\.parquet is not there: materialize image_scores"):
@@ -59,7 +59,7 @@ def test_a_table_in_a_bucket(stored: Path, s3_server: S3Server, bucket: str) -> 
     assert read(f"{bucket}/a.parquet", s3_server.storage_options, left_out=("a",)) == TABLE.select(["thumbnail"])
 
 
-def test_what_the_storage_says_is_no_damage(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_error_is_not_reported_as_damage(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StorageError, match=r"(?i)is a directory"):
         read(stored.parent)
 

@@ -15,9 +15,10 @@ from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.io.storage.stamps import local_stamp
 from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline import execute, record
-from interleaved_assets.pipeline.execute import ShardTask, Stage, StageOutcome, Work, take_through
-from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, ShardPaths, read_valid_record
+from interleaved_assets.pipeline import attempt, record
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, read_valid_record
+from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.runs import SteppedRun, pause
@@ -90,13 +91,13 @@ def stop_at_storage(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(record, "read_small", stopping(record.read_small))
     monkeypatch.setattr(record, "read_stamp", stopping(record.read_stamp))
-    monkeypatch.setattr(execute, "read_stamp", stopping(execute.read_stamp))
-    monkeypatch.setattr(execute, "remove_record", stopping(execute.remove_record))
+    monkeypatch.setattr(attempt, "read_stamp", stopping(attempt.read_stamp))
+    monkeypatch.setattr(attempt, "remove_record", stopping(attempt.remove_record))
     monkeypatch.setattr(Path, "replace", stopping(Path.replace, behind=True))
 
 
 def assert_valid_records_are_true(settings: Settings, when: str) -> None:
-    paths = ShardPaths(output_root=settings.storage.output_root, key="a")
+    paths = settings.storage.shard("a")
     for stage in ("one", "two"):
         found = read_valid_record(paths.record(stage), {})
         for output in found.outputs.values() if found else ():
@@ -114,7 +115,7 @@ def made_from(data_version: str) -> Iterator[bytes]:
             role: hashlib.sha256(text).hexdigest() for role, text in zip(("rows", "ledger"), contents, strict=True)
         }
         outputs = {role: OutputFile(uri="", size=0, sha256=sha256) for role, sha256 in hashes.items()}
-        if execute._content_hash(outputs) == data_version:
+        if attempt._content_hash(outputs) == data_version:
             yield b"".join(contents)
 
 
@@ -188,17 +189,17 @@ def stamp_renewed_without_comparing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def inputs_looked_at_only_behind_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = execute.Attempt.finish
+    finish = attempt.Attempt.finish
 
-    def finish_with_present_stamps(job: execute.Attempt, work: Work) -> StageOutcome:
+    def finish_with_present_stamps(job: attempt.Attempt, work: Work) -> StageOutcome:
         job.stamps = {uri: record.read_stamp(uri) for uri in job.stamps}
         return finish(job, work)
 
-    monkeypatch.setattr(execute.Attempt, "finish", finish_with_present_stamps)
+    monkeypatch.setattr(attempt.Attempt, "finish", finish_with_present_stamps)
 
 
 def inputs_looked_at_only_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute.Attempt, "_check_inputs", lambda job: None)
+    monkeypatch.setattr(attempt.Attempt, "_check_inputs", lambda job: None)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ def inputs_looked_at_only_before_the_work(monkeypatch: pytest.MonkeyPatch) -> No
         (inputs_looked_at_only_before_the_work, "12r"),
     ],
 )
-def test_these_tests_fail_where_the_code_goes_in_another_order(
+def test_these_tests_fail_if_the_steps_are_in_another_order(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], None], works: str
 ) -> None:
     change(monkeypatch)

@@ -14,8 +14,9 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError
-from interleaved_assets.pipeline.execute import ShardTask, Stage, StageOutcome, Work, take_through
-from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, Record, ShardPaths, read_valid_record
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, Record, read_valid_record
+from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.runs import SteppedRun, pause
@@ -61,7 +62,7 @@ class Place:
         self.folder.mkdir()
         self.settings = project(self.folder)
         self.raw.write_bytes(b"first")
-        self.record_uri = ShardPaths(output_root=self.settings.storage.output_root, key="a").record("one")
+        self.record_uri = self.settings.storage.shard("a").record("one")
         marks = (b" A ", b" B ") if self.kind == "other bytes" else (b"", b"")
         self.stages = {"A": stage_of(1, marks[0]), "B": stage_of(2 if self.kind == "other code" else 1, marks[1])}
 
@@ -156,7 +157,7 @@ def test_whichever_run_is_killed_a_valid_record_is_true_and_the_next_run_ends_we
             assert place.valid() == again.result.record, order
 
 
-def test_a_failure_removes_the_record_that_was_there_before_and_no_other(tmp_path: Path) -> None:
+def test_a_failure_removes_only_the_record_that_existed_before(tmp_path: Path) -> None:
     place = Place(tmp_path / "a", "other code")
 
     def fail(shard: ShardTask) -> Work:
@@ -175,12 +176,12 @@ def test_a_failure_removes_the_record_that_was_there_before_and_no_other(tmp_pat
         assert found is None if left is None else found is not None and found.code_version.startswith(left)
 
 
-def test_outputs_that_are_gone_when_the_run_ends_are_not_recorded(tmp_path: Path) -> None:
+def test_outputs_deleted_before_the_end_of_the_run_are_not_recorded(tmp_path: Path) -> None:
     place = Place(tmp_path / "a", "same")
     run = place.run("A")
     for _ in range(STEPS - 1):
         run.step()
-    Path(ShardPaths(output_root=place.settings.storage.output_root, key="a").ledger("one")).unlink()
+    Path(place.settings.storage.shard("a").ledger("one")).unlink()
     run.finish()
     assert str(run.result) == (
         "shard a: another run replaced outputs of one while this one wrote them; materialize the shard again"

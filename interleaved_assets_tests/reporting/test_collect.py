@@ -10,18 +10,20 @@ import pytest
 
 from interleaved_assets.io import storage
 from interleaved_assets.io.storage import atomic_output, read_stamp
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work, take_through
-from interleaved_assets.pipeline.record import ShardPaths
+from interleaved_assets.pipeline.dataset_status import VANISHED, read_dataset_status
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import filtered, normalized
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
-from interleaved_assets.pipeline.status import VANISHED, State, survey
+from interleaved_assets.pipeline.status import State
 from interleaved_assets.reporting import collect
 from interleaved_assets.reporting.aggregate import aggregate
 from interleaved_assets.reporting.collect import UNREADABLE, all_shard_facts, shard_facts
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 
@@ -67,7 +69,7 @@ def test_a_shard_as_far_as_it_has_come(settings: Settings, tmp_path: Path) -> No
 
 
 def facts_of_a(settings: Settings) -> ShardFacts:
-    return next(iter(all_shard_facts(survey(settings))))
+    return next(iter(all_shard_facts(read_dataset_status(settings))))
 
 
 def test_a_changed_threshold_on_its_way_loses_no_row(settings: Settings, tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_scores_that_are_deleted_after_the_survey_leave_the_counts(
     settings: Settings, tmp_path: Path, gone: str
 ) -> None:
     listed = {str(path): read_stamp(str(path)) for path in (tmp_path / "out").rglob("*")}
-    found = replace(survey(settings), stamp_at=listed.get)
+    found = replace(read_dataset_status(settings), stamp_at=listed.get)
     (tmp_path / f"out/{gone}/a.parquet").unlink()
     (facts, *_) = all_shard_facts(found)
     assert facts.status.state is State.COMPLETE
@@ -147,7 +149,7 @@ def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path
     (tmp_path / "out/records/normalized/c.json").write_text("{}")
     (tmp_path / "out/image_scores/d.parquet").write_bytes(b"PAR1 no more")
     accept_outputs(settings, "image_scores", "d")
-    found = list(all_shard_facts(survey(settings, ["registered"])))
+    found = list(all_shard_facts(read_dataset_status(settings, ["registered"])))
     assert [facts.key for facts in found] == [*KEYS, "registered"]
     assert [facts.status.state for facts in found] == [
         State.COMPLETE,
@@ -173,9 +175,9 @@ def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path
 def test_an_empty_ledger_is_not_read(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def reading(paths: ShardPaths, options: object, stages: list[str]) -> object:
+    def reading(paths: ShardPaths, stages: list[str]) -> object:
         read.extend(stages)
-        return read_ledgers(paths, None, stages)
+        return read_ledgers(paths, stages)
 
     monkeypatch.setattr(collect, "read_ledgers", reading)
     facts = facts_of_a(settings)
@@ -193,12 +195,12 @@ def test_records_are_read_once(settings: Settings, monkeypatch: pytest.MonkeyPat
         return real(uri, options)
 
     monkeypatch.setattr("interleaved_assets.pipeline.record.read_small", counting)
-    list(all_shard_facts(survey(settings)))
+    list(all_shard_facts(read_dataset_status(settings)))
     assert len(read) == len(set(read)) == len(KEYS) * len(stage_dag(settings))
 
 
 def test_the_same_shards_give_the_same_sums(settings: Settings) -> None:
     measures = measures_of(settings.selection, unbounded=True)
-    one, two = (aggregate(all_shard_facts(survey(settings)), measures) for _ in range(2))
+    one, two = (aggregate(all_shard_facts(read_dataset_status(settings)), measures) for _ in range(2))
     assert [shard.key for shard in one.shards] == [shard.key for shard in two.shards] == KEYS
     assert json.dumps(one.scored[0].percentiles((1.0, 50.0))) == json.dumps(two.scored[0].percentiles((1.0, 50.0)))

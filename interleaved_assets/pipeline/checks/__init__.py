@@ -1,4 +1,4 @@
-"""What must hold for a shard after a stage, judged from the stage's record: an unchanged shard is not read again."""
+"""Checks of a shard after a stage, judged from the stage's record, so that no output is read again."""
 
 from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, MATERIALIZATION_ERRORS, READS_BACK, ROWS_ACCOUNTED_FOR

@@ -1,4 +1,4 @@
-"""The check of how much selection keeps of a shard, against fixed bounds and against the data set's other shards."""
+"""Check of the share of rows that selection keeps of a shard, against fixed bounds and against other shards."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,32 +6,32 @@ from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
-from interleaved_assets.pipeline.execute import Stage
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
+from interleaved_assets.pipeline.record import Record, read_record
+from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.settings import Settings
 
 
 def keep_rate(record: Record) -> float | None:
-    """Rows kept ÷ rows in, 0 to 1; None of a shard without rows."""
+    """Rows kept ÷ rows in, 0 to 1; None for a shard without rows."""
     return record.counts_out.rows / record.counts_in.rows if record.counts_in.rows else None
 
 
 def image_keep_rate(record: Record) -> float | None:
-    """Images kept ÷ images in, 0 to 1; None of a shard without images."""
+    """Images kept ÷ images in, 0 to 1; None for a shard without images."""
     return record.counts_out.images / record.counts_in.images if record.counts_in.images else None
 
 
 def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict[str, float]:
-    """:func:`keep_rate` of at most ``checks.other_shards`` of ``keys``, chosen evenly, from their records.
+    """:func:`keep_rate` of at most ``checks.other_shards`` of ``keys``, chosen at equal distances, from their records.
 
-    Shards that were selected under other settings, and those whose record cannot be read, are left out: what they kept
-    says nothing of the shard at hand, and what is wrong with them is not its fault.
+    Shards selected under other settings are left out, because their rates are not comparable, and so are shards whose
+    record cannot be read.
     """
     version = stage.code_version(settings)
 
     def rate_of(key: str) -> float | None:
-        uri = ShardPaths(output_root=settings.storage.output_root, key=key).record(stage.name)
+        uri = settings.storage.shard(key).record(stage.name)
         try:
             record = read_record(uri, settings.storage.options)
         except InterleavedError:
@@ -44,16 +44,16 @@ def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict
 
 
 def evenly(keys: Sequence[str], at_most: int) -> Sequence[str]:
-    """At most so many of ``keys``, at equal distances."""
+    """At most ``at_most`` of ``keys``, at equal distances."""
     if len(keys) <= at_most:
         return keys
     return [keys[number * len(keys) // at_most] for number in range(at_most)]
 
 
 def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
-    """What was kept is within the fixed bounds, and not far from the median of other shards where there are enough.
+    """The keep rate is within the fixed bounds and, with enough other shards, close to their median.
 
-    A shard that keeps next to nothing is an error whatever the others keep: that they lost as much is no excuse.
+    A keep rate below ``checks.min_keep_rate`` is an error even if other shards keep as little.
     """
     bounds = basis.settings.checks
     rate = keep_rate(record)

@@ -1,4 +1,4 @@
-"""The check of the raw root: it can be listed, and something has landed there lately."""
+"""Check of the raw root: it can be listed, and its newest shard is not too old."""
 
 import datetime
 from collections.abc import Collection, Mapping
@@ -7,7 +7,7 @@ from typing import Any, Final
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.verdict import Verdict
 from interleaved_assets.pipeline.raw.listing import list_raw_files
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import StorageSettings
 
 RAW_ROOT_FRESH: Final = "raw_root_fresh"
 DESCRIPTION: Final = (
@@ -16,19 +16,21 @@ DESCRIPTION: Final = (
     "while the automation sensor is on. A time in the future, from a clock that is off, counts as now. Registered "
     "shards that are not there any more are counted; their outputs are left alone."
 )
-# What filesystems call the time of a file's last change: local, S3, Google, Azure.
+# Names of the time of a file's last change in fsspec info: local, S3, Google, Azure.
 _TIMES: Final = ("mtime", "LastModified", "updated", "last_modified", "modified")
 
 
-def judge_raw_root(settings: Settings, now: float, registered: Collection[str] = ()) -> Verdict:
-    """Whether the raw root is fresh.
+def judge_raw_root(
+    storage: StorageSettings, max_age_hours: float | None, now: float, registered: Collection[str] = ()
+) -> Verdict:
+    """Check that the raw root can be listed and that its newest shard is at most ``max_age_hours`` old.
 
     Args:
-        settings: where it is, and how old its newest shard may be.
+        storage: the raw root, with its storage options.
+        max_age_hours: greatest age of the newest shard; None for no limit.
         now: seconds since 1970, UTC.
-        registered: keys of the shards that are known; those that are not there any more are counted.
+        registered: keys of the registered shards; those without a raw shard are counted as vanished.
     """
-    storage, most = settings.storage, settings.checks.max_raw_age_hours
     try:
         listing = {shard.key: info for shard, info in list_raw_files(storage)}
     except InterleavedError as error:
@@ -41,9 +43,9 @@ def judge_raw_root(settings: Settings, now: float, registered: Collection[str] =
     times = {key: time for key, info in listing.items() if (time := _modified(info)) is not None}
     if not times:
         if not listing:
-            # a disk that is not mounted looks like this
+            # a disk that is not mounted is an empty folder as well
             return Verdict(False, "WARN", f"no shard below {storage.raw_root}", figures)
-        return Verdict(most is None, "WARN", "the storage gives no times of its files", figures)
+        return Verdict(max_age_hours is None, "WARN", "the storage gives no times of its files", figures)
     newest = max(times, key=lambda key: times[key])
     hours = max(0.0, now - times[newest]) / 3600
     figures |= {
@@ -54,13 +56,13 @@ def judge_raw_root(settings: Settings, now: float, registered: Collection[str] =
     summary = f"the newest of {len(listing)} shards landed {hours:.1f} hours ago"
     if unknown := len(listing) - len(times):
         summary += f", not counting {unknown} that the storage gives no time of"
-    if most is None:
+    if max_age_hours is None:
         return Verdict(True, "WARN", f"{summary}; checks.max_raw_age_hours sets no limit", figures)
-    return Verdict(hours <= most, "WARN", f"{summary}, and {most:g} are allowed", figures)
+    return Verdict(hours <= max_age_hours, "WARN", f"{summary}, and {max_age_hours:g} are allowed", figures)
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:
-    """When a file last changed, in seconds since 1970; None where the filesystem does not say, or in no ISO format."""
+    """Time of a file's last change in seconds since 1970; None if it is missing or not in ISO format."""
     for name in _TIMES:
         value = info.get(name)
         if isinstance(value, int | float):

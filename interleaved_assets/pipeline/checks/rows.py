@@ -1,4 +1,4 @@
-"""Checks of rows: errors, none lost, none twice, the tar gives them back."""
+"""Checks of rows: errors, none lost, no key repeated, all read back from the tar."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from interleaved_assets.pipeline.stages.read_back import BYTES_READ, IMAGES_READ
 
 
 def judge_errors(record: Record, basis: Basis) -> Verdict:
-    """Rows with an error: none passes; some warn, or fail above ``errors.max_error_rate``."""
+    """No row has an error. Otherwise a warning, or an error above ``errors.max_error_rate``."""
     errors = basis.settings.errors
     count = sum(record.errors.values())
     rate = count / record.counts_in.rows if record.counts_in.rows else 0.0
@@ -27,7 +27,7 @@ def judge_errors(record: Record, basis: Basis) -> Verdict:
 
 
 def judge_balance(record: Record, _: Basis) -> Verdict:
-    """Rows in are rows kept plus rows in the ledger."""
+    """Rows in = rows kept + rows in the ledger."""
     rows_in, kept, dropped = record.counts_in.rows, record.counts_out.rows, sum(record.dropped.values())
     return Verdict(
         rows_in == kept + dropped,
@@ -38,28 +38,28 @@ def judge_balance(record: Record, _: Basis) -> Verdict:
 
 
 def judge_unique(record: Record, _: Basis) -> Verdict:
-    """No key (sample_id, position, modality) comes twice, and no sample id."""
+    """No key (sample_id, position, modality) and no sample id is repeated."""
     if not {REPEATED_KEYS, REPEATED_SAMPLES} <= record.counted.keys():
         return lacking("repeated keys")
     keys, samples = record.counted[REPEATED_KEYS], record.counted[REPEATED_SAMPLES]
     rows = record.counts_out.rows
     if keys or samples:
-        summary = f"{keys} of {rows} rows have the key of a row before, {samples} samples the id of one before"
+        summary = f"{keys} of {rows} rows repeat the key of an earlier row, {samples} samples repeat an earlier id"
     else:
-        summary = f"each of {rows} rows has a key of its own, each of {record.counts_out.samples} samples an id"
+        summary = f"{rows} rows have different keys, {record.counts_out.samples} samples have different ids"
     return Verdict(not (keys or samples), "ERROR", summary, {REPEATED_KEYS: keys, REPEATED_SAMPLES: samples})
 
 
 def judge_read_back(record: Record, _: Basis) -> Verdict:
-    """The tar gave back all samples and images. One that does not fails its shard, so the record only says how many."""
+    """``webdataset`` read all samples and images of the tar. Otherwise the stage fails, and there is no record."""
     if not {SAMPLES_READ, IMAGES_READ, BYTES_READ} <= record.counted.keys():
-        return lacking("reading the tar back")
+        return lacking("the counts of reading the tar back")
     samples, images = record.counted[SAMPLES_READ], record.counted[IMAGES_READ]
     expected = record.counts_out.samples
     return Verdict(
         samples == expected,
         "ERROR",
-        f"webdataset gives back {samples} of {expected} samples with {images} images, the same as were written",
+        f"webdataset reads {samples} of {expected} samples with {images} images, equal to those written",
         {"samples": expected, **{name: record.counted[name] for name in (SAMPLES_READ, IMAGES_READ, BYTES_READ)}},
     )
 

@@ -1,4 +1,4 @@
-"""Checks of columns: names, order, types, and which may be null."""
+"""Checks of columns: names, order, types, and which columns can be null."""
 
 import re
 from typing import Final
@@ -16,17 +16,17 @@ _SHOWN: Final = 5
 
 
 def judge_row_schema(record: Record, _: Basis) -> Verdict:
-    """The reserved columns come first, as the row model has them; passthrough columns follow, with their own types."""
+    """The reserved columns come first, as in the row model; passthrough columns of any type follow."""
     return _judge(record, INTERLEAVED_SCHEMA, passthrough=True)
 
 
 def judge_image_schema(record: Record, basis: Basis) -> Verdict:
-    """The columns are those of the scorers that the settings turn on."""
+    """The columns are those of the scorers in the settings."""
     return _judge(record, scores_schema(basis.settings.scoring), passthrough=False)
 
 
 def judge_clip_schema(record: Record, basis: Basis) -> Verdict:
-    """The columns are those of the settings; how wide embeddings are is the model's affair."""
+    """The columns are those that the settings name; the width of embeddings depends on the model and is not checked."""
     width = re.search(r"\[(\d+)\]$", record.columns.get("embedding", ""))
     expected = clip_schema(basis.settings.clip, int(width[1]) if width else 1)
     return _judge(record, expected, passthrough=False)
@@ -39,12 +39,12 @@ def _judge(record: Record, expected: pa.Schema, *, passthrough: bool) -> Verdict
     others = len(found) - len(expected) if passthrough else 0
     problems = [
         *_missing_and_surplus(found, expected, passthrough=passthrough),
-        *(problem for field in expected if (problem := _of_another_kind(record, field)) is not None),
+        *(problem for field in expected if (problem := _difference(record, field)) is not None),
     ]
     if not problems and found[: len(expected)] != expected.names:
         problems = [f"order is {', '.join(found[: len(expected)])}"]
     more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-    summary = f"{len(expected)} columns as they should be" + (f", {others} passed through" if passthrough else "")
+    summary = f"{len(expected)} columns as expected" + (f", {others} passthrough" if passthrough else "")
     return Verdict(
         not problems,
         "ERROR",
@@ -56,10 +56,10 @@ def _judge(record: Record, expected: pa.Schema, *, passthrough: bool) -> Verdict
 def _missing_and_surplus(found: list[str], expected: pa.Schema, *, passthrough: bool) -> list[str]:
     missing = [name for name in expected.names if name not in found]
     surplus = [] if passthrough else [name for name in found if name not in expected.names]
-    return [f"{name} is missing" for name in missing] + [f"{name} should not be there" for name in surplus]
+    return [f"{name} is missing" for name in missing] + [f"{name} is not expected" for name in surplus]
 
 
-def _of_another_kind(record: Record, field: pa.Field) -> str | None:
+def _difference(record: Record, field: pa.Field) -> str | None:
     dtype = record.columns.get(field.name)
     if dtype is None:
         return None

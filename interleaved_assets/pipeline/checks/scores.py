@@ -1,4 +1,4 @@
-"""Checks of score tables: complete, and in range."""
+"""Checks of score tables: complete, and all values in range."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ from interleaved_assets.scoring.registry import score_ranges
 
 
 def judge_complete(record: Record, _: Basis) -> Verdict:
-    """The score table has one row for each image of the shard, each with scores or with the reason why not."""
+    """The score table has one row for each image of the shard, with scores or with the reason why there are none."""
     if UNEXPLAINED not in record.counted:
         return lacking("rows without a score")
     images, rows, silent = record.counts_in.images, record.counts_out.rows, record.counted[UNEXPLAINED]
@@ -37,7 +37,7 @@ def judge_clip_ranges(record: Record, basis: Basis) -> Verdict:
 
 def _judge_ranges(record: Record, ranges: Mapping[str, Range]) -> Verdict:
     if not record.extents:
-        return lacking("how far scores reach")
+        return lacking("the range of the scores")
     problems = [
         f"{name}: {problem}"
         for name, extent in record.extents.items()
@@ -57,9 +57,9 @@ def _judge_ranges(record: Record, ranges: Mapping[str, Range]) -> Verdict:
 def _outside(extent: Extent, allowed: Range) -> str:
     problems = []
     if extent.not_finite:
-        problems.append(f"{extent.not_finite} of {extent.values} values are no finite number")
+        problems.append(f"{extent.not_finite} of {extent.values} values are not finite")
     if extent.low is not None and extent.high is not None and not allowed.holds(extent.low, extent.high):
-        problems.append(f"values from {extent.low:g} to {extent.high:g}, and {allowed} is possible")
+        problems.append(f"values from {extent.low:g} to {extent.high:g}, outside of {allowed}")
     return ", ".join(problems)
 
 

@@ -1,4 +1,4 @@
-"""What a check is: a judgement of one shard after a stage, from the stage's record alone."""
+"""Definition of a check: it judges one shard after a stage, from the stage's record alone."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -12,7 +12,7 @@ NO_OTHERS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Verdict(NamedTuple):
-    """Whether a check passed for one shard, how bad it is if not, and the figures it rests on."""
+    """Result of a check for one shard: whether it passed, the severity if not, a summary, and the figures used."""
 
     passed: bool
     severity: Severity
@@ -21,19 +21,19 @@ class Verdict(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """What records are judged by: the settings, and how other shards came out."""
+    """The settings and the figures of other shards with which records are compared."""
 
     settings: Settings
     keep_rates: Mapping[str, float] = NO_OTHERS
-    """Share of rows that selection kept, by shard; for checks that compare shards."""
+    """By shard, the share of rows that selection kept, 0 to 1; for checks that compare shards."""
 
 
 class ShardCheck(NamedTuple):
     """A check of one stage's output.
 
-    ``judge`` looks at the record of a shard that went through. ``failed_by`` is the exception that says the check
-    failed where the shard did not go through: it was not recorded, and the check shows why. ``compares`` says that the
-    judgement takes other shards: it comes when all shards of a step are done.
+    ``judge`` judges the record of a shard that completed the stage. If the stage raised one of the exceptions
+    ``failed_by``, there is no record, and the check fails with the message of the exception. A check that ``compares``
+    needs figures of other shards and is judged once all shards of a step are done.
     """
 
     name: str
@@ -44,5 +44,5 @@ class ShardCheck(NamedTuple):
 
 
 def lacking(what: str) -> Verdict:
-    """The verdict on a record that says nothing of what is judged: that is not the same as nothing being wrong."""
-    return Verdict(False, "ERROR", f"the record says nothing of {what}: materialize the shard again", {})
+    """The verdict on a record without the figures that a check needs: the check fails, since it cannot be judged."""
+    return Verdict(False, "ERROR", f"the record lacks {what}: materialize the shard again", {})

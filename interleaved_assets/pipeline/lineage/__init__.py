@@ -1,1 +1,1 @@
-"""From a sample, a tar or a column back to its source."""
+"""Lineage of a sample, a final tar or a column: where it comes from."""

@@ -7,16 +7,18 @@ from interleaved_assets.io.tar.layout import json_field
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores, normalized
 from interleaved_assets.scoring.registry import ERROR_COLUMN, scores_schema
+from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.filters import ImageFilter, find_filter
-from interleaved_assets.settings import Settings
+from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.settings import ReadingSettings
 
 RAW_KEY: Final = "__key__"
-"""What tools for tars of samples call the name that the members of a sample share."""
+"""Name that webdataset gives to the common part of the member names of a sample."""
 _ROW_KEYS: Final = ("sample_id", "position")
 
 
 class SourceColumn(NamedTuple):
-    """A column of an input; of raw shards, a field of the documents' JSON."""
+    """A column of an input; for raw shards, a field of the documents' JSON."""
 
     stage: str
     column: str
@@ -25,14 +27,14 @@ class SourceColumn(NamedTuple):
 Lineage = Mapping[str, tuple[SourceColumn, ...]]
 
 
-def column_lineage(record: Record, settings: Settings) -> Lineage:
-    """For each column of the output that ``record`` is about, the columns its values are made from.
+def column_lineage(record: Record, reading: ReadingSettings) -> Lineage:
+    """For each column of the output of ``record``, the input columns that its values are made from.
 
-    Empty for an output that is no table, and for a stage that is none of this package's.
+    Empty if the output is not a table, and for stages that are not part of this package.
     """
     match record.stage:
         case normalized.NAME:
-            return {name: _of(RAW_SHARDS, *_json_fields(name, settings)) for name in record.columns}
+            return {name: _of(RAW_SHARDS, *_json_fields(name, reading)) for name in record.columns}
         case image_scores.NAME:
             return {name: _of(normalized.NAME, *_scored(name)) for name in record.columns}
         case clip_scores.NAME:
@@ -43,18 +45,20 @@ def column_lineage(record: Record, settings: Settings) -> Lineage:
             return {}
 
 
-def deciding_columns(record: Record, settings: Settings) -> tuple[SourceColumn, ...]:
-    """What decides which rows of ``filtered`` stay, in the order of the filters; none of it is in its columns."""
+def deciding_columns(
+    record: Record, scoring: ScoringSettings, selection: SelectionSettings
+) -> tuple[SourceColumn, ...]:
+    """The columns that decide which rows ``filtered`` keeps, in the order of the filters. Empty for other stages."""
     found: list[SourceColumn] = []
-    measured = scores_schema(settings.scoring).names
-    for name in settings.selection.active_filters() if record.stage == filtered.NAME else ():
+    measured = scores_schema(scoring).names
+    for name in selection.active_filters() if record.stage == filtered.NAME else ():
         judge = find_filter(name)
         if not isinstance(judge, ImageFilter):
             found += _of(normalized.NAME, "modality", "text_content")
         else:
             for column in judge.columns:
                 stage = image_scores.NAME if column in measured else clip_scores.NAME
-                # a filter whose scores come from a stage that is off judges nothing
+                # a filter whose scores come from a stage that is turned off is not applied
                 found += _of(stage, column) if stage in record.inputs else ()
     return tuple(dict.fromkeys(found))
 
@@ -63,9 +67,8 @@ def _of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
     return tuple(SourceColumn(stage, column) for column in columns)
 
 
-def _json_fields(column: str, settings: Settings) -> tuple[str, ...]:
-    """The fields that a column of the row model is read from; none for what the reader notes of its own accord."""
-    reading = settings.reading
+def _json_fields(column: str, reading: ReadingSettings) -> tuple[str, ...]:
+    """The JSON fields that a column of the row model is read from; none for columns that the reader adds."""
     images = (reading.images_field, *([reading.image_member_field] if reading.image_member_field else []))
     match column:
         case "sample_id":

@@ -1,6 +1,6 @@
-"""Where one sample went: its rows at every stage, and why those that are gone were dropped."""
+"""Trace one sample: its rows at every stage, and the reason of every row that was dropped."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -11,76 +11,79 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
+from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stages import normalized
-from interleaved_assets.pipeline.status import stage_records
-from interleaved_assets.settings import Settings
+from interleaved_assets.pipeline.stored_records import read_records
+from interleaved_assets.settings import StorageSettings
+from interleaved_assets.shard_paths import ShardPaths
 
 _ID: Final = "sample_id"
 _ADVICE: Final = "Materialize its shard again."
 
 
 class StageTrace(NamedTuple):
-    """One sample at one stage: ``kept`` has a row per row that it wrote (a score table: per image), with its scores;
-    ``dropped`` the sample's rows of the ledger."""
+    """One sample at one stage.
+
+    ``kept`` has the sample's rows in the stage's output, ``dropped`` its rows in the stage's ledger.
+    """
 
     record: Record
     kept: pa.Table | None
-    """None where the output is no table (final tars)."""
+    """None if the output is not a table (final tars)."""
     dropped: pa.Table
 
 
-def trace_sample(sample_id: str, key: str, settings: Settings) -> list[StageTrace]:
-    """The path of ``sample_id`` through the stages of shard ``key``; empty where the shard does not have it.
+def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> list[StageTrace]:
+    """The rows of ``sample_id`` at each of ``stages`` of one shard; empty if the shard does not contain it.
 
-    Row groups that cannot hold the sample are skipped by their statistics, and image bytes are not read.
+    Row groups whose statistics exclude the sample are skipped, and image bytes are not read.
 
     Raises:
         ShardError: a record or an output is damaged.
-        StorageError: an output is missing, as while a stage is being redone.
+        StorageError: an output is missing, for example because a run is writing it again.
     """
-    options = settings.storage.options
     traces = []
-    for record in stage_records(key, settings).values():
+    for record in read_records(paths, stages).values():
         kept = None
         if record.columns:
-            kept = _rows_of(sample_id, record.outputs["rows"].uri, options)
+            kept = _rows_of(sample_id, record.outputs["rows"].uri, paths.options)
         dropped = empty_ledger()
         if record.dropped:
-            dropped = _rows_of(sample_id, record.outputs["ledger"].uri, options)
+            dropped = _rows_of(sample_id, record.outputs["ledger"].uri, paths.options)
         traces.append(StageTrace(record, kept, dropped))
     known = any(trace.dropped.num_rows or (trace.kept is not None and trace.kept.num_rows) for trace in traces)
     return traces if known else []
 
 
 def find_sample(
-    sample_id: str, keys: Iterable[str], settings: Settings
+    sample_id: str, keys: Iterable[str], storage: StorageSettings, stages: Collection[str]
 ) -> Iterator[tuple[str, list[StageTrace] | InterleavedError]]:
-    """Every shard among ``keys`` that has ``sample_id``, with its path; ids are unique within a shard only.
+    """Each of ``keys`` whose shard contains ``sample_id``, with the sample's rows at each stage.
 
-    Many shards are looked at a time, in their order; of one that does not have the sample, the record and the ids of
-    ``normalized`` are all that is read. A shard that cannot be read gives the reason, and the others go on.
+    Several shards can have the same sample id. Shards are searched in parallel and yielded in the order of ``keys``. Of
+    a shard without the sample, only the record and the ids of ``normalized`` are read. A shard that cannot be read is
+    yielded with its error.
     """
 
-    def look(key: str) -> tuple[str, list[StageTrace] | InterleavedError]:
+    def trace(key: str) -> tuple[str, list[StageTrace] | InterleavedError]:
+        paths = storage.shard(key)
         try:
-            return key, trace_sample(sample_id, key, settings) if _may_have(sample_id, key, settings) else []
+            return key, trace_sample(sample_id, paths, stages) if _may_have(sample_id, paths) else []
         except InterleavedError as error:
             return key, error
 
-    for key, found in parallel_map(look, keys, threads=READERS):
+    for key, found in parallel_map(trace, keys, threads=READERS):
         if found:
             yield key, found
 
 
-def _may_have(sample_id: str, key: str, settings: Settings) -> bool:
-    """False where ``normalized`` has neither kept nor dropped the sample: no later stage can know it then."""
-    options = settings.storage.options
-    record = read_record(ShardPaths(output_root=settings.storage.output_root, key=key).record(normalized.NAME), options)
-    if record is None:  # being redone, or lost: later stages may still have theirs
+def _may_have(sample_id: str, paths: ShardPaths) -> bool:
+    """False if ``normalized`` neither kept nor dropped the sample: then no later stage has it either."""
+    record = read_record(paths.record(normalized.NAME), paths.options)
+    if record is None:  # later stages may still have their records
         return True
     places = [record.outputs["rows"].uri, *([record.outputs["ledger"].uri] if record.dropped else [])]
-    return any(_has(sample_id, uri, options) for uri in places)
+    return any(_has(sample_id, uri, paths.options) for uri in places)
 
 
 def _has(sample_id: str, uri: str, options: Mapping[str, object]) -> bool:

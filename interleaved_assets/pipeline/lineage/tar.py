@@ -1,4 +1,4 @@
-"""Where a final tar comes from: its raw shard, and what each stage did on the way."""
+"""Trace a final tar to its raw shard and to the records of all stages."""
 
 from typing import Final, NamedTuple
 
@@ -6,10 +6,12 @@ from interleaved_assets.io.storage import file_sha256, is_local, join, local_pat
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
-from interleaved_assets.pipeline.record import OutputFile, Record, ShardPaths, read_record
+from interleaved_assets.pipeline.record import OutputFile, Record, read_record
 from interleaved_assets.pipeline.stages import final_tars
-from interleaved_assets.pipeline.status import Present, recorded_stages, stage_records
-from interleaved_assets.settings import Settings
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.status import CurrentStages
+from interleaved_assets.pipeline.stored_records import read_records, recorded_stages
+from interleaved_assets.settings import Settings, StorageSettings
 
 _FOLDER: Final = "tars"
 
@@ -20,46 +22,46 @@ class TarTrace(NamedTuple):
     uri: str
     key: str
     sha256: str
-    """Of the bytes as they are now."""
+    """SHA-256 of the present content of the tar, as 64 hex digits."""
     recorded: OutputFile
-    """As the tar was written."""
+    """The tar as its record describes it."""
     source: RawSource | None
-    """The raw shard as it was when it was read; None in records of before it was noted."""
+    """The raw shard as it was when it was read; None in records of older versions, which do not have it."""
     records: dict[str, Record]
-    """Of the shard's stages, in the order of the chain, as they are now."""
+    """The present records of the shard by stage, in the order of the DAG."""
     remade: list[str]
-    """Stages that were made again since: their records are not of what went into this tar."""
+    """Stages that have run again since: their present records do not describe the inputs of this tar."""
     status: str
-    """How the shard stands."""
+    """Status of the shard."""
 
     @property
     def as_recorded(self) -> bool:
-        """Whether the bytes are those that were written."""
+        """Whether the content is the one that was written."""
         return self.sha256 == self.recorded.sha256
 
 
 def trace_tar(uri: str, settings: Settings) -> TarTrace:
-    """From a final tar back to the raw shard, the settings and the code it came from.
+    """The raw shard, settings and code versions that a final tar was made from.
 
-    A tar below the output root is known by its place, a copy of one anywhere else by its content: then the record of
-    every final tar is read.
+    A tar below the output root is found by its path. A copy elsewhere is found by its content: the records of all final
+    tars are read for it.
 
     Raises:
         StorageError: the tar cannot be read.
-        ShardError: no record speaks of it.
+        ShardError: it has no record.
     """
     if is_local(uri):
         uri = str(local_path(uri))
     try:
         sha256 = file_sha256(uri, options_of(uri, settings.storage.options_by_scheme()))
-    except ValueError as error:  # s3fs, of a bucket without a name in it
+    except ValueError as error:  # s3fs raises this for a bucket without an object name
         raise StorageError(f"cannot read {uri}: {error}. Name a tar.") from error
-    key = _key_by_place(uri, settings) or _key_by_content(sha256, settings)
-    records = {} if key is None else stage_records(key, settings)
+    key = _key_by_place(uri, settings.storage) or _key_by_content(sha256, settings.storage)
+    records = {} if key is None else read_records(settings.storage.shard(key), stage_dag(settings))
     if key is None or final_tars.NAME not in records:
         raise ShardError(
-            f"{uri} (sha256 {sha256}): no record speaks of it. It was not written here, or its shard is being made "
-            "again, or was since."
+            f"{uri} (sha256 {sha256}): no record describes it. Either it was not written below this output root, or "
+            "its shard is being made again or was made again since."
         )
     last = records[final_tars.NAME]
     return TarTrace(
@@ -67,18 +69,16 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
     )
 
 
-def _key_by_place(uri: str, settings: Settings) -> str | None:
-    folder = join(settings.storage.output_root, _FOLDER) + "/"
+def _key_by_place(uri: str, storage: StorageSettings) -> str | None:
+    folder = join(storage.output_root, _FOLDER) + "/"
     return uri[len(folder) :].removesuffix(".tar") if uri.startswith(folder) and uri.endswith(".tar") else None
 
 
-def _key_by_content(sha256: str, settings: Settings) -> str | None:
-    root, options = settings.storage.output_root, settings.storage.options
-
+def _key_by_content(sha256: str, storage: StorageSettings) -> str | None:
     def record_of(key: str) -> Record | None:
-        return read_record(ShardPaths(output_root=root, key=key).record(final_tars.NAME), options)
+        return read_record(storage.shard(key).record(final_tars.NAME), storage.options)
 
-    keys = sorted(key for key, stages in recorded_stages(settings).items() if final_tars.NAME in stages)
+    keys = sorted(recorded_stages(storage, [final_tars.NAME]))
     for key, record in zip(keys, parallel_map(record_of, keys, threads=READERS), strict=True):
         if record is not None and record.outputs["rows"].sha256 == sha256:
             return key
@@ -86,10 +86,10 @@ def _key_by_content(sha256: str, settings: Settings) -> str | None:
 
 
 def _remade(records: dict[str, Record]) -> list[str]:
-    """Stages whose version now is not the one that went into the tar."""
+    """Stages whose present data version is not the one that went into the tar."""
     remade: set[str] = set()
     for name in reversed(records):
-        if name not in remade:  # what went into one of another version says nothing about this tar
+        if name not in remade:  # the inputs of a stage that ran again are not those of this tar
             inputs = records[name].inputs.items()
             remade |= {key for key, version in inputs if key in records and records[key].data_version != version}
     return [name for name in records if name in remade]
@@ -100,4 +100,4 @@ def _status(key: str, records: dict[str, Record], settings: Settings) -> str:
         raw = find_raw_shard(key, settings.storage)
     except StorageError as error:
         return str(error)
-    return Present.of(settings).status(records, raw).text
+    return CurrentStages.of(settings).status(records, raw).text

@@ -1,1 +1,1 @@
-"""Raw shards: their keys, where they lie, what changed."""
+"""Raw shards: partition keys, listing, content versions, snapshots."""

@@ -1,9 +1,8 @@
 """Partition keys: one per raw shard, safe in the UI, in URLs and in file names, and injective.
 
-A key is the shard's path below the raw root, percent-encoded except for ``/`` and without ``.tar``. What Dagster's
-partition selections or a file system would read in a way of their own is encoded as well: commas and ``...``, the
-folder names ``.`` and ``..``, empty folder names, and ``~``, which marks keys that were cut for being longer than 200
-bytes.
+A key is the shard's path below the raw root, percent-encoded except for ``/`` and without ``.tar``. Characters with a
+meaning in Dagster's partition selections or in paths are encoded as well: commas and ``...``, the folder names ``.``
+and ``..``, empty folder names, and ``~``, which marks keys that were cut because they exceeded 200 bytes.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ def shard_key(path: str) -> str:
     """The key of the shard at ``path`` below the raw root (``/`` between folders); at most 200 bytes of ASCII."""
     stem = path.removesuffix(".tar")
     if not stem or stem.endswith(SHARD_EXTENSIONS):
-        # "a.tar.gz" and "a.tar.gz.tar" would otherwise share a key
+        # otherwise "a.tar.gz" and "a.tar.gz.tar" would have the same key
         stem = path
     key = _encode(stem)
     if len(key) <= MAX_KEY_BYTES:
@@ -33,7 +32,7 @@ def shard_key(path: str) -> str:
 
 
 def is_cut(key: str) -> bool:
-    """Whether the key was too long to hold its path: then the path is found by listing the raw root."""
+    """Whether the key was cut, so that its path is found only by listing the raw root."""
     return _CUT_MARK in key
 
 

@@ -1,4 +1,4 @@
-"""The raw shards: listing them, and the version of their content."""
+"""List the raw shards, find one by its key, and determine the version of its content."""
 
 import math
 import threading
@@ -14,7 +14,7 @@ from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS, is_cut, shard
 from interleaved_assets.settings import StorageSettings
 
 _cut_paths: dict[str, tuple[float, dict[str, str]]] = {}
-"""By raw root: when it was listed, and the path of each key that was cut."""
+"""By raw root: time of its listing on ``time.monotonic()``, and the path of each key that was cut."""
 _listing: Final = threading.Lock()
 
 
@@ -30,7 +30,7 @@ class RawSource(BaseModel):
 
 
 class RawShard(NamedTuple):
-    """One tar below the raw root. ``stamp`` changes whenever the file is written; it is no version yet."""
+    """One tar below the raw root. ``stamp`` changes whenever the file is written, even with the same content."""
 
     key: str
     uri: str
@@ -48,14 +48,14 @@ def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
 
 
 def list_raw_files(storage: StorageSettings) -> Iterator[tuple[RawShard, Mapping[str, Any]]]:
-    """Every shard below the raw root with what the filesystem tells of its file, in the order of their paths.
+    """Every shard below the raw root with the fsspec info of its file, in the order of their paths.
 
     Raises:
         StorageError: the raw root is missing or cannot be listed.
     """
     with storage_errors(storage.raw_root, "list the raw shards below"):
         fs, folder = filesystem(storage.raw_root, storage.options)
-        fs.invalidate_cache()  # listings are cached per process, and shards land while it lives
+        fs.invalidate_cache()  # fsspec caches listings per process, and new shards may have landed
         root = folder.rstrip("/")
         if not fs.isdir(root):
             raise StorageError(f"raw root {storage.raw_root} does not exist: set storage.raw_root in interleaved.toml")
@@ -69,7 +69,7 @@ def list_raw_files(storage: StorageSettings) -> Iterator[tuple[RawShard, Mapping
 
 
 def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None = None) -> RawShard:
-    """The shard with this partition key; ``known`` is what was recorded of it before, which tells where it lay.
+    """The shard with this partition key. ``known`` is its source in an earlier record, which has the path of a cut key.
 
     Raises:
         StorageError: there is none below the raw root.
@@ -84,7 +84,7 @@ def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None =
 
 
 def raw_shard_at(uri: str, key: str, storage: StorageSettings) -> RawShard:
-    """The shard that lies at ``uri`` and has this key, as it is now.
+    """The shard with this key at ``uri``, as it is now.
 
     Raises:
         StorageError: it is not there.
@@ -102,10 +102,11 @@ def raw_shard_at(uri: str, key: str, storage: StorageSettings) -> RawShard:
 def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSource | None = None) -> str:
     """The data version of a raw shard: ``etag:…`` where the store has one, else ``sha256:…`` of the content.
 
-    ``known`` is what was recorded of the shard before: with an unchanged stamp its version holds, and nothing is read.
+    ``known`` is the shard's source in an earlier record: if its stamp is unchanged, its version is returned without
+    reading the shard.
 
     Raises:
-        StorageError: it cannot be read, or its name cannot be written down.
+        StorageError: it cannot be read, or its name is not UTF-8.
     """
     check_name(shard)
     if shard.stamp.startswith("etag:"):
@@ -118,8 +119,8 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
 def just_written(shard: RawShard, seconds: float) -> bool:
     """Whether the shard's file was written within the last ``seconds``, and may still be growing.
 
-    Never so in a store that shows an object only once its upload is complete, nor where it does not say when. A time
-    ahead of our clock counts by its distance.
+    False for object stores, which show an object only once its upload is complete, and if the time is unknown. For a
+    time in the future, the distance to now counts.
     """
     kind, _, modified = shard.stamp.partition(":")
     if kind != "modified" or not seconds:
@@ -131,10 +132,10 @@ def just_written(shard: RawShard, seconds: float) -> bool:
 
 
 def check_name(shard: RawShard) -> None:
-    """Make sure that the shard's name can stand in a record.
+    """Check that the shard's name can be written to a record.
 
     Raises:
-        StorageError: it is not UTF-8, which some file systems allow.
+        StorageError: the name is not UTF-8, which some file systems allow.
     """
     try:
         shard.uri.encode()
@@ -144,15 +145,15 @@ def check_name(shard: RawShard) -> None:
 
 
 def _cut_path(key: str, storage: StorageSettings) -> str:
-    """The path below the raw root that has this key, which was cut; one listing tells those of all such keys.
+    """The path below the raw root of a key that was cut. One listing gives the paths of all such keys.
 
-    A key stands for one path for good, so what was listed once holds as long as the process lives. A key that is not
-    among it takes a listing that began after it was asked for.
+    A key always stands for the same path, so the paths are kept while the process lives. For a key that is not among
+    them, the raw root is listed again, unless another thread began a listing after this call.
     """
-    asked = time.monotonic()
-    with _listing:  # of many that ask at once, one lists
+    called = time.monotonic()
+    with _listing:  # of several threads, one lists and the others use its result
         began, paths = _cut_paths.get(storage.raw_root, (-math.inf, {}))
-        if key not in paths and began < asked:
+        if key not in paths and began < called:
             began = time.monotonic()
             paths = {raw.key: _below(raw.uri, storage) for raw in list_raw_shards(storage) if is_cut(raw.key)}
             _cut_paths[storage.raw_root] = began, paths

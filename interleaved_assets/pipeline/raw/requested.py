@@ -1,7 +1,7 @@
-"""Which content of each shard automation has dealt with: a table of keys and versions below the output root.
+"""The content version of each shard for which automation last requested a run: a table below the output root.
 
-Tables are numbered like the looks at the raw root: a table is written before its requests are launched, and counts from
-then on that the cursor names it. What a tick that failed has not launched is thus found again.
+Tables are numbered like snapshots. A table is written before its runs are requested and is in force once the cursor
+names it; the runs that a failed tick did not request are therefore requested by the next tick.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ _SCHEMA: Final = pa.schema(
 
 
 def requested_uri(storage: StorageSettings, number: int) -> str:
-    """Where the table with this number is."""
+    """URI of the table with this number."""
     return join(storage.output_root, f"{FOLDER}/{number}.parquet")
 
 
 def read_requested(uri: str, storage_options: Mapping[str, object]) -> dict[str, str]:
-    """The content version that was dealt with last, by key.
+    """The content version of the last request, by key.
 
     Raises:
         StorageError: the table is missing, unreadable or damaged.
@@ -35,9 +35,9 @@ def read_requested(uri: str, storage_options: Mapping[str, object]) -> dict[str,
         with open_input(uri, storage_options) as file:
             table = pq.read_table(file)
     except pa.ArrowException as error:
-        raise StorageError(f"{uri} is no table of requested shards: {error}") from error
+        raise StorageError(f"{uri} is not a table of requested shards: {error}") from error
     if not table.schema.equals(_SCHEMA):
-        raise StorageError(f"{uri} is no table of requested shards: it has the columns {table.column_names}")
+        raise StorageError(f"{uri} is not a table of requested shards: it has the columns {table.column_names}")
     return dict(zip(table["key"].to_pylist(), table["version"].to_pylist(), strict=True))
 
 

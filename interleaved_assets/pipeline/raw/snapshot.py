@@ -1,8 +1,8 @@
-"""Watching the raw root: which shards are new, changed, still growing or gone since the last look.
+"""Snapshots of the raw root: which shards are new, changed, still growing or gone since the last snapshot.
 
-What was seen stands in a snapshot, a small Parquet file below the output root. Looks are compared by our own clock
-alone, so that the clock of the storage may be wrong: a shard counts as complete once two looks, at least
-``quiet_seconds`` apart, found it with the same stamp.
+A snapshot is a small Parquet file below the output root. Times in it are of our own clock, so that a wrong clock of the
+storage does no harm: a shard counts as complete once two listings, at least ``quiet_seconds`` apart, show the same
+stamp.
 """
 
 import math
@@ -20,7 +20,7 @@ from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, check_n
 from interleaved_assets.settings import StorageSettings
 
 _SNAPSHOT_FOLDER: Final = "state/raw_shards"
-"""Below the output root: snapshots, numbered in the order of the looks."""
+"""Below the output root; snapshots are numbered in the order in which they were taken."""
 
 _SNAPSHOT_SCHEMA: Final = pa.schema(
     [
@@ -36,94 +36,97 @@ _SNAPSHOT_SCHEMA: Final = pa.schema(
 )
 
 
-class Seen(NamedTuple):
-    """One shard as of the last look."""
+class SnapshotEntry(NamedTuple):
+    """One shard in a snapshot; size in bytes."""
 
     key: str
     uri: str
     size: int
     stamp: str
     since: float
-    """When the stamp was first seen, in seconds since 1970."""
+    """Time at which the stamp was first listed, in seconds since 1970."""
     settled: bool
-    """Whether the content under this stamp has been looked at."""
+    """Whether the version of the content with this stamp has been determined."""
     reported: str | None
-    """The version last reported."""
+    """The content version that was reported last."""
     gone: bool
-    """Whether the shard has vanished."""
+    """Whether the shard was missing from the listing."""
 
 
-class Look(NamedTuple):
-    """What a look at the raw root found."""
+class SnapshotChanges(NamedTuple):
+    """The differences between a listing of the raw root and the snapshot before, and the new snapshot."""
 
     changed: list[RawSource]
-    """New or changed and complete, with their versions: to be reported."""
+    """New or changed shards that are complete, with their content versions: to be reported."""
     keys: list[str]
     """Partition keys of ``changed``, in the same order."""
     growing: list[str]
-    """Seen, but not yet quiet for long enough, or left for the next look."""
+    """SnapshotEntry, but not yet quiet for long enough, or left for the next look."""
     vanished: list[str]
-    """There at the last look, gone now."""
+    """Shards of the snapshot before that are gone now."""
     unreadable: dict[str, str]
-    """Shards whose content could not be read, with the reason."""
-    snapshot: dict[str, Seen]
+    """Error message of each shard whose content or name could not be read."""
+    snapshot: dict[str, SnapshotEntry]
 
 
-def look(
+def compare_with_snapshot(
     listing: Iterable[RawShard],
-    before: Mapping[str, Seen],
+    before: Mapping[str, SnapshotEntry],
     storage: StorageSettings,
     *,
     now: float,
     quiet_seconds: float,
     at_most: int,
     until: float = math.inf,
-) -> Look:
-    """Compare a listing of the raw root with the snapshot of the look before.
+) -> SnapshotChanges:
+    """Compare a listing of the raw root with the snapshot ``before``.
 
     Args:
+        listing: the raw shards as they are now.
+        before: the last snapshot, by key.
+        storage: the raw root, with its storage options.
         now: seconds since 1970 by the caller's clock.
-        quiet_seconds: how long a stamp must have stood unchanged before its shard counts as complete; 0 takes it at
-        once.
-        at_most: changed shards to report; the rest waits for the next look.
-        until: value of ``time.monotonic()`` after which no further shard is read; the rest waits as well. A local shard
-            is read to hash it, so this bounds how long a look takes. One shard is always read.
+        quiet_seconds: seconds that a stamp must stay unchanged before its shard counts as complete; with 0 a shard is
+            complete when it is first listed.
+        at_most: number of changed shards to report; the others are left for the next snapshot.
+        until: value of ``time.monotonic()`` after which no further shard is read; the others are left for the next
+            snapshot. A local shard is read to hash it, so this limits the duration. One shard is always read.
     """
-    found = Look([], [], [], [], {}, {})
+    found = SnapshotChanges([], [], [], [], {}, {})
     read = 0
     for shard in listing:
         try:
             check_name(shard)
         except StorageError as error:
-            # the snapshot could not hold it
+            # a Parquet string column cannot hold this name
             found.unreadable[shard.key] = str(error)
             continue
         known = before.get(shard.key)
         if known is None:
-            seen = Seen(*shard, since=now, settled=False, reported=None, gone=False)
+            entry = SnapshotEntry(*shard, since=now, settled=False, reported=None, gone=False)
         elif known.gone or (known.uri, known.size, known.stamp) != (shard.uri, shard.size, shard.stamp):
-            seen = Seen(*shard, since=now, settled=False, reported=known.reported, gone=False)
+            entry = SnapshotEntry(*shard, since=now, settled=False, reported=known.reported, gone=False)
         else:
-            # a clock that was set back must not keep a shard waiting until it has caught up
-            seen = known._replace(since=min(known.since, now))
-        if not seen.settled:
+            # after the clock was set back, ``since`` may be in the future: the shard would wait until then
+            entry = known._replace(since=min(known.since, now))
+        if not entry.settled:
             out_of_time = read and time.monotonic() > until
-            if now - seen.since < quiet_seconds or len(found.changed) >= at_most or out_of_time:
+            if now - entry.since < quiet_seconds or len(found.changed) >= at_most or out_of_time:
                 found.growing.append(shard.key)
             else:
                 read += 1
                 try:
                     version = raw_content_version(shard, storage)
                 except StorageError as error:
-                    # one file that cannot be read must not keep the others waiting; it is tried again at the next look
+                    # the other shards are still compared; this one is tried again with the next snapshot
                     found.unreadable[shard.key] = str(error)
-                    found.snapshot[shard.key] = seen
+                    found.snapshot[shard.key] = entry
                     continue
-                if version != seen.reported:
+                if version != entry.reported:
                     found.keys.append(shard.key)
                     found.changed.append(RawSource(uri=shard.uri, size=shard.size, stamp=shard.stamp, version=version))
-                seen = seen._replace(settled=True, reported=version)
-        found.snapshot[shard.key] = seen
+                entry = entry._replace(settled=True, reported=version)
+        found.snapshot[shard.key] = entry
     for key, known in before.items():
         if key not in found.snapshot:
             if not known.gone:
@@ -132,7 +135,7 @@ def look(
     return found
 
 
-def read_snapshot(uri: str, storage_options: Mapping[str, object]) -> dict[str, Seen]:
+def read_snapshot(uri: str, storage_options: Mapping[str, object]) -> dict[str, SnapshotEntry]:
     """The snapshot at ``uri`` by key.
 
     Raises:
@@ -142,44 +145,44 @@ def read_snapshot(uri: str, storage_options: Mapping[str, object]) -> dict[str, 
         with open_parquet(uri, storage_options) as source:
             table = source.read(source.schema.names)
     except ShardError as error:
-        raise StorageError(f"{uri} is no snapshot of the raw shards: {error}") from error
+        raise StorageError(f"{uri} is not a snapshot of the raw shards: {error}") from error
     if not table.schema.equals(_SNAPSHOT_SCHEMA):
-        raise StorageError(f"{uri} is no snapshot of the raw shards: it has the columns {table.column_names}")
+        raise StorageError(f"{uri} is not a snapshot of the raw shards: it has the columns {table.column_names}")
     columns = table.to_pydict()
-    return {row[0]: Seen(*row) for row in zip(*(columns[name] for name in Seen._fields), strict=True)}
+    return {row[0]: SnapshotEntry(*row) for row in zip(*(columns[name] for name in SnapshotEntry._fields), strict=True)}
 
 
-def write_snapshot(snapshot: Mapping[str, Seen], uri: str, storage_options: Mapping[str, object]) -> None:
-    """Write ``snapshot`` atomically, as Parquet of a few dozen bytes per shard."""
+def write_snapshot(snapshot: Mapping[str, SnapshotEntry], uri: str, storage_options: Mapping[str, object]) -> None:
+    """Write ``snapshot`` atomically as Parquet, a few dozen bytes per shard."""
     rows = sorted(snapshot.values())
-    columns = {name: [getattr(row, name) for row in rows] for name in Seen._fields}
+    columns = {name: [getattr(row, name) for row in rows] for name in SnapshotEntry._fields}
     with parquet_shard(uri, _SNAPSHOT_SCHEMA, storage_options=storage_options, hashed=False) as out:
         out.write(pa.table(columns, schema=_SNAPSHOT_SCHEMA))
 
 
-def versions_looked_at(raws: Iterable[RawShard], storage: StorageSettings) -> dict[str, str]:
-    """By key, the versions of those ``raws`` whose content the last look has seen under the stamp that they still have.
+def snapshot_versions(raws: Iterable[RawShard], storage: StorageSettings) -> dict[str, str]:
+    """By key, the content versions of those ``raws`` that have the same stamp in the latest snapshot.
 
-    A file that was only touched, or written anew with the same bytes, is thus told from a changed one without reading
-    it. Nothing where no look was taken yet, or its snapshot is damaged.
+    With them, a file that has a new stamp and the same bytes is recognized as unchanged without reading it. Empty if
+    there is no snapshot yet, or the latest one is damaged.
 
     Raises:
         StorageError: the snapshots cannot be listed.
         StorageUnavailable: the storage does not answer.
     """
-    seen = latest_snapshot(storage)
+    latest = latest_snapshot(storage)
     return {
         raw.key: known.reported
         for raw in raws
-        if (known := seen.get(raw.key))
+        if (known := latest.get(raw.key))
         and known.settled
         and known.reported
         and (known.uri, known.size, known.stamp) == (raw.uri, raw.size, raw.stamp)
     }
 
 
-def latest_snapshot(storage: StorageSettings) -> dict[str, Seen]:
-    """What the last look has seen, by key. Nothing where no look was taken yet, or its snapshot is damaged.
+def latest_snapshot(storage: StorageSettings) -> dict[str, SnapshotEntry]:
+    """The entries of the latest snapshot, by key. Empty if there is no snapshot yet, or the latest one is damaged.
 
     Raises:
         StorageError: the snapshots cannot be listed.
@@ -188,7 +191,7 @@ def latest_snapshot(storage: StorageSettings) -> dict[str, Seen]:
     numbers = _numbers_below(_SNAPSHOT_FOLDER, storage)
     if not numbers:
         return {}
-    # whichever look it was: a stamp stands for the same content at any time
+    # the snapshot may be of a tick that failed: a stamp stands for the same content in any snapshot
     try:
         return read_snapshot(snapshot_uri(storage, max(numbers)), storage.options)
     except StorageUnavailable:
@@ -198,9 +201,9 @@ def latest_snapshot(storage: StorageSettings) -> dict[str, Seen]:
 
 
 def next_number(last: int, storage: StorageSettings, folder: str = _SNAPSHOT_FOLDER) -> int:
-    """A number above ``last`` and above those of all numbered files below ``folder``.
+    """A number above ``last`` and above the numbers of all files below ``folder``.
 
-    A cursor that was reset thus does not begin below a file of before, which would count as the latest.
+    After a reset of the cursor, ``last`` is 0; an older file would otherwise count as the latest.
 
     Raises:
         StorageError: the folder cannot be listed.
@@ -209,10 +212,10 @@ def next_number(last: int, storage: StorageSettings, folder: str = _SNAPSHOT_FOL
 
 
 def remove_snapshots_before(number: int, storage: StorageSettings, folder: str = _SNAPSHOT_FOLDER) -> None:
-    """Remove the numbered files below ``folder``, snapshots or others, with smaller numbers.
+    """Remove the files below ``folder`` with a smaller number.
 
     Raises:
-        StorageError: one cannot be removed.
+        StorageError: a file cannot be removed.
     """
     for older in (found for found in _numbers_below(folder, storage) if found < number):
         uri = join(storage.output_root, f"{folder}/{older}.parquet")
@@ -222,7 +225,7 @@ def remove_snapshots_before(number: int, storage: StorageSettings, folder: str =
 
 
 def snapshot_uri(storage: StorageSettings, number: int) -> str:
-    """Where the snapshot of the look with this number is."""
+    """URI of the snapshot with this number."""
     return join(storage.output_root, f"{_SNAPSHOT_FOLDER}/{number}.parquet")
 
 

@@ -1,4 +1,4 @@
-"""clip_scores: how well each image goes with the texts of its sample, and what the heads make of its embedding."""
+"""clip_scores: similarity of each image to the texts of its sample, and the scores of the heads for its embedding."""
 
 import hashlib
 import json
@@ -13,41 +13,42 @@ from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import InterleavedError, error_code
 from interleaved_assets.pipeline.counts import UNEXPLAINED, column_facts, extents, unexplained
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import Counts, OutputFile
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import image_scores, normalized
 from interleaved_assets.pipeline.tables import read_table
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import clip_ranges
 from interleaved_assets.scoring.clip.scores import ClipStats, load_scorer, score_shards
+from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 NAME: Final = "clip_scores"
 NOT_COMPARED: Final = ("no_text", "prescreened")
-"""Codes of images that CLIP had nothing to compare with or was not to see: no errors, and counted by themselves."""
+"""Codes of images without a CLIP score because their sample has no text, or by the prescreen; not counted as errors."""
 _COLUMNS: Final = ("sample_id", "position", "modality", "text_content", "binary_content", "materialize_error")
 
 
 def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
     """Score the images of many shards with one model, in batches that go across shards.
 
-    What is wrong with one shard, a storage that does not answer included, is that shard's outcome. The model stays
-    loaded, so that shards can be tried again at no cost but their own.
+    An error of one shard, StorageUnavailable included, is the outcome of that shard alone. The model stays loaded, so
+    that trying a shard again does not load it again.
 
     Raises:
-        MissingDependency, SettingsError: the model cannot be loaded, or is the demo's and the raw root holds other
-            shards than the demo's; before any work.
-        Exception: whatever the device fails with.
+        MissingDependency, SettingsError: the model cannot be loaded, or is the demo's model and the raw root holds
+            other shards than the demo's. Raised before any work.
+        Exception: any failure of the device.
     """
     options = settings.storage.options_by_scheme()
-    scorer = load_scorer(settings.clip, options, is_demo_data=lambda: _is_demo_data(settings))
+    scorer = load_scorer(settings.clip, options, is_demo_data=lambda: _is_demo_data(settings.storage))
     begun: dict[str, ShardTask] = {}
     broken: dict[str, InterleavedError] = {}
-    cheap_scores: dict[str, pa.Table] = {}
+    image_tables: dict[str, pa.Table] = {}
     stats = ClipStats()
 
     def named_tables() -> Iterator[tuple[str, Iterable[pa.Table]]]:
@@ -55,33 +56,33 @@ def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[
             begun[shard.key] = shard
             try:
                 if settings.clip.prescreen.is_on:
-                    cheap_scores[shard.key] = _cheap_scores(shard)
+                    image_tables[shard.key] = _read_image_scores(shard)
             except InterleavedError as error:
                 broken[shard.key] = error
             else:
                 yield shard.key, _tables(shard, broken)
 
-    for key, scores in score_shards(named_tables(), scorer, image_scores=cheap_scores.pop, stats=stats):
+    for key, scores in score_shards(named_tables(), scorer, image_scores=image_tables.pop, stats=stats):
         facts: dict[str, str | float] = {**scorer.facts(), "images_per_second": stats.images_per_second}
         yield key, broken.pop(key) if key in broken else _written(begun[key], scores, facts)
     yield from broken.items()
 
 
-def _is_demo_data(settings: Settings) -> bool:
+def _is_demo_data(storage: StorageSettings) -> bool:
     """Whether the raw root holds shards of the demo and no others."""
-    keys = {shard.key for shard in list_raw_shards(settings.storage)}
+    keys = {shard.key for shard in list_raw_shards(storage)}
     return bool(keys) and keys <= {shard_key(name) for name in SHARDS_OF_DEMO}
 
 
-def _cheap_scores(shard: ShardTask) -> pa.Table:
+def _read_image_scores(shard: ShardTask) -> pa.Table:
     uri = shard.paths.output(image_scores.NAME)
     scores = read_table(uri, shard.options, shard=shard.key, stage=image_scores.NAME, left_out=(THUMBNAIL_COLUMN,))
-    prescreened(scores.slice(0, 0), shard.settings.clip.prescreen)  # raises where this shard lacks a column
+    prescreened(scores.slice(0, 0), shard.settings.clip.prescreen)  # raises if this shard lacks a column
     return scores
 
 
 def _tables(shard: ShardTask, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
-    """The shard's rows; what is wrong with it ends its rows and not the stream that other shards are part of."""
+    """The shard's rows. An error ends them and is stored in ``broken``; it does not reach the stream of all shards."""
     try:
         yield from read_parquet_shard(
             shard.paths.output(normalized.NAME),
@@ -120,14 +121,14 @@ def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, str | float]) ->
 
 
 def _computed_from(shard: ShardTask) -> str:
-    """Version of scores: of what they were computed from, since another device may round differently."""
+    """Data version of the scores: a hash of their inputs, since another device may round differently."""
     versions = {name: record.data_version for name, record in shard.read.items()}
     text = json.dumps([versions, shard.files, version_settings(shard.settings)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """Every setting that changes a score; not the device, which changes speed and rounding."""
+    """The settings that change a score; not the device, which changes speed and rounding."""
     return {"clip": identity.version_settings(settings.clip)}
 
 
@@ -136,7 +137,7 @@ def files(settings: Settings) -> dict[str, str]:
     return identity.file_versions(settings.clip, settings.storage.options_by_scheme())
 
 
-def stage(settings: Settings) -> Stage:
-    """The stage; it reads the cheap scores only where ``clip.prescreen`` has bounds on them."""
-    reads = (normalized.NAME, image_scores.NAME) if settings.clip.prescreen.is_on else (normalized.NAME,)
+def stage(clip: ClipSettings) -> Stage:
+    """The stage; it reads the image scores only if ``clip.prescreen`` has bounds on them."""
+    reads = (normalized.NAME, image_scores.NAME) if clip.prescreen.is_on else (normalized.NAME,)
     return Stage(NAME, inputs=reads, version=2, settings=version_settings, together=score_together, files=files)

@@ -1,28 +1,28 @@
-"""The stages in order, and what follows from their inputs."""
+"""The DAG of the stages: their order, code versions and dependents."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
 
-from interleaved_assets.pipeline.execute import Stage
+from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages import clip_scores, filtered, final_tars, image_scores, normalized
 from interleaved_assets.settings import Settings
 
 StageDag = Mapping[str, Stage]
-"""Stages by name, each behind the stages it reads."""
+"""Stages by name, each after the stages whose outputs it reads."""
 
 
 def stage_dag(settings: Settings) -> StageDag:
-    """The stages under ``settings``: ``clip_scores`` is one of them where ``clip.enabled`` is set."""
-    scores = [image_scores.STAGE, *([clip_scores.stage(settings)] if settings.clip.enabled else [])]
+    """The stages under ``settings``; ``clip_scores`` is one of them if ``clip.enabled`` is set."""
+    scores = [image_scores.STAGE, *([clip_scores.stage(settings.clip)] if settings.clip.enabled else [])]
     selection = filtered.stage(reads=[stage.name for stage in scores])
     return {stage.name: stage for stage in (normalized.STAGE, *scores, selection, final_tars.STAGE)}
 
 
 def code_versions(stages: StageDag, settings: Settings) -> dict[str, str]:
-    """For each stage a version that changes with its own code version and with those of all it builds on.
+    """By stage, a version that changes with its own code version and with those of all stages upstream.
 
-    A changed threshold thus shows at once on everything that follows from it. What is then really redone goes by data:
-    a stage whose inputs come out as before has nothing to do.
+    After a change of a threshold, all stages downstream are therefore shown as outdated. A run compares data versions:
+    a stage whose inputs have not changed does nothing.
     """
     versions: dict[str, str] = {}
     for name, stage in stages.items():

@@ -1,4 +1,4 @@
-"""filtered: the rows that pass the thresholds, decided from stored scores; what does not is in the ledger."""
+"""filtered: the rows that pass the thresholds, decided from stored scores; all other rows are in the ledger."""
 
 import json
 from collections import Counter
@@ -15,8 +15,8 @@ from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.counts import RowCounter, UniqueKeys, column_facts
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
-from interleaved_assets.pipeline.record import OutputFile, ShardPaths
+from interleaved_assets.pipeline.record import OutputFile
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.outputs import read_scores
 from interleaved_assets.scoring.text_ratio import count_words
@@ -25,15 +25,16 @@ from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.selection.what_if import judged_values
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 
 NAME: Final = "filtered"
 RATIO: Final = "ratio"
-"""The filter of samples whose values are kept for the reports, and the column they are kept in."""
+"""The sample filter whose values are stored for the reports, and the column that has them."""
 _DECIDING_COLUMNS: Final = ("sample_id", "position", "modality", "text_content")
 
 
 def select_rows(shard: ShardTask) -> Work:
-    """Decide on every row from the scores alone, then copy what stays; no image is decoded.
+    """Decide on every row from the scores alone, then copy the rows that are kept; no image is decoded.
 
     Raises:
         LedgerError: a row was neither kept nor entered in the ledger; nothing is written then.
@@ -41,7 +42,9 @@ def select_rows(shard: ShardTask) -> Work:
     """
     settings = shard.settings
     rows_uri = shard.paths.output(normalized.NAME)
-    rows, scores = deciding_tables(shard.key, settings)
+    rows, scores = deciding_tables(
+        shard.paths, with_clip=settings.clip.enabled, max_batch_bytes=settings.run.max_batch_bytes
+    )
     selection = select(rows, scores, settings.selection, stage=NAME, shard=shard.key)
     check_balance(f"shard {shard.key}, {NAME}", rows.num_rows, selection.keep.true_count, selection.ledger)
     ratios = pa.table({RATIO: judged_values(rows, scores, settings.selection, RATIO)})
@@ -63,7 +66,7 @@ def select_rows(shard: ShardTask) -> Work:
         samples_file.write(ratios)
         check_balance(f"shard {shard.key}, {NAME}", seen.counts.rows, written.counts.rows, selection.ledger)
     dropped = drop_reasons(selection.ledger)
-    # a score that is missing is an error whether the policy keeps the image or drops it
+    # a missing score counts as an error whether the policy keeps the image or drops it
     missing = Counter({reason: count for reason, count in dropped.items() if reason in ROW_ERROR_CODES})
     return Work(
         outputs={
@@ -85,9 +88,9 @@ def select_rows(shard: ShardTask) -> Work:
 
 
 def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None = None) -> pa.Table:
-    """What selection needs of a normalized shard: ``sample_id``, ``position``, ``modality``, ``words``; no images.
+    """The columns of a normalized shard that selection needs: ``sample_id``, ``position``, ``modality``, ``words``.
 
-    Texts are read for their words, at most ``max_batch_bytes`` of them at a time.
+    Texts are read to count their words, at most ``max_batch_bytes`` at a time; images are not read.
     """
     parts = [
         table.select(_DECIDING_COLUMNS[:3]).append_column("words", count_words(table["text_content"]))
@@ -102,15 +105,20 @@ def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None
     return pa.concat_tables(parts)
 
 
-def deciding_tables(key: str, settings: Settings) -> tuple[pa.Table, pa.Table]:
-    """Rows and scores of one shard, as :func:`~interleaved_assets.selection.select.select` takes them."""
-    paths = ShardPaths(output_root=settings.storage.output_root, key=key)
-    rows = deciding_rows(paths.output(normalized.NAME), settings.storage.options, settings.run.max_batch_bytes)
-    return rows, read_scores(paths, settings)
+def deciding_tables(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
+    """Rows and scores of one shard, as :func:`~interleaved_assets.selection.select.select` takes them.
+
+    Args:
+        paths: of the shard.
+        with_clip: whether CLIP's scores are added, where ``clip_scores`` has run.
+        max_batch_bytes: bytes of texts held at once.
+    """
+    rows = deciding_rows(paths.output(normalized.NAME), paths.options, max_batch_bytes)
+    return rows, read_scores(paths, with_clip=with_clip)
 
 
 def _with_decisions(shard: ShardTask, uri: str, keep: pa.BooleanArray) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
-    """The shard's batches, each with its part of the decision, which is in the order of the file."""
+    """The shard's batches, each with its part of ``keep``, which is in the order of the rows in the file."""
     done = 0
     for table in prefetch(
         read_parquet_shard(uri, max_batch_bytes=shard.settings.run.max_batch_bytes, storage_options=shard.options)
@@ -120,10 +128,10 @@ def _with_decisions(shard: ShardTask, uri: str, keep: pa.BooleanArray) -> Iterat
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """Only the selection's own settings: a changed threshold leaves every score as it is."""
+    """The settings of selection; a changed threshold changes no score."""
     return dict(json.loads(selection_version(settings.selection)))
 
 
 def stage(reads: Sequence[str]) -> Stage:
-    """The stage, for the score tables that there are."""
+    """The stage; ``reads`` are the names of the stages with score tables."""
     return Stage(NAME, inputs=(normalized.NAME, *reads), version=2, settings=version_settings, run=select_rows)

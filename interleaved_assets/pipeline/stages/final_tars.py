@@ -1,4 +1,4 @@
-"""final_tars: the filtered rows as training tars, plain MINT-1T to any reader."""
+"""final_tars: the filtered rows as training tars in the MINT-1T format."""
 
 from typing import Final
 
@@ -10,8 +10,8 @@ from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.tar.writer import tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.pipeline.counts import write_by_error_policy
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.record import OutputFile
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import filtered
 from interleaved_assets.pipeline.stages.read_back import WrittenSamples
 from interleaved_assets.settings import Settings
@@ -20,12 +20,12 @@ NAME: Final = "final_tars"
 
 
 def write_tar(shard: ShardTask) -> Work:
-    """Write ``tars/<key>.tar`` from the filtered rows, and the ledger of what the error policy drops on the way.
+    """Write ``tars/<key>.tar`` from the filtered rows, and the ledger of the rows that the error policy drops.
 
     The tar is then read back through ``webdataset`` and compared with the rows.
 
     Raises:
-        ReadBackError: it does not give back the samples that went into it.
+        ReadBackError: the samples that ``webdataset`` reads differ from those written.
         UnsupportedModality: a row is neither text nor image nor metadata; nothing is written then.
         MaterializeError: a row has an error and the policy is ``error``.
     """
@@ -61,7 +61,7 @@ def write_tar(shard: ShardTask) -> Work:
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """The policy for rows that still carry an error; the limits change no tar, a sample over one of them fails it."""
+    """The policy for rows that have an error; the limits change no tar, a sample over one of them fails it."""
     return {"on_materialize_error": settings.errors.on_materialize_error}
 
 

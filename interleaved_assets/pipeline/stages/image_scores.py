@@ -1,4 +1,4 @@
-"""image_scores: what each image of a shard is like, measured once and stored."""
+"""image_scores: the scores of each image of a shard, measured once and stored."""
 
 import json
 from typing import Final
@@ -12,8 +12,8 @@ from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.counts import UNEXPLAINED, RowCounter, column_facts, extents, unexplained
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.record import OutputFile
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.scoring.registry import ERROR_COLUMN, score_groups, scores_schema, scoring_version
 from interleaved_assets.scoring.score import score_images
@@ -55,7 +55,7 @@ def score(shard: ShardTask) -> Work:
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """Scores depend on how they are measured, and on nothing else."""
+    """The settings that change a score."""
     return dict(json.loads(scoring_version(settings.scoring)))
 
 

@@ -1,4 +1,4 @@
-"""normalized: a raw tar as Parquet with the image bytes in it, rows that could not be read settled by the policy."""
+"""normalized: a raw tar as Parquet with the image bytes; the error policy is applied to rows that cannot be read."""
 
 import itertools
 from collections import Counter
@@ -11,18 +11,18 @@ from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.counts import column_facts, write_by_error_policy
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
-from interleaved_assets.settings import Settings
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
+from interleaved_assets.settings import ReadingSettings, Settings
 
 NAME: Final = "normalized"
 
 
 def normalize(shard: ShardTask) -> Work:
-    """Read the raw tar, write ``normalized/<key>.parquet`` and the ledger of what the policy dropped.
+    """Read the raw tar, write ``normalized/<key>.parquet`` and the ledger of the rows that the policy dropped.
 
     Raises:
-        ShardError: the shard is not a tar.
+        ShardError: the raw shard is not a tar.
         MaterializeError: a row cannot be read and the policy is ``error``.
     """
     settings = shard.settings
@@ -31,7 +31,7 @@ def normalize(shard: ShardTask) -> Work:
     batches = prefetch(
         read_tar_shard(
             shard.raw.uri,
-            layout=shard_layout(settings),
+            layout=shard_layout(settings.reading),
             max_batch_bytes=settings.run.max_batch_bytes,
             materialize=True,
             storage_options=shard.options,
@@ -55,9 +55,9 @@ def normalize(shard: ShardTask) -> Work:
     )
 
 
-def shard_layout(settings: Settings) -> ShardLayout:
-    """How this data set's documents are laid out."""
-    return ShardLayout(**settings.reading.model_dump())
+def shard_layout(reading: ReadingSettings) -> ShardLayout:
+    """The layout of the documents' JSON."""
+    return ShardLayout(**reading.model_dump())
 
 
 def version_settings(settings: Settings) -> dict[str, object]:

@@ -1,9 +1,9 @@
-"""Whether a tar that was just written gives back, through ``webdataset``, the samples that went into it.
+"""Check that ``webdataset`` reads from a tar the samples that were written to it.
 
-What is expected is remembered from the rows themselves, before the writer has turned them into documents and members:
-so the check knows nothing of how the writer names, orders and encodes, and would notice if ``webdataset`` saw that
-differently. The bytes of the whole tar are hashed as they come and compared with what was written, which covers what
-the rows alone do not show (other fields of the JSON, members that no document names).
+The expected samples are hashed from the rows, before the writer turns them into documents and members. The check is
+therefore independent of how the writer names, orders and encodes them, and fails if ``webdataset`` reads them in
+another way. The whole tar is hashed as well while it is read, and compared with the hash of what was written: this
+covers other fields of the JSON and members that no document names.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ _TEXT, _IMAGE = b"t", b"i"
 _KINDS: Final = {"text": _TEXT, "image": _IMAGE}
 _BLOCK: Final = 2**20
 _CANNOT_BE_READ: Final = (tarfile.TarError, ValueError, KeyError, TypeError, EOFError)
-"""What ``webdataset``, ``tarfile`` and a document of another form raise; a storage that fails raises other errors."""
+"""Errors of ``webdataset``, ``tarfile`` and malformed documents; errors of the storage are others."""
 
 
 class _Item(NamedTuple):
-    """A text or image of a sample; they sort by position, a text before an image at the same one."""
+    """A text or image of a sample. Sorted by position; at the same position, a text comes before an image."""
 
     position: int
     order: int
@@ -46,14 +46,14 @@ class _Item(NamedTuple):
 
 
 class _Expected(NamedTuple):
-    """One sample: its key in the tar, and its contents as two hashes of 32 bytes, so that many of them take no room."""
+    """One sample: its key in the tar, and two hashes of 32 bytes in place of its contents, to save memory."""
 
     key: str
     images: int
     contents: bytes
-    """Of the texts and images in order."""
+    """SHA-256 of the texts and images in order."""
     places: bytes
-    """The same with their positions."""
+    """SHA-256 of the texts and images with their positions."""
 
     @classmethod
     def of(cls, key: str, items: Sequence[_Item]) -> "_Expected":
@@ -66,13 +66,13 @@ class _Expected(NamedTuple):
 
 
 class WrittenSamples:
-    """What a tar has to give back: some 300 bytes a sample, noted while it is written."""
+    """The samples that a tar must contain, collected while it is written; about 300 bytes of memory per sample."""
 
     def __init__(self) -> None:
         self._samples: list[_Expected] = []
 
     def add(self, table: pa.Table) -> None:
-        """Note the samples of ``table``, each of them whole: ids, positions, modalities, texts, bytes of images."""
+        """Add the samples of ``table``, which has all rows of each of them."""
         ids = table["sample_id"].to_pylist()
         positions = table["position"].to_pylist()
         kinds = [_KINDS.get(modality) for modality in table["modality"].to_pylist()]
@@ -87,12 +87,12 @@ class WrittenSamples:
         self._samples += [_Expected.of(member_key(sample_id), items) for sample_id, items in found.items()]
 
     def compare(self, tar: OutputFile, storage_options: StorageOptions) -> dict[str, int]:
-        """Read ``tar`` through ``webdataset``, sample by sample; gives how much that was.
+        """Read ``tar`` through ``webdataset``, sample by sample; returns the number of samples, images and bytes read.
 
-        A tar that holds what was written and still gives other samples is taken away, so that nobody trains on it.
+        A tar with the bytes that were written, but other samples, is deleted, so that no training can use it.
 
         Raises:
-            ReadBackError: it is not what was written, or does not give back the samples.
+            ReadBackError: the bytes or the samples differ from those written.
             StorageError: it cannot be read.
         """
         with open_input(tar.uri, storage_options) as file:
@@ -107,8 +107,8 @@ class WrittenSamples:
         if problem is not None:
             _remove(tar.uri, storage_options)
             raise ReadBackError(
-                f"{tar.uri} does not read back through webdataset to what was written: {problem}. It was taken away; "
-                "the rows are unharmed in the filtered Parquet."
+                f"{tar.uri}: the samples that webdataset reads differ from those written: {problem}. The tar was "
+                "deleted; the rows are still in the filtered Parquet."
             )
         images = sum(sample.images for sample in self._samples)
         return {SAMPLES_READ: len(self._samples), IMAGES_READ: images, BYTES_READ: stream.size}
@@ -122,7 +122,7 @@ class WrittenSamples:
                 if problem := _difference(self._samples[number - 1], sample):
                     return f"sample {number}, {self._samples[number - 1].key!r}: {problem}"
         except StorageError as error:
-            # webdataset adds to the arguments of every exception that comes by
+            # webdataset appends to the arguments of every exception that passes through it
             error.args = error.args[:1]
             raise
         except _CANNOT_BE_READ as error:
@@ -133,15 +133,15 @@ class WrittenSamples:
 
 
 def _webdataset_samples(stream: "_Hashed") -> Iterator[dict[str, Any]]:
-    # not at the top: webdataset loads torch where there is one
+    # imported here because webdataset loads torch if it is installed
     from webdataset import tariterators
 
-    # what webdataset.WebDataset does with a stream once it has opened it
+    # the steps of webdataset.WebDataset on an opened stream
     yield from tariterators.group_by_keys(tariterators.tar_file_expander([{"url": "tar", "stream": stream}]))
 
 
 def _difference(expected: _Expected, sample: Mapping[str, Any]) -> str | None:
-    """How a sample that came back differs from what was written, if it does."""
+    """The difference between a sample that was read and the one written; None if they are equal."""
     key = sample["__key__"]
     if key != expected.key:
         return f"in its place comes {key!r}"
@@ -163,13 +163,13 @@ def _difference(expected: _Expected, sample: Mapping[str, Any]) -> str | None:
         return f"{expected.images} images were written, and {found.images} come back"
     if found.contents != expected.contents:
         return "texts or bytes of images differ, or their order"
-    # where gaps between positions are too wide for lists, these have no gaps, and the positions stand elsewhere
+    # if gaps between positions are too wide for lists, the lists have no gaps and the positions are in EXACT_FIELD
     is_dense = len(items) == len(document["texts"]) and EXACT_FIELD in document
     return None if found.places == expected.places or is_dense else "texts or images stand at other positions"
 
 
 class _Hashed:
-    """A stream that hashes what is read from it."""
+    """A stream that hashes the bytes read from it."""
 
     def __init__(self, file: BinaryIO, uri: str) -> None:
         self._file, self._uri, self._digest = file, uri, hashlib.sha256()
@@ -193,7 +193,7 @@ class _Hashed:
 
     @property
     def hexdigest(self) -> str:
-        """SHA-256 of what was read so far."""
+        """SHA-256 of the bytes read so far."""
         return self._digest.hexdigest()
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from interleaved_assets.pipeline.checks.keep_rate import evenly, judge_keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis
-from interleaved_assets.pipeline.record import Counts, Record, ShardPaths, write_record
+from interleaved_assets.pipeline.record import Counts, Record, write_record
 from interleaved_assets.pipeline.stages import filtered
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
@@ -40,7 +40,7 @@ def test_a_shard_that_loses_nearly_all_images_is_an_error_by_default_whatever_th
     assert "60.0% of 100 rows kept, 4.0% of 50 images, below 5.0%" in verdict.summary
 
 
-def test_far_from_the_other_shards(tmp_path: Path) -> None:
+def test_a_keep_rate_far_from_the_median_of_other_shards_is_a_warning(tmp_path: Path) -> None:
     others = {"b": 0.8, "c": 0.82, "d": 0.79, "e": 0.8, "f": 0.0}  # one odd shard does not move the median
     basis = Basis(project(tmp_path), others)
     near = judge_keep_rate(kept(6), basis)
@@ -65,7 +65,7 @@ def test_a_shard_without_rows_passes(tmp_path: Path) -> None:
 
 
 def write(settings: Settings, found: Record, code_version: str) -> None:
-    uri = ShardPaths(output_root=settings.storage.output_root, key=found.shard).record(STAGE.name)
+    uri = settings.storage.shard(found.shard).record(STAGE.name)
     write_record(found.model_copy(update={"code_version": code_version}), uri, {})
 
 

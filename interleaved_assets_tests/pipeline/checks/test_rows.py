@@ -51,10 +51,10 @@ def test_keys_unique(basis: Basis, keys: int, samples: int, passed: bool) -> Non
     counted = {"repeated_keys": keys, "repeated_samples": samples}
     verdict = judge_unique(record(rows_out=9, counted=counted), basis)
     assert (verdict.passed, verdict.severity, verdict.figures) == (passed, "ERROR", counted)
-    assert f"{keys} of 9 rows have the key of a row before" in verdict.summary or passed
+    assert f"{keys} of 9 rows repeat the key of an earlier row" in verdict.summary or passed
 
 
-def test_the_tar_gave_back_every_sample(basis: Basis) -> None:
+def test_every_sample_is_read_back_from_the_tar(basis: Basis) -> None:
     counted = {"samples_read_back": 3, "images_read_back": 4, "bytes_read_back": 10240}
     whole = record(counts_out=Counts(rows=9, samples=3), counted=counted)
     assert judge_read_back(whole, basis).passed
@@ -64,7 +64,7 @@ def test_the_tar_gave_back_every_sample(basis: Basis) -> None:
 
 
 @pytest.mark.parametrize("judge", [judge_unique, judge_read_back])
-def test_a_record_that_says_nothing_does_not_pass(basis: Basis, judge) -> None:
+def test_a_record_without_the_figures_fails(basis: Basis, judge) -> None:
     verdict = judge(record(rows_out=9), basis)
     assert (verdict.passed, verdict.severity) == (False, "ERROR")
     assert verdict.summary.endswith("materialize the shard again")

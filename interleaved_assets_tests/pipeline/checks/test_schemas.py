@@ -24,9 +24,9 @@ def changed(schema: pa.Schema, field: pa.Field) -> pa.Schema:
     return schema.set(schema.get_field_index(field.name), field)
 
 
-def test_the_row_model_with_passthrough_columns_behind(basis: Basis) -> None:
+def test_reserved_columns_then_passthrough_columns(basis: Basis) -> None:
     verdict = judge_row_schema(record(**column_facts(ROWS)), basis)
-    assert (verdict.passed, verdict.summary) == (True, "8 columns as they should be, 1 passed through")
+    assert (verdict.passed, verdict.summary) == (True, "8 columns as expected, 1 passthrough")
     assert verdict.figures == {"columns": 9, "columns_expected": 8, "column_problems": 0}
 
 
@@ -54,7 +54,7 @@ def test_score_tables(basis: Basis) -> None:
     scores = scores_schema(basis.settings.scoring)
     assert judge_image_schema(record(**column_facts(scores)), basis).passed
     more = judge_image_schema(record(**column_facts(scores.append(pa.field("own", pa.float64())))), basis)
-    assert (more.passed, more.summary) == (False, "own should not be there")
+    assert (more.passed, more.summary) == (False, "own is not expected")
     less = judge_image_schema(record(**column_facts(changed(scores, pa.field("sharpness", pa.float32())))), basis)
     assert (less.passed, less.summary) == (False, "sharpness is float, not double")
 

@@ -51,13 +51,13 @@ def test_image_scores_in_range(basis: Basis) -> None:
 @pytest.mark.parametrize(
     ("column", "reaches", "problem"),
     [
-        ("width", extent(0, 9), "width: values from 0 to 9, and 1 to any is possible"),
-        ("aspect_ratio", extent(0, 2), "aspect_ratio: values from 0 to 2, and above 0 to any is possible"),
-        ("sharpness", extent(-0.5, 2), "sharpness: values from -0.5 to 2, and 0 to any is possible"),
-        ("sharpness", extent(1, 2, not_finite=3), "sharpness: 3 of 5 values are no finite number"),
-        ("sharpness", Extent(values=5, not_finite=5), "sharpness: 5 of 5 values are no finite number"),
-        ("qr_area_ratio", extent(0, 1.01), "qr_area_ratio: values from 0 to 1.01, and 0 to 1 is possible"),
-        ("own", extent(0, 1, not_finite=1), "own: 1 of 5 values are no finite number"),
+        ("width", extent(0, 9), "width: values from 0 to 9, outside of 1 to any"),
+        ("aspect_ratio", extent(0, 2), "aspect_ratio: values from 0 to 2, outside of above 0 to any"),
+        ("sharpness", extent(-0.5, 2), "sharpness: values from -0.5 to 2, outside of 0 to any"),
+        ("sharpness", extent(1, 2, not_finite=3), "sharpness: 3 of 5 values are not finite"),
+        ("sharpness", Extent(values=5, not_finite=5), "sharpness: 5 of 5 values are not finite"),
+        ("qr_area_ratio", extent(0, 1.01), "qr_area_ratio: values from 0 to 1.01, outside of 0 to 1"),
+        ("own", extent(0, 1, not_finite=1), "own: 1 of 5 values are not finite"),
     ],
 )
 def test_image_scores_out_of_range(basis: Basis, column: str, reaches: Extent, problem: str) -> None:
@@ -73,11 +73,11 @@ def own_scorer() -> Iterator[None]:
     unregister_scorer("own")
 
 
-def test_a_scorer_of_ones_own_declares_its_range(own_scorer: None, tmp_path: Path) -> None:
+def test_a_custom_scorer_declares_its_range(own_scorer: None, tmp_path: Path) -> None:
     basis = Basis(project(tmp_path, '[scoring]\nscorers = ["own"]\n'))
     assert judge_image_ranges(record(extents={"own": extent(0, 255)}), basis).passed
     verdict = judge_image_ranges(record(extents={"own": extent(0, 256)}), basis)
-    assert (verdict.passed, verdict.summary) == (False, "own: values from 0 to 256, and 0 to 255 is possible")
+    assert (verdict.passed, verdict.summary) == (False, "own: values from 0 to 256, outside of 0 to 255")
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_clip_scores_in_range(tmp_path: Path, column: str, reaches: Extent, pass
 
 
 @pytest.mark.parametrize("judge", [judge_complete, judge_image_ranges, judge_clip_ranges])
-def test_a_record_that_says_nothing_does_not_pass(basis: Basis, judge) -> None:
+def test_a_record_without_the_figures_fails(basis: Basis, judge) -> None:
     assert not judge(record(rows_in=5, rows_out=5), basis).passed

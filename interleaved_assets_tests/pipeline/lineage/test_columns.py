@@ -29,7 +29,7 @@ def of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
 
 
 def test_columns_of_the_row_model_come_from_the_documents_json(settings: Settings) -> None:
-    lineage = column_lineage(records(settings)["normalized"], settings)
+    lineage = column_lineage(records(settings)["normalized"], settings.reading)
     assert lineage["sample_id"] == of("raw_shards", "__key__")
     assert lineage["position"] == lineage["modality"] == of("raw_shards", "texts", "images")
     assert lineage["text_content"] == of("raw_shards", "texts")
@@ -37,7 +37,7 @@ def test_columns_of_the_row_model_come_from_the_documents_json(settings: Setting
     assert lineage["url"] == of("raw_shards", "url")
 
 
-def test_the_layout_of_the_documents_counts(tmp_path: Path) -> None:
+def test_lineage_follows_the_layout_of_the_documents(tmp_path: Path) -> None:
     settings = project(
         tmp_path,
         '[reading]\nsample_id_field = "name"\ntexts_field = "words"\nimages_field = "tokens"\n'
@@ -47,7 +47,7 @@ def test_the_layout_of_the_documents_counts(tmp_path: Path) -> None:
     fields = {"words": fields.pop("texts"), "tokens": [None, None], **fields}
     del fields["images"]
     write_shard(tmp_path / "raw" / "a.tar", {"k": ({"images": [], **fields}, [])})
-    lineage = column_lineage(take_through(stage_dag(settings)["normalized"], "a", settings).record, settings)
+    lineage = column_lineage(take_through(stage_dag(settings)["normalized"], "a", settings).record, settings.reading)
     assert lineage["sample_id"] == of("raw_shards", "name")
     assert lineage["text_content"] == of("raw_shards", "words")
     assert lineage["binary_content"] == of("raw_shards", "tokens", "file")
@@ -56,7 +56,7 @@ def test_the_layout_of_the_documents_counts(tmp_path: Path) -> None:
 
 def test_scores_come_from_the_bytes_of_the_images(settings: Settings) -> None:
     record = records(settings)["image_scores"]
-    lineage = column_lineage(record, settings)
+    lineage = column_lineage(record, settings.reading)
     assert set(lineage) == set(record.columns)
     assert lineage["sample_id"] == of("normalized", "sample_id")
     assert lineage["sharpness"] == lineage["width"] == of("normalized", "binary_content")
@@ -66,7 +66,7 @@ def test_scores_come_from_the_bytes_of_the_images(settings: Settings) -> None:
 def test_clip_scores_come_from_images_and_texts(settings: Settings) -> None:
     columns = {field.name: str(field.type) for field in clip_schema(settings.clip, 8)}
     record = records(settings)["image_scores"].model_copy(update={"stage": "clip_scores", "columns": columns})
-    lineage = column_lineage(record, settings)
+    lineage = column_lineage(record, settings.reading)
     assert lineage["position"] == of("normalized", "position")
     assert lineage["clip_score"] == of("normalized", "binary_content", "text_content")
     assert lineage["clip_error"] == of("normalized", "binary_content", "text_content", "materialize_error")
@@ -74,19 +74,20 @@ def test_clip_scores_come_from_images_and_texts(settings: Settings) -> None:
 
 def test_the_selection_keeps_columns_and_decides_by_scores(settings: Settings) -> None:
     found = records(settings)
-    lineage = column_lineage(found["filtered"], settings)
+    lineage = column_lineage(found["filtered"], settings.reading)
     assert set(lineage) == set(found["normalized"].columns)
     assert all(sources == of("normalized", name) for name, sources in lineage.items())
     # clip has a threshold by default, and judges nothing while its stage is off
-    assert deciding_columns(found["filtered"], settings) == (
+    assert deciding_columns(found["filtered"], settings.scoring, settings.selection) == (
         *of("image_scores", "sharpness", "qr_area_ratio"),
         *of("normalized", "modality", "text_content"),
     )
     with_clip = found["filtered"].model_copy(update={"inputs": {**found["filtered"].inputs, "clip_scores": "v"}})
-    assert deciding_columns(with_clip, settings)[-1] == SourceColumn("clip_scores", "clip_score")
+    *_, last = deciding_columns(with_clip, settings.scoring, settings.selection)
+    assert last == SourceColumn("clip_scores", "clip_score")
 
 
 def test_a_tar_has_no_columns(settings: Settings) -> None:
     record = records(settings)["final_tars"]
-    assert column_lineage(record, settings) == {}
-    assert deciding_columns(record, settings) == ()
+    assert column_lineage(record, settings.reading) == {}
+    assert deciding_columns(record, settings.scoring, settings.selection) == ()

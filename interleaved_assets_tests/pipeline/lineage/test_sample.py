@@ -1,5 +1,6 @@
-"""Where a sample went, and how little is read to find it."""
+"""Tracing a sample through the stages, and what is read to find it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from interleaved_assets.pipeline.lineage import sample as module
 from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample, trace_sample
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
 
 KEYS = ["a", "b", "c"]
@@ -32,11 +34,11 @@ def take_all(settings: Settings, key: str) -> None:
 
 
 def found(sample_id: str, settings: Settings, keys: list[str] = KEYS) -> dict[str, list[StageTrace] | InterleavedError]:
-    return dict(find_sample(sample_id, keys, settings))
+    return dict(find_sample(sample_id, keys, settings.storage, stage_dag(settings)))
 
 
-def test_the_path_of_a_sample(settings: Settings) -> None:
-    traces = trace_sample("doc-97-b", "a", settings)
+def test_a_trace_has_the_rows_of_the_sample_at_every_stage(settings: Settings) -> None:
+    traces = trace_sample("doc-97-b", settings.storage.shard("a"), stage_dag(settings))
     assert [trace.record.stage for trace in traces] == list(stage_dag(settings))
     rows = [None if trace.kept is None else trace.kept.num_rows for trace in traces]
     assert rows == [4, 2, 3, None]
@@ -45,34 +47,34 @@ def test_the_path_of_a_sample(settings: Settings) -> None:
     assert all("binary_content" not in trace.kept.column_names for trace in traces if trace.kept is not None)
 
 
-def test_only_the_shard_that_has_it(settings: Settings) -> None:
+def test_only_shards_with_the_sample_are_found(settings: Settings) -> None:
     assert list(found("doc-98-a", settings)) == ["b"]
-    assert found("nobody", settings) == {}
-    assert trace_sample("nobody", "a", settings) == []
+    assert found("unknown", settings) == {}
+    assert trace_sample("unknown", settings.storage.shard("a"), stage_dag(settings)) == []
 
 
-def test_ids_are_unique_within_a_shard_only(settings: Settings, tmp_path: Path) -> None:
+def test_two_shards_with_the_same_sample_id_are_both_found(settings: Settings, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "d.tar", seed=ord("a"))
     take_all(settings, "d")
     assert list(found("doc-97-a", settings, [*KEYS, "d"])) == ["a", "d"]
 
 
-def test_of_a_shard_without_it_only_the_ids_of_normalized_are_read(
+def test_of_a_shard_without_the_sample_only_the_ids_of_normalized_are_read(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in ("image_scores", "filtered", "dropped"):
         for file in (tmp_path / "out" / folder).rglob("[bc].parquet"):
             file.unlink()
-    looked: list[str] = []
+    traced: list[str] = []
     real = module.trace_sample
 
-    def looking(sample_id: str, key: str, settings: Settings) -> list[StageTrace]:
-        looked.append(key)
-        return real(sample_id, key, settings)
+    def tracing(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> list[StageTrace]:
+        traced.append(paths.key)
+        return real(sample_id, paths, stages)
 
-    monkeypatch.setattr(module, "trace_sample", looking)
+    monkeypatch.setattr(module, "trace_sample", tracing)
     assert list(found("doc-97-a", settings)) == ["a"]
-    assert looked == ["a"]
+    assert traced == ["a"]
 
 
 def test_a_sample_that_normalization_dropped_is_found(tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_a_sample_that_normalization_dropped_is_found(tmp_path: Path) -> None:
     assert traces[0].dropped["reason"].to_pylist() == ["sample_dropped", "sample_dropped", "missing_member"]
 
 
-def test_a_shard_whose_normalized_is_being_redone_is_looked_at_all_the_same(settings: Settings, tmp_path: Path) -> None:
+def test_a_shard_without_a_record_of_normalized_is_searched(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "out/records/normalized/a.json").unlink()
     (traces,) = found("doc-97-a", settings).values()
     assert isinstance(traces, list)

@@ -42,14 +42,14 @@ def test_a_tar_where_it_was_written(settings: Settings, tmp_path: Path) -> None:
     assert (trace.remade, trace.status) == ([], "complete")
 
 
-def test_a_copy_is_known_by_its_content(settings: Settings, tmp_path: Path) -> None:
+def test_a_copied_tar_is_found_by_its_content(settings: Settings, tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere.tar"
     shutil.copy(tmp_path / "out/tars/web/b.tar", copy)
     trace = trace_tar(str(copy), settings)
     assert (trace.key, trace.uri, trace.as_recorded) == ("web/b", str(copy), True)
 
 
-def test_other_bytes_are_told(settings: Settings, tmp_path: Path) -> None:
+def test_other_bytes_are_reported(settings: Settings, tmp_path: Path) -> None:
     tar = tmp_path / "out/tars/a.tar"
     content = bytearray(tar.read_bytes())
     content[1000] ^= 1
@@ -59,7 +59,7 @@ def test_other_bytes_are_told(settings: Settings, tmp_path: Path) -> None:
     assert trace.sha256 == sha256(tar)
 
 
-def test_the_source_is_that_of_the_tar_and_not_what_lies_there_now(settings: Settings, tmp_path: Path) -> None:
+def test_the_source_is_the_raw_shard_that_the_tar_was_made_from(settings: Settings, tmp_path: Path) -> None:
     tar = tmp_path / "out/tars/a.tar"
     before = trace_tar(str(tar), settings).source
     good_shard(tmp_path / "raw/a.tar", seed=5)
@@ -73,11 +73,11 @@ def test_the_source_is_that_of_the_tar_and_not_what_lies_there_now(settings: Set
     assert "it was moved or deleted" in trace_tar(str(tar), settings).status
 
 
-def test_what_no_record_speaks_of(settings: Settings, tmp_path: Path) -> None:
-    with pytest.raises(ShardError, match=r"raw/a\.tar \(sha256 [0-9a-f]{64}\): no record speaks of it"):
+def test_a_tar_without_a_record_is_an_error(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(ShardError, match=r"raw/a\.tar \(sha256 [0-9a-f]{64}\): no record describes it"):
         trace_tar(str(tmp_path / "raw/a.tar"), settings)
     (tmp_path / "out/records/final_tars/a.json").unlink()
-    with pytest.raises(ShardError, match="no record speaks of it"):
+    with pytest.raises(ShardError, match="no record describes it"):
         trace_tar(str(tmp_path / "out/tars/a.tar"), settings)
     with pytest.raises(StorageError, match=r"cannot read .*none\.tar"):
         trace_tar(str(tmp_path / "none.tar"), settings)

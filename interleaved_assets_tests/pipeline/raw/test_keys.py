@@ -69,7 +69,7 @@ def test_a_long_path_is_cut_and_completed_by_a_hash() -> None:
 
 
 @given(paths)
-def test_a_key_is_safe_and_gives_its_path_back(path: str) -> None:
+def test_a_key_is_safe_and_its_path_can_be_computed_from_it(path: str) -> None:
     key = shard_key(path)
     assert 0 < len(key.encode()) <= MAX_KEY_BYTES
     assert re.fullmatch(r"[A-Za-z0-9_.%/~-]+", key)

@@ -8,11 +8,12 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work, take_through
+from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw import listing as raw_module
 from interleaved_assets.pipeline.raw.keys import is_cut, shard_key
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, find_raw_shard, list_raw_shards, raw_shard_at
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.s3 import S3Server
@@ -62,7 +63,7 @@ def test_one_listing_is_enough_for_all_cut_keys(storage: StorageSettings, listin
     assert listings == [storage.raw_root]
 
 
-def test_a_shard_that_is_found_is_as_it_is_now(storage: StorageSettings, listings: list[str]) -> None:
+def test_a_found_shard_has_its_present_stamp(storage: StorageSettings, listings: list[str]) -> None:
     key = put(storage, "one", b"first")
     before = find_raw_shard(key, storage)
     put(storage, "one", b"another")
@@ -74,7 +75,7 @@ def test_a_shard_that_is_found_is_as_it_is_now(storage: StorageSettings, listing
     assert listings == [storage.raw_root]
 
 
-def test_a_shard_that_came_after_the_listing_takes_another_one(storage: StorageSettings, listings: list[str]) -> None:
+def test_a_shard_that_landed_later_needs_another_listing(storage: StorageSettings, listings: list[str]) -> None:
     find_raw_shard(put(storage, "one"), storage)
     late = put(storage, "late", b"late")
     assert find_raw_shard(late, storage).size == 4
@@ -84,9 +85,7 @@ def test_a_shard_that_came_after_the_listing_takes_another_one(storage: StorageS
     assert len(listings) == 3
 
 
-def test_where_a_record_says_where_the_shard_lay_nothing_is_listed(
-    storage: StorageSettings, listings: list[str]
-) -> None:
+def test_a_shard_whose_path_is_in_its_record_needs_no_listing(storage: StorageSettings, listings: list[str]) -> None:
     key, other = put(storage, "one"), put(storage, "other", b"other")
     known = RawSource(uri=f"{storage.raw_root}/{FOLDERS}/one.tar", size=1, stamp="", version="")
     assert find_raw_shard(key, storage, known).uri == known.uri

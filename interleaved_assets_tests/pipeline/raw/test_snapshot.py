@@ -5,7 +5,13 @@ import pytest
 
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards, raw_content_version
-from interleaved_assets.pipeline.raw.snapshot import Look, Seen, look, read_snapshot, write_snapshot
+from interleaved_assets.pipeline.raw.snapshot import (
+    SnapshotChanges,
+    SnapshotEntry,
+    compare_with_snapshot,
+    read_snapshot,
+    write_snapshot,
+)
 from interleaved_assets.settings import StorageSettings
 
 
@@ -23,8 +29,12 @@ def put(storage: StorageSettings, name: str, content: bytes, mtime: int) -> None
     os.utime(path, (mtime, mtime))
 
 
-def see(storage: StorageSettings, before: dict[str, Seen], now: float, quiet: float = 0, at_most: int = 100) -> Look:
-    return look(list_raw_shards(storage), before, storage, now=now, quiet_seconds=quiet, at_most=at_most)
+def see(
+    storage: StorageSettings, before: dict[str, SnapshotEntry], now: float, quiet: float = 0, at_most: int = 100
+) -> SnapshotChanges:
+    return compare_with_snapshot(
+        list_raw_shards(storage), before, storage, now=now, quiet_seconds=quiet, at_most=at_most
+    )
 
 
 def test_listing_takes_shards_only_and_gives_keys_and_uris(storage: StorageSettings) -> None:
@@ -82,7 +92,7 @@ def test_a_growing_shard_waits_until_it_is_quiet_by_our_own_clock(storage: Stora
     assert see(storage, third.snapshot, now=1130, quiet=60).keys == ["a"]
 
 
-def test_a_shard_that_vanished_is_told_once_and_comes_back_quietly(storage: StorageSettings) -> None:
+def test_a_vanished_shard_is_reported_once_and_its_return_is_not_reported(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     first = see(storage, {}, now=100)
     Path(storage.raw_root, "a.tar").unlink()
@@ -95,7 +105,7 @@ def test_a_shard_that_vanished_is_told_once_and_comes_back_quietly(storage: Stor
     assert (back.keys, back.snapshot["a"].gone) == ([], False)
 
 
-def test_at_most_so_many_are_reported_and_the_rest_follows(storage: StorageSettings) -> None:
+def test_the_number_of_reported_shards_is_limited(storage: StorageSettings) -> None:
     for number in range(5):
         put(storage, f"{number}.tar", bytes([number]), 1)
     reported, snapshot = [], {}
@@ -106,13 +116,13 @@ def test_at_most_so_many_are_reported_and_the_rest_follows(storage: StorageSetti
     assert reported == [["0", "1"], ["2", "3"], ["4"]]
 
 
-def test_a_look_that_is_out_of_time_reads_one_shard_and_leaves_the_rest(storage: StorageSettings) -> None:
+def test_after_the_time_limit_one_shard_is_read_and_the_others_are_left(storage: StorageSettings) -> None:
     for number in range(3):
         put(storage, f"{number}.tar", bytes([number]), 1)
-    snapshot: dict[str, Seen] = {}
+    snapshot: dict[str, SnapshotEntry] = {}
     reported = []
     for tick in range(4):
-        found = look(
+        found = compare_with_snapshot(
             list_raw_shards(storage), snapshot, storage, now=100 + tick, quiet_seconds=0, at_most=100, until=0.0
         )
         reported.append((found.keys, found.growing))
@@ -120,7 +130,7 @@ def test_a_look_that_is_out_of_time_reads_one_shard_and_leaves_the_rest(storage:
     assert reported == [(["0"], ["1", "2"]), (["1"], ["2"]), (["2"], []), ([], [])]
 
 
-def test_a_clock_that_was_set_back_keeps_no_shard_waiting(storage: StorageSettings) -> None:
+def test_no_shard_waits_after_the_clock_was_set_back(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     first = see(storage, {}, now=10_000, quiet=60)
     second = see(storage, first.snapshot, now=500, quiet=60)
@@ -128,7 +138,7 @@ def test_a_clock_that_was_set_back_keeps_no_shard_waiting(storage: StorageSettin
     assert see(storage, second.snapshot, now=560, quiet=60).keys == ["a"]
 
 
-def test_the_snapshot_survives_its_file(storage: StorageSettings, tmp_path: Path) -> None:
+def test_a_snapshot_is_read_back_equal(storage: StorageSettings, tmp_path: Path) -> None:
     put(storage, "a.tar", b"one", 1)
     put(storage, "ü,b.tar", b"two", 1)
     snapshot = see(storage, {}, now=100).snapshot
@@ -144,7 +154,7 @@ def test_a_known_stamp_is_not_hashed_again(storage: StorageSettings) -> None:
     assert raw_content_version(find_raw_shard("a", storage), storage, found.changed[0]) == found.changed[0].version
 
 
-def test_a_file_that_cannot_be_read_keeps_no_other_waiting(storage: StorageSettings) -> None:
+def test_a_file_that_cannot_be_read_does_not_delay_the_others(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     Path(storage.raw_root, "b.tar").symlink_to(Path(storage.raw_root, "nowhere"))
     put(storage, "c.tar", b"two", 1)

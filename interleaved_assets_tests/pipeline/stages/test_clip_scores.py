@@ -18,10 +18,12 @@ from interleaved_assets.model.errors import (
     ShardError,
     StorageUnavailable,
 )
-from interleaved_assets.pipeline.execute import ShardTask, StageOutcome, Work, take_through, take_together
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
+from interleaved_assets.pipeline.execute import take_through, take_together
+from interleaved_assets.pipeline.record import Record, read_record
+from interleaved_assets.pipeline.stage import ShardTask, StageOutcome, Work
 from interleaved_assets.pipeline.stages import clip_scores, image_scores, normalized
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.scoring.clip_tiny import picture, plain_scores, tiny_module, write_tiny
@@ -62,22 +64,22 @@ def three(folder: Path, text: str = "") -> Settings:
 
 
 def go(settings: Settings, keys: Iterable[str] = "abc") -> dict[str, StageOutcome | InterleavedError]:
-    return dict(take_together(clip_scores.stage(settings), keys, settings))
+    return dict(take_together(clip_scores.stage(settings.clip), keys, settings))
 
 
 def paths(settings: Settings, key: str) -> ShardPaths:
-    return ShardPaths(output_root=settings.storage.output_root, key=key)
+    return settings.storage.shard(key)
 
 
 def state(settings: Settings, key: str) -> Record | None:
     return read_record(paths(settings, key).record("clip_scores"), {})
 
 
-def test_scores_and_what_is_said_of_them(folder: Path) -> None:
+def test_scores_and_their_record(folder: Path) -> None:
     settings = prepared(
         folder, {"a": {"one": document("a red square", picture(1), "two circles"), "two": document(picture(2))}}
     )
-    record = take_through(clip_scores.stage(settings), "a", settings).record
+    record = take_through(clip_scores.stage(settings.clip), "a", settings).record
     scores = pq.read_table(record.outputs["rows"].uri)
     wanted = plain_scores(tiny_module(), picture(1), ["a red square", "two circles"])
     best = max(range(2), key=wanted.__getitem__)
@@ -98,7 +100,7 @@ def test_scores_and_what_is_said_of_them(folder: Path) -> None:
         "precision": "fp32",
     }
     assert record.notes["images_per_second"] > 0  # type: ignore[operator]
-    assert take_through(clip_scores.stage(settings), "a", settings).unchanged
+    assert take_through(clip_scores.stage(settings.clip), "a", settings).unchanged
 
 
 @pytest.mark.parametrize("documents", [{}, {"one": document("only", "texts")}], ids=["no rows", "no images"])
@@ -113,7 +115,7 @@ def test_a_shard_without_images_has_an_empty_table(folder: Path, documents: dict
     assert tables["a"].schema == tables["b"].schema
 
 
-def test_the_data_version_is_of_what_was_computed_from_and_not_of_the_bytes(folder: Path) -> None:
+def test_the_data_version_is_a_hash_of_the_inputs_and_not_of_the_bytes(folder: Path) -> None:
     settings = three(folder)
     first = go(settings)["a"]
     assert isinstance(first, StageOutcome)
@@ -127,12 +129,12 @@ def test_the_data_version_is_of_what_was_computed_from_and_not_of_the_bytes(fold
     assert other.record.data_version != first.record.data_version
 
 
-def test_the_data_version_is_of_the_cheap_scores_too_where_they_decide_what_is_scored(folder: Path) -> None:
+def test_with_a_prescreen_the_data_version_depends_on_the_image_scores(folder: Path) -> None:
     settings = three(folder, PRESCREEN)
-    first = take_through(clip_scores.stage(settings), "a", settings).record
+    first = take_through(clip_scores.stage(settings.clip), "a", settings).record
     other = project(folder, MODEL + PRESCREEN + "[scoring]\nmax_pixels = 10\n")
     take_through(image_scores.STAGE, "a", other)
-    second = take_through(clip_scores.stage(other), "a", other).record
+    second = take_through(clip_scores.stage(other.clip), "a", other).record
     assert second.inputs["normalized"] == first.inputs["normalized"]
     assert second.inputs["image_scores"] != first.inputs["image_scores"]
     assert second.data_version != first.data_version
@@ -170,7 +172,7 @@ def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compar
 
 def test_an_image_outside_of_a_bound_is_left_out_by_the_stored_scores(folder: Path) -> None:
     settings = prepared(folder, {"a": {"one": document("text", blurred_image(), sharp_image(1))}}, PRESCREEN)
-    record = take_through(clip_scores.stage(settings), "a", settings).record
+    record = take_through(clip_scores.stage(settings.clip), "a", settings).record
     assert set(record.inputs) == {"normalized", "image_scores", "clip.model_config_path", "clip.pretrained"}
     scores = pq.read_table(record.outputs["rows"].uri)
     assert scores["clip_score"].is_null().to_pylist() == [True, False]
@@ -178,7 +180,7 @@ def test_an_image_outside_of_a_bound_is_left_out_by_the_stored_scores(folder: Pa
 
 
 @pytest.mark.parametrize("damage", ["damaged", "missing", "another column"])
-def test_the_score_table_of_one_shard_stops_that_shard_and_no_other(folder: Path, damage: str) -> None:
+def test_a_damaged_score_table_fails_only_its_shard(folder: Path, damage: str) -> None:
     settings = three(folder, PRESCREEN)
     table = Path(paths(settings, "b").output("image_scores"))
     if damage == "damaged":
@@ -202,7 +204,7 @@ def test_the_score_table_of_one_shard_stops_that_shard_and_no_other(folder: Path
     assert state(settings, "b") is None
 
 
-def test_the_rows_of_one_shard_stop_that_shard_and_no_other(folder: Path) -> None:
+def test_damaged_rows_fail_only_their_shard(folder: Path) -> None:
     settings = three(folder)
     Path(paths(settings, "a").output("normalized")).write_bytes(b"PAR1")
     accept_outputs(settings, "normalized", "a")
@@ -223,7 +225,7 @@ WHERE = ["rows", "cheap scores", "output"]
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_storage_that_does_not_answer_is_that_shards_outcome_and_it_can_be_tried_again(
+def test_a_shard_whose_storage_does_not_answer_can_be_tried_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     write_tiny(folder / "model", seed=10 + WHERE.index(where))  # a model that this process has not loaded yet
@@ -264,7 +266,7 @@ def test_a_storage_that_does_not_answer_is_that_shards_outcome_and_it_can_be_tri
     assert len(loaded) == 1  # and not once more for the second try
 
 
-def test_storage_that_stops_answering_can_be_tried_again_by_all_shards_that_are_not_done(
+def test_after_the_storage_stops_answering_all_unfinished_shards_can_be_tried_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = three(folder)
@@ -285,7 +287,7 @@ def test_storage_that_stops_answering_can_be_tried_again_by_all_shards_that_are_
     assert all(isinstance(outcome, StageOutcome) for outcome in go(settings).values())
 
 
-def test_what_a_device_fails_with_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_device_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = three(folder)
 
     def fail(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
@@ -305,11 +307,11 @@ def test_a_model_that_cannot_be_loaded_raises_before_any_shard_begins(folder: Pa
     assert state(settings, "a") is None
 
 
-def test_only_what_changes_a_score_makes_them_stale(folder: Path) -> None:
+def test_only_settings_that_change_a_clip_score_make_it_stale(folder: Path) -> None:
     settings = three(folder)
     go(settings, "a")
     same = project(folder, MODEL + "batch_size = 2\n[selection]\nmin_clip = 0.9\n")
-    assert clip_scores.stage(same).code_version(same) == clip_scores.stage(settings).code_version(settings)
+    assert clip_scores.stage(same.clip).code_version(same) == clip_scores.stage(settings.clip).code_version(settings)
     assert json.dumps(clip_scores.version_settings(settings)) == json.dumps(clip_scores.version_settings(same))
     write_tiny(folder / "model", seed=1)
     (outcome,) = go(settings, "a").values()

@@ -9,7 +9,7 @@ from interleaved_assets_tests.documents import project
 CLIP = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\n'
 
 
-def test_each_stage_comes_behind_those_it_reads(tmp_path: Path) -> None:
+def test_each_stage_comes_after_its_inputs(tmp_path: Path) -> None:
     for text in ("", CLIP):
         seen = {RAW_SHARDS}
         for name, stage in stage_dag(project(tmp_path, text)).items():
@@ -17,7 +17,7 @@ def test_each_stage_comes_behind_those_it_reads(tmp_path: Path) -> None:
             seen.add(name)
 
 
-def test_clip_is_a_stage_where_it_is_on(tmp_path: Path) -> None:
+def test_clip_scores_is_a_stage_if_clip_is_enabled(tmp_path: Path) -> None:
     assert list(stage_dag(project(tmp_path))) == ["normalized", "image_scores", "filtered", "final_tars"]
     stages = stage_dag(project(tmp_path, CLIP))
     assert list(stages) == ["normalized", "image_scores", "clip_scores", "filtered", "final_tars"]
@@ -34,7 +34,7 @@ def test_clip_is_a_stage_where_it_is_on(tmp_path: Path) -> None:
         ("[watch]\ninterval_seconds = 5\n", set()),
     ],
 )
-def test_a_changed_setting_shows_on_what_follows_from_it(tmp_path: Path, text: str, changed: set[str]) -> None:
+def test_a_changed_setting_changes_the_code_versions_downstream(tmp_path: Path, text: str, changed: set[str]) -> None:
     settings = project(tmp_path)
     before = code_versions(stage_dag(settings), settings)
     settings = project(tmp_path, text)
@@ -42,7 +42,7 @@ def test_a_changed_setting_shows_on_what_follows_from_it(tmp_path: Path, text: s
     assert {name for name in before if before[name] != after[name]} == changed
 
 
-def test_what_is_downstream(tmp_path: Path) -> None:
+def test_downstream_stages(tmp_path: Path) -> None:
     stages = stage_dag(project(tmp_path))
     assert downstream_of("normalized", stages) == {"image_scores", "filtered", "final_tars"}
     assert downstream_of("final_tars", stages) == frozenset()

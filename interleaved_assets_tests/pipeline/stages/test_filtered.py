@@ -12,10 +12,11 @@ import pytest
 from interleaved_assets.io.parquet import reader as parquet_reader
 from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
+from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stages import filtered, image_scores, normalized
 from interleaved_assets.pipeline.stages.filtered import deciding_rows, deciding_tables
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 
@@ -32,7 +33,7 @@ def prepared(folder: Path, documents: dict, text: str = "") -> Settings:
 
 
 def paths(settings: Settings) -> ShardPaths:
-    return ShardPaths(output_root=settings.storage.output_root, key="a")
+    return settings.storage.shard("a")
 
 
 def run(settings: Settings) -> tuple[Record, pa.Table, list[dict]]:
@@ -46,7 +47,7 @@ def items(rows: pa.Table) -> list[tuple[str, int, str]]:
     return [(row["sample_id"], row["position"], row["modality"]) for row in rows.to_pylist()]
 
 
-def test_a_blurred_image_goes_and_the_rest_stays_byte_for_byte(tmp_path: Path) -> None:
+def test_a_blurred_image_is_dropped_and_the_other_rows_are_unchanged(tmp_path: Path) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar")
     for stage in (normalized.STAGE, image_scores.STAGE):
@@ -76,7 +77,7 @@ def test_a_blurred_image_goes_and_the_rest_stays_byte_for_byte(tmp_path: Path) -
     assert pq.read_table(record.outputs["samples"].uri)["ratio"].to_pylist() == [1 / 4, 1 / 2, 2 / 3]
 
 
-def test_a_sample_that_loses_all_its_content_goes_with_its_metadata(tmp_path: Path) -> None:
+def test_a_sample_without_content_is_dropped_with_its_metadata(tmp_path: Path) -> None:
     settings = prepared(tmp_path, {"one": document(blurred_image()), "two": document("text", sharp_image(1))})
     record, rows, ledger = run(settings)
     assert items(rows) == [("two", -1, "metadata"), ("two", 0, "text"), ("two", 1, "image")]
@@ -103,7 +104,7 @@ def test_positions_are_numbered_anew_only_on_request(tmp_path: Path) -> None:
         ("drop_sample", ["two", "two", "two"], ["sample_dropped", "sample_dropped", "undecodable_image"]),
     ],
 )
-def test_an_image_without_a_score_is_settled_by_the_policy(
+def test_the_error_policy_applies_to_images_without_a_score(
     tmp_path: Path, policy: str, left: Sequence[str], reasons: Sequence[str]
 ) -> None:
     settings = prepared(
@@ -129,7 +130,7 @@ def test_policy_error_names_the_image_and_records_nothing(tmp_path: Path) -> Non
     assert not list((tmp_path / "out").rglob("filtered/*.parquet"))
 
 
-def test_a_score_that_is_not_in_the_table_is_a_missing_one(tmp_path: Path) -> None:
+def test_a_row_without_an_entry_in_the_score_table_has_a_missing_score(tmp_path: Path) -> None:
     settings = prepared(tmp_path, {"one": document("text", sharp_image(1), sharp_image(2))})
     uri = paths(settings).output("image_scores")
     pq.write_table(pq.read_table(uri).slice(0, 1), uri)
@@ -138,7 +139,7 @@ def test_a_score_that_is_not_in_the_table_is_a_missing_one(tmp_path: Path) -> No
         run(settings)
 
 
-def test_a_filter_whose_score_was_never_measured_says_so(tmp_path: Path) -> None:
+def test_a_filter_without_scores_is_noted(tmp_path: Path) -> None:
     settings = prepared(tmp_path, {"one": document("text", sharp_image(1))}, "[selection]\nmax_nsfw = 0.5\n")
     with pytest.raises(OptionError, match=r"filter 'nsfw' needs the score nsfw_score, .*turn on what measures it"):
         run(settings)
@@ -173,7 +174,7 @@ def test_missing_and_damaged_inputs_are_named(tmp_path: Path) -> None:
     ):
         run(settings)
     accept_outputs(settings, "image_scores")
-    with pytest.raises(ShardError, match=r"shard a: .*image_scores/a\.parquet .*delete it and materialize image_scor"):
+    with pytest.raises(ShardError, match=r"shard a: .*image_scores/a\.parquet .*Delete it and materialize image_scor"):
         run(settings)
     scores.unlink()
     with pytest.raises(ShardError, match=r"shard a: .*: they were deleted or replaced, .* Materialize image_scores ag"):
@@ -185,7 +186,7 @@ def test_missing_and_damaged_inputs_are_named(tmp_path: Path) -> None:
         run(settings)
 
 
-def test_only_the_selections_own_settings_make_it_stale(tmp_path: Path) -> None:
+def test_only_selection_settings_make_filtered_stale(tmp_path: Path) -> None:
     settings = prepared(tmp_path, {"one": document("text", sharp_image(1), blurred_image())})
     run(settings)
     assert take_through(STAGE, "a", project(tmp_path, "[run]\nmax_batch_bytes = 1048576\n")).unchanged
@@ -195,9 +196,7 @@ def test_only_the_selections_own_settings_make_it_stale(tmp_path: Path) -> None:
     assert json.loads(json.dumps(filtered.version_settings(loose))) == run(loose)[0].settings
 
 
-def test_texts_are_read_for_their_words_a_bounded_number_of_bytes_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_are_read_in_batches_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = "word " * 80_000  # 400 kB
     documents = {f"doc-{number:02}": document(long, sharp_image(number, 8, 8), "two words") for number in range(10)}
     settings = prepared(tmp_path, documents, "[run]\nmax_batch_bytes = 1048576\n")
@@ -210,7 +209,7 @@ def test_texts_are_read_for_their_words_a_bounded_number_of_bytes_at_a_time(
             yield table
 
     monkeypatch.setattr(parquet_reader, "whole_samples", measured)
-    rows, scores = deciding_tables("a", settings)
+    rows, scores = deciding_tables(paths(settings), with_clip=False, max_batch_bytes=2**20)
     assert len(sizes) == 5  # two documents each
     assert max(sizes) <= 1048576
     assert rows.column_names == ["sample_id", "position", "modality", "words"]

@@ -26,7 +26,7 @@ def through_all(settings: Settings) -> Record:
     return outcome.record
 
 
-def test_what_was_read_back_stands_in_the_record(settings: Settings, tmp_path: Path) -> None:
+def test_the_record_has_the_counts_of_reading_back(settings: Settings, tmp_path: Path) -> None:
     record = through_all(settings)
     assert record.counted == {
         "repeated_keys": 0,
@@ -37,7 +37,7 @@ def test_what_was_read_back_stands_in_the_record(settings: Settings, tmp_path: P
     }
 
 
-def test_a_tar_that_does_not_read_back_is_neither_recorded_nor_left(
+def test_a_tar_that_does_not_read_back_is_deleted_and_not_recorded(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = TarShard._put
@@ -51,7 +51,7 @@ def test_a_tar_that_does_not_read_back_is_neither_recorded_nor_left(
 
 
 @pytest.mark.parametrize("name", ["normalized", "image_scores", "filtered", "final_tars"])
-def test_a_record_from_before_the_figures_is_made_again(settings: Settings, tmp_path: Path, name: str) -> None:
+def test_a_stage_whose_record_lacks_counts_runs_again(settings: Settings, tmp_path: Path, name: str) -> None:
     through_all(settings)
     file = tmp_path / f"out/records/{name}/a.json"
     now = json.loads(file.read_text())

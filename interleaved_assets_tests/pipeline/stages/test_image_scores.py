@@ -10,7 +10,7 @@ import pytest
 
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
+from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stages import image_scores, normalized
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
@@ -97,12 +97,12 @@ def test_a_shard_without_images_has_an_empty_table_with_all_columns(tmp_path: Pa
     assert scores.schema == scored(settings, "b")[1].schema
 
 
-def test_batches_make_no_difference(tmp_path: Path) -> None:
+def test_the_batch_size_does_not_change_the_scores(tmp_path: Path) -> None:
     documents = {f"doc-{number:02}": document("text", sharp_image(number, 400, 300)) for number in range(8)}
     settings = project(tmp_path)
     write_shard(tmp_path / "raw" / "a.tar", documents)
     whole = scored(settings)[0]
-    Path(ShardPaths(output_root=settings.storage.output_root, key="a").record("image_scores")).unlink()
+    Path(settings.storage.shard("a").record("image_scores")).unlink()
     small = project(tmp_path, "[run]\nmax_batch_bytes = 1048576\n")  # three pictures a batch
     assert sum(len(sharp_image(number, 400, 300)) for number in range(8)) > 2 * 1048576
     again = scored(small)[0]
@@ -110,7 +110,7 @@ def test_batches_make_no_difference(tmp_path: Path) -> None:
     assert again.outputs["rows"].sha256 == whole.outputs["rows"].sha256
 
 
-def test_only_what_is_measured_makes_them_stale(tmp_path: Path) -> None:
+def test_only_scoring_settings_make_image_scores_stale(tmp_path: Path) -> None:
     write_shard(tmp_path / "raw" / "a.tar", {"one": document("text", sharp_image(1))})
     first = scored(project(tmp_path))[0]
     other = project(tmp_path, "[selection]\nmin_sharpness = 7\n[run]\nmax_batch_bytes = 2097152\n")
@@ -134,6 +134,6 @@ def test_rows_that_are_missing_or_damaged_are_named_and_nothing_is_recorded(tmp_
     rows.unlink()
     with pytest.raises(ShardError, match=r"image_scores needs normalized, whose outputs are not .* they were deleted"):
         take_through(image_scores.STAGE, "a", settings)
-    uri = ShardPaths(output_root=settings.storage.output_root, key="a").record("image_scores")
+    uri = settings.storage.shard("a").record("image_scores")
     assert read_record(uri, {}) is None
     assert not (tmp_path / "out" / "image_scores" / "a.parquet").exists()

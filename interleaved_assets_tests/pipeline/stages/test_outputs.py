@@ -5,11 +5,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.execute import ShardTask, Stage, Work, take_through
-from interleaved_assets.pipeline.record import ShardPaths
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import filtered, final_tars, image_scores, normalized
 from interleaved_assets.pipeline.stages.outputs import read_ledgers, read_scores, scored_keys
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import good_shard, project
 
 SCORES = ["width", "height", "aspect_ratio", "sharpness", "qr_area_ratio"]
@@ -23,59 +24,59 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def paths(settings: Settings, key: str = "cc/a") -> ShardPaths:
-    return ShardPaths(output_root=settings.storage.output_root, key=key)
+    return settings.storage.shard(key)
 
 
-def test_scores_without_pictures_unless_asked_for(settings: Settings) -> None:
+def test_thumbnails_are_read_only_on_request(settings: Settings) -> None:
     for stage in (normalized.STAGE, image_scores.STAGE):
         take_through(stage, "cc/a", settings)
-    scores = read_scores(paths(settings), settings)
+    scores = read_scores(paths(settings), with_clip=False)
     assert set(SCORES) < set(scores.column_names)
     assert "thumbnail" not in scores.column_names
     assert scores["position"].to_pylist() == [1, 1, 2, 0, 2]
-    with_pictures = read_scores(paths(settings), settings, thumbnails=True)
+    with_pictures = read_scores(paths(settings), with_clip=False, thumbnails=True)
     assert with_pictures.drop_columns(["thumbnail"]) == scores
     assert all(with_pictures["thumbnail"].to_pylist())
 
 
-def test_clip_scores_stand_beside_them_where_clip_is_on_and_has_run(settings: Settings, tmp_path: Path) -> None:
+def test_clip_scores_are_joined_if_clip_is_on_and_has_run(settings: Settings, tmp_path: Path) -> None:
     for stage in (normalized.STAGE, image_scores.STAGE):
         take_through(stage, "cc/a", settings)
-    cheap = read_scores(paths(settings), settings)
+    cheap = read_scores(paths(settings), with_clip=False)
     clip = cheap.select(["sample_id", "position"]).slice(0, 4)
     clip = clip.append_column("clip_score", pa.array([0.1, 0.2, 0.3, 0.4])).append_column(
         "embedding", pa.array([[1.0, 0.0]] * 4)
     )
     on = project(tmp_path, "[clip]\nenabled = true\n")
-    assert read_scores(paths(on), on) == cheap  # on, but has not run
+    assert read_scores(paths(on), with_clip=True) == cheap  # on, but has not run
     (tmp_path / "out" / "clip_scores" / "cc").mkdir(parents=True)
     pq.write_table(clip, paths(on).output("clip_scores"))
-    assert read_scores(paths(settings), settings) == cheap  # has run, but is off
-    both = read_scores(paths(on), on)
+    assert read_scores(paths(settings), with_clip=False) == cheap  # has run, but is off
+    both = read_scores(paths(on), with_clip=True)
     assert both.column_names == [*cheap.column_names, "clip_score"]
     assert both["clip_score"].to_pylist() == [0.1, 0.2, 0.3, 0.4, None]
     Path(paths(on).output("clip_scores")).write_bytes(b"PAR1")
     with pytest.raises(ShardError, match=r"shard cc/a: .*clip_scores/cc/a\.parquet .*materialize clip_scores again"):
-        read_scores(paths(on), on)
+        read_scores(paths(on), with_clip=True)
 
 
 def test_a_missing_score_table_is_named(settings: Settings) -> None:
     with pytest.raises(ShardError, match=r"shard cc/a: .*image_scores/cc/a\.parquet is not there: materialize image_s"):
-        read_scores(paths(settings), settings)
+        read_scores(paths(settings), with_clip=False)
 
 
-def test_ledgers_one_after_the_other(settings: Settings) -> None:
-    assert read_ledgers(paths(settings), {}).num_rows == 0
+def test_ledgers_of_several_stages_are_concatenated(settings: Settings) -> None:
+    assert read_ledgers(paths(settings)).num_rows == 0
     for stage in (normalized.STAGE, image_scores.STAGE, filtered.stage(["image_scores"]), final_tars.STAGE):
         take_through(stage, "cc/a", settings)
-    ledger = read_ledgers(paths(settings), {})
+    ledger = read_ledgers(paths(settings))
     assert ledger.select(["sample_id", "position", "stage", "reason"]).to_pylist() == [
         {"sample_id": "doc-0-b", "position": 2, "stage": "filtered", "reason": "sharpness_below"}
     ]
-    assert read_ledgers(paths(settings), {}, ["normalized", "final_tars"]).num_rows == 0
+    assert read_ledgers(paths(settings), ["normalized", "final_tars"]).num_rows == 0
     Path(paths(settings).ledger("final_tars")).write_bytes(b"")
     with pytest.raises(ShardError, match=r"shard cc/a: .*dropped/final_tars/cc/a\.parquet .*materialize final_tars"):
-        read_ledgers(paths(settings), {})
+        read_ledgers(paths(settings))
 
 
 def test_a_shard_is_scored_when_its_record_is_valid(settings: Settings, tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_shard_is_scored_when_its_record_is_valid(settings: Settings, tmp_path
         scored_keys(settings.storage)
 
 
-def test_a_storage_that_refuses_is_not_taken_for_an_empty_one(settings: Settings, tmp_path: Path) -> None:
+def test_a_storage_that_refuses_to_list_is_an_error(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "records").write_text("a file where a folder is meant")
     with pytest.raises(StorageError, match=r"records/image_scores: Not a directory"):

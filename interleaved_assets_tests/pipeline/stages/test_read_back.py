@@ -63,7 +63,7 @@ def write(path: Path | str, *tables: pa.Table, expected: Sequence[pa.Table] = ()
     return written, OutputFile.of(tar)
 
 
-def test_what_was_written_comes_back(tmp_path: Path) -> None:
+def test_the_written_samples_are_read_back(tmp_path: Path) -> None:
     written, tar = write(tmp_path / "a.tar", rows(*ROWS[:4]), rows(*ROWS[4:]))
     assert written.compare(tar, None) == {"samples_read_back": 5, "images_read_back": 4, "bytes_read_back": tar.size}
 
@@ -105,12 +105,12 @@ def test_an_empty_tar(tmp_path: Path) -> None:
         ({13: row("more", -1, "metadata")}, "6 samples were written, and 5 come back"),
     ],
 )
-def test_another_sample_comes_back(tmp_path: Path, change: dict[int, dict[str, Any] | None], problem: str) -> None:
+def test_a_different_sample_is_an_error(tmp_path: Path, change: dict[int, dict[str, Any] | None], problem: str) -> None:
     changed = [row for row in ({**dict(enumerate(ROWS)), **change}).values() if row is not None]
     written, tar = write(tmp_path / "a.tar", rows(*ROWS), expected=[rows(*changed)])
     with pytest.raises(ReadBackError) as caught:
         written.compare(tar, None)
-    assert f"a.tar does not read back through webdataset to what was written: {problem}" in str(caught.value)
+    assert f"a.tar: the samples that webdataset reads differ from those written: {problem}" in str(caught.value)
     assert isinstance(caught.value, ShardError)
     assert not (tmp_path / "a.tar").exists()
 
@@ -145,7 +145,7 @@ GOOD: Members = [("a.json", body()), ("a.1.jpg", JPEG)]
         ([GOOD[0], ("b.json", body()), GOOD[1]], "sample 1, 'a': its JSON names the image 'a.1.jpg', which is not"),
     ],
 )
-def test_what_webdataset_makes_of_odd_tars(tmp_path: Path, members: Members, problem: str) -> None:
+def test_malformed_tars_are_errors(tmp_path: Path, members: Members, problem: str) -> None:
     written = WrittenSamples()
     written.add(rows(row("a", 0, "text", "one"), row("a", 1, "image", JPEG)))
     assert written.compare(packed(tmp_path / "good.tar", GOOD), None)["images_read_back"] == 1
@@ -160,7 +160,7 @@ def _replaced(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [_replaced, lambda content: content[:2048], lambda content: b"no tar" * 1000])
-def test_a_tar_that_is_not_what_was_written_is_left_alone(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_a_tar_with_other_bytes_is_an_error_and_not_deleted(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     written, tar = write(tmp_path / "a.tar", rows(*ROWS))
     other = damage((tmp_path / "a.tar").read_bytes())
     (tmp_path / "a.tar").write_bytes(other)
@@ -169,7 +169,7 @@ def test_a_tar_that_is_not_what_was_written_is_left_alone(tmp_path: Path, damage
     assert (tmp_path / "a.tar").read_bytes() == other  # it may be another run's, and good
 
 
-def test_a_storage_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_error_is_raised_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written, tar = write(tmp_path / "a.tar", rows(*ROWS))
     with monkeypatch.context() as patched:
         patched.setattr("interleaved_assets.pipeline.stages.read_back.open_input", lambda *_: _Failing())

@@ -1,0 +1,87 @@
+"""What a stage is: its inputs, the settings it depends on, the function that does its work, and what that returns."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.raw.listing import RawShard
+from interleaved_assets.pipeline.record import Facts, OutputFile, Record
+from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import ShardPaths
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """One shard at one stage: the argument of a stage's function."""
+
+    key: str
+    settings: Settings
+    paths: ShardPaths
+    raw: RawShard | None = None
+    """The raw shard, for the stage that reads it."""
+    read: Mapping[str, Record] = field(default_factory=dict)
+    """Records of the input stages, by stage, as of the comparison with the shard's own record."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Version of each file that the settings name for this stage, such as a checkpoint, by the setting."""
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """fsspec storage options."""
+        return self.settings.storage.options
+
+
+class Work(Facts):
+    """What a stage's function returns for the shard that it has written."""
+
+    outputs: dict[str, OutputFile]
+    data_version: str | None = None
+    """If the bytes may differ from device to device: hash of inputs, model and settings; else None."""
+
+
+@dataclass(frozen=True)
+class StageOutcome:
+    """A shard whose outputs are up to date; ``unchanged`` if they were so before, and nothing was done."""
+
+    record: Record
+    unchanged: bool
+    seconds: float
+
+
+RunOne = Callable[[ShardTask], Work]
+"""Reads the inputs of one shard and writes its outputs."""
+RunTogether = Callable[[Iterator[ShardTask], Settings], Iterator[tuple[str, Work | InterleavedError]]]
+"""The same for many shards with one call, for work that fills a device.
+
+Yields each shard's key with its work or its error, as soon as the shard is done. An exception ends the work on all
+shards."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the DAG.
+
+    Attributes:
+        name: also the name of the asset and of the folder of the outputs.
+        inputs: names of the stages whose outputs it reads.
+        version: to be raised when a change of code changes the output.
+        settings: returns the settings that the output depends on, and no others.
+        run: does the work for one shard; None if ``together`` is given.
+        together: does the work for many shards with one call; None if ``run`` is given.
+        files: returns the version of each file that those settings name, by the setting (``clip.pretrained``). They
+            are inputs: they are read when the stage executes, and the code version does not depend on them.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    version: int
+    settings: Callable[[Settings], dict[str, object]]
+    run: RunOne | None = None
+    together: RunTogether | None = None
+    files: Callable[[Settings], Mapping[str, str]] = lambda _: {}
+
+    def code_version(self, settings: Settings) -> str:
+        """Changes when the stage's code or one of its settings does; ``<version>-<hash of settings>``."""
+        text = json.dumps(self.settings(settings), sort_keys=True)
+        return f"{self.version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
