@@ -235,7 +235,9 @@ def _pax_records(data: bytes) -> dict[str, str]:
     while at < len(data):
         space = data.find(b" ", at, at + _LENGTH_DIGITS + 1)
         digits = data[at : max(at, space)]
-        end = at + int(digits) if digits.isdigit() else at
+        if not digits.isdigit():
+            break
+        end = at + int(digits)
         key, equals, value = data[space + 1 : end].removesuffix(b"\n").partition(b"=")
         if not equals:
             break

@@ -92,6 +92,8 @@ class ParquetShard:
             use_dictionary=others,
             write_statistics=others,
             data_page_size=_PAGE_BYTES,
+            # images are not compressed, so that nothing else would show a changed bit in them
+            write_page_checksum=True,
         )
 
     def finish(self) -> None:

@@ -72,6 +72,17 @@ def test_every_flipped_bit_in_a_footer_of_ours_is_refused(tmp_path: Path) -> Non
     assert set(outcomes(tmp_path / "b.parquet", content, bits, table)) == {"r"}
 
 
+def test_a_flipped_bit_in_an_image_of_ours_is_refused(tmp_path: Path) -> None:
+    rows = rows_table(sample("s0", b"0123456789" * 100))
+    with parquet_shard(str(tmp_path / "a.parquet"), rows.schema) as shard:
+        shard.write(rows)
+    content = bytearray((tmp_path / "a.parquet").read_bytes())
+    content[content.find(b"0123456789") + 500] ^= 4
+    (tmp_path / "a.parquet").write_bytes(content)
+    with pytest.raises(ShardError, match=r"a\.parquet is not a sound Parquet file: .*CRC"):
+        read(tmp_path / "a.parquet")
+
+
 def test_a_flipped_bit_in_a_footer_of_others_ends_no_process(tmp_path: Path) -> None:
     table = shard_table()
     pq.write_table(table, tmp_path / "a.parquet")
