@@ -69,8 +69,8 @@ NAMES: Final = (
 )  # fmt: skip
 _SIZES: Final = (
     b"\x80" + b"\xff" * 11, b"\xff" * 12, b"\x80" + bytes(10) + b"\x05", b"\x80\0\0\0\x7f" + b"\xff" * 7,
-    b"-0000000001\0", b"00000000008\0", b"           \0", b"0000000zz00\0", bytes(12), b"77777777777\0", b"777777777777",
-    b"\x80\0\0\0\0\0\0\x20\0\0\0\0", b"\0 7        \0", b"1_000\0", b"0o7\0",
+    b"-0000000001\0", b"00000000008\0", b"           \0", b"0000000zz00\0", bytes(12), b"77777777777\0",
+    b"777777777777",    b"\x80\0\0\0\0\0\0\x20\0\0\0\0", b"\0 7        \0", b"1_000\0", b"0o7\0",
 )  # fmt: skip
 _KEYS: Final = (
     b"path", b"size", b"linkpath", b"GNU.sparse.map", b"GNU.sparse.size", b"GNU.sparse.major", b"GNU.sparse.minor",
