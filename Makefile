@@ -29,16 +29,21 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip]'
 	touch $@
 
-# Also makes the SQLite storage, once: services that start at the same time have damaged a fresh one.
 $(DAGSTER_HOME)/dagster.yaml: dagster.yaml | $(BIN)/.installed
 	mkdir -p $(DAGSTER_HOME)
 	cp dagster.yaml $@
-	$(BIN)/python -m interleaved_assets.defs.pools
 
-demo: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml
+# Once for a new instance: limits that somebody has changed since stay. Also makes the SQLite storage, which services
+# that start at the same time have damaged.
+$(DAGSTER_HOME)/.pools: | $(DAGSTER_HOME)/dagster.yaml
+	$(BIN)/dagster instance concurrency set gpu 1
+	$(BIN)/dagster instance concurrency set shard_io 2
+	touch $@
+
+demo: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
 	$(BIN)/python -m interleaved_assets.defs.demo
 
-ui: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml
+ui: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
 	$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
 test: $(BIN)/.installed

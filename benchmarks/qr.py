@@ -35,7 +35,7 @@ from interleaved_assets.scoring.qr import (
 
 SAME_CODE = 0.5  # intersection over union from which a found quadrilateral counts as the code
 THRESHOLD = 0.05
-START, END = "<!-- figures of benchmarks/qr.py -->", "<!-- end of figures -->"
+START, END = "<!-- figures -->", "<!-- end of figures -->"
 Find = Callable[[Image], list[Corners]]
 
 

@@ -23,7 +23,7 @@ from PIL import Image
 
 from interleaved_assets.io import InterleavedWebdatasetReader
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
 
 
@@ -46,7 +46,7 @@ def main() -> int:
 def report(tar: Path, settings: Settings) -> bool:
     """Print the figures of one shard; whether everything is equal."""
     started = time.perf_counter()
-    records = {name: take_through(stage, tar.stem, settings).record for name, stage in chain(settings).items()}
+    records = {name: take_through(stage, tar.stem, settings).record for name, stage in stage_dag(settings).items()}
     seconds = time.perf_counter() - started
     first, last = records["normalized"], records["final_tars"]
     filtered = pq.read_table(records["filtered"].outputs["rows"].uri)

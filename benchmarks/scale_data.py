@@ -20,11 +20,11 @@ from dagster._core.instance.utils import RUNLESS_JOB_NAME, RUNLESS_RUN_ID
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import observation
-from interleaved_assets.pipeline.execute import Outcome, take_through
-from interleaved_assets.pipeline.raw.listing import RawShard, Source, list_raw_shards
+from interleaved_assets.pipeline.execute import StageOutcome, take_through
+from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import look, snapshot_uri, write_snapshot
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record, ShardPaths, read_record
-from interleaved_assets.pipeline.stages.dag import chain, code_versions
+from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import document, sharp_image, write_shard
 
@@ -89,7 +89,7 @@ def write_shards(root: Path, tars: Sequence[bytes], numbers: range) -> None:
         path.write_bytes(tars[number % VARIANTS])
 
 
-def write_first_snapshot(settings: Settings) -> dict[str, Source]:
+def write_first_snapshot(settings: Settings) -> dict[str, RawSource]:
     """The snapshot of a sensor that has reported every shard, under :data:`CURSOR`; gives what it has reported."""
     seen = look(
         list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
@@ -98,7 +98,7 @@ def write_first_snapshot(settings: Settings) -> dict[str, Source]:
     return dict(zip(seen.keys, seen.changed, strict=True))
 
 
-def register_all(instance: dg.DagsterInstance, settings: Settings) -> dict[str, Source]:
+def register_all(instance: dg.DagsterInstance, settings: Settings) -> dict[str, RawSource]:
     """Register and observe every shard below the raw root, and leave a snapshot that says so; gives them by key."""
     sources = write_first_snapshot(settings)
     instance.add_dynamic_partitions(SHARDS, list(sources))
@@ -106,7 +106,7 @@ def register_all(instance: dg.DagsterInstance, settings: Settings) -> dict[str, 
     return sources
 
 
-def observed(key: str, source: Source) -> DagsterEvent:
+def observed(key: str, source: RawSource) -> DagsterEvent:
     """The event of :func:`observation`."""
     return DagsterEvent(
         event_type_value=dg.DagsterEventType.ASSET_OBSERVATION.value,
@@ -138,7 +138,7 @@ def finish_all(instance: dg.DagsterInstance, settings: Settings, work: Path) -> 
     raws = {raw.key: raw for raw in list_raw_shards(settings.storage)}
     keys = [key for key in instance.get_dynamic_partitions(SHARDS) if key in raws]
     model = _Model(settings, work)
-    stages = chain(settings)
+    stages = stage_dag(settings)
     versions = code_versions(stages, settings)
     for name, stage in stages.items():
         input_ids: dict[str, Mapping[str, int]] = {}
@@ -161,7 +161,7 @@ def materialized(record: Record, tags: Mapping[str, str], settings: Settings) ->
     event = dg.AssetMaterialization(
         record.stage,
         partition=record.shard,
-        metadata=shard_metadata(Outcome(record, unchanged=False, seconds=0.1), settings, {}),
+        metadata=shard_metadata(StageOutcome(record, unchanged=False, seconds=0.1), settings, {}),
         tags=tags,
     )
     return DagsterEvent(
@@ -178,7 +178,7 @@ class _Model:
         self._settings = settings
         own = write_settings(work / "variants")
         tars = variants(work / "variants" / "raw")
-        for stage in chain(own).values():
+        for stage in stage_dag(own).values():
             for path in tars:
                 take_through(stage, path.stem, own)
         self._own = own
@@ -186,7 +186,7 @@ class _Model:
             (stage, number): read_record(
                 ShardPaths(output_root=own.storage.output_root, key=path.stem).record(stage), {}
             )
-            for stage in chain(own)
+            for stage in stage_dag(own)
             for number, path in enumerate(tars)
         }
 
@@ -204,7 +204,7 @@ class _Model:
             path.unlink(missing_ok=True)
             os.link(output.uri, path)
             outputs[role] = output.model_copy(update={"uri": str(path)})
-        source = Source(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=model.source.version)
+        source = RawSource(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=model.source.version)
         record = model.model_copy(update={"shard": raw.key, "outputs": outputs, "source": source})
         path = Path(ShardPaths(output_root=self._settings.storage.output_root, key=raw.key).record(stage))
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from benchmarks.scale_ticks import TICK_SECONDS
 from benchmarks.scale_world import Figure, World
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.live import LAUNCH
 
 ARRIVING, TO_THE_END = 2000, 300
@@ -119,7 +119,7 @@ def backfill(world: World) -> list[Figure]:
         submitted = [record.create_timestamp for record in instance.get_run_records(RunsFilter(tags=of_backfill))]
     between = (max(submitted) - min(submitted)).total_seconds() / max(1, len(submitted) - 1)
     return [
-        Figure(f"mutation, {len(keys)} shards × {len(chain(world.settings))} assets", launched - started, "s"),
+        Figure(f"mutation, {len(keys)} shards × {len(stage_dag(world.settings))} assets", launched - started, "s"),
         Figure("until its first run is queued", first - launched, "s"),
         Figure("until its first run works", working - launched, "s"),
         Figure(f"from one run of {world.settings.run.shards_per_run} shards to the next in the queue", between, "s"),
@@ -136,7 +136,7 @@ def cost(world: World) -> list[Figure]:
     sources = write_first_snapshot(world.settings)
     keys = [key for key in sources if key not in world.sources]
     assert len(keys) == TO_THE_END
-    steps = len(keys) * len(chain(world.settings))
+    steps = len(keys) * len(stage_dag(world.settings))
     with world.dagster() as services, services.instance() as instance:
         instance.add_dynamic_partitions(SHARDS, keys)
         store(instance, (observed(key, sources[key]) for key in keys))
@@ -147,7 +147,7 @@ def cost(world: World) -> list[Figure]:
         )
         wall = time.perf_counter() - started
         assert status == "COMPLETED_SUCCESS", status
-        for name in chain(world.settings):
+        for name in stage_dag(world.settings):
             assert set(keys) <= instance.get_materialized_partitions(AssetKey(name)), name
         for key in keys:
             instance.delete_dynamic_partition(SHARDS, key)
@@ -167,14 +167,14 @@ def _without_dagster(world: World) -> float:
     settings = write_settings(world.work / "plain")
     keys = [path.stem for path in variants(world.work / "plain" / "raw")]
     started = time.perf_counter()
-    for stage in chain(settings).values():
+    for stage in stage_dag(settings).values():
         for key in keys:
             take_through(stage, key, settings)
-    return (time.perf_counter() - started) / len(keys) / len(chain(settings))
+    return (time.perf_counter() - started) / len(keys) / len(stage_dag(settings))
 
 
 def _launch(services: Dagster, world: World, keys: Sequence[str]) -> str:
-    assets = [{"path": [name]} for name in chain(world.settings)]
+    assets = [{"path": [name]} for name in stage_dag(world.settings)]
     answer = services.ask(LAUNCH, assets=assets, partitions=list(keys))["launchPartitionBackfill"]
     assert answer["__typename"] == "LaunchBackfillSuccess", answer
     return str(answer["backfillId"])

@@ -10,9 +10,9 @@ from benchmarks.scale_data import CURSOR, shard_name, write_first_snapshot, writ
 from benchmarks.scale_services import START_SECONDS, environment, s3_server, wait_for
 from benchmarks.scale_ticks import quiet_night, quiet_ticks
 from benchmarks.scale_world import Figure, World
-from interleaved_assets.pipeline.raw.listing import Source
+from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.pipeline.record import ShardPaths, read_record
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 
 _UPLOADS_AT_ONCE = 1000
 BUCKET = "scale"
@@ -59,12 +59,12 @@ def _upload(fs: Any, files: Iterator[tuple[str, bytes]]) -> None:
         fs.pipe(batch)
 
 
-def _records(world: World, sources: Mapping[str, Source], output_root: str) -> Iterator[tuple[str, bytes]]:
+def _records(world: World, sources: Mapping[str, RawSource], output_root: str) -> Iterator[tuple[str, bytes]]:
     """The records of every shard as they would be had it been read from the bucket."""
     for key, source in sources.items():
         local = ShardPaths(output_root=world.settings.storage.output_root, key=key)
         remote = ShardPaths(output_root=output_root.removeprefix("s3://"), key=key)
-        for stage in chain(world.settings):
+        for stage in stage_dag(world.settings):
             record = read_record(local.record(stage), {})
             assert record is not None
             there = record.model_copy(update={"source": source})

@@ -18,7 +18,7 @@ from dagster import DagsterInstance
 from benchmarks.scale_data import contents, finish_all, register_all, write_settings, write_shards
 from benchmarks.scale_services import ROOT, Dagster
 from interleaved_assets.defs.pools import SLOTS
-from interleaved_assets.pipeline.raw.listing import Source
+from interleaved_assets.pipeline.raw.listing import RawSource
 
 INSTANCE_FILES: Final = {"postgres": "deploy/postgres/dagster.yaml", "sqlite": "dagster.yaml"}
 
@@ -51,7 +51,7 @@ class World:
             for pool, slots in SLOTS.items():
                 instance.event_log_storage.set_concurrency_slots(pool, slots)
         self.is_finished = False
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, RawSource] = {}
         """What was observed of each registered shard, by key."""
 
     @property

@@ -18,7 +18,7 @@ from interleaved_assets.model.errors import InterleavedError, OptionError, Setti
 from interleaved_assets.model.shown import escaped, shown
 from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample
 from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
-from interleaved_assets.pipeline.parallel import in_order
+from interleaved_assets.pipeline.parallel import parallel_map
 from interleaved_assets.pipeline.stages.filtered import deciding_tables
 from interleaved_assets.pipeline.stages.outputs import scored_keys
 from interleaved_assets.pipeline.status import recorded_stages
@@ -138,7 +138,7 @@ def show_what_if(options: argparse.Namespace, console: Console) -> int:
         return what_if(rows, scores, settings.selection), what_if(rows, scores, changed)
 
     now, then = Outcome(), Outcome()
-    for of_now, of_then in in_order(outcomes, keys, threads=SHARDS_AT_A_TIME):
+    for of_now, of_then in parallel_map(outcomes, keys, threads=SHARDS_AT_A_TIME):
         now, then = now + of_now, then + of_then
     table = Table(title=f"{', '.join(options.change)}, {len(keys)} shards", title_justify="left")
     table.add_column("")

@@ -13,12 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from dagster import DagsterInstance
+from dagster import DagsterInstance, DagsterRunStatus
 
 from interleaved_assets_tests.ports import end, free_port, wait_until_up
 
 ROOT = Path(__file__).parents[1]
 _START_SECONDS = 90
+UNFINISHED = [
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+]
 
 _LOCATIONS = """
 { workspaceOrError { ... on Workspace {
@@ -148,7 +155,12 @@ def wait_for(happened: Callable[[], Any], seconds: float, what: str) -> Any:
 
 @contextmanager
 def live_dagster(
-    home: Path, settings_file: Path, *, daemon: bool = True, monitoring_seconds: int | None = None
+    home: Path,
+    settings_file: Path,
+    *,
+    daemon: bool = True,
+    monitoring_seconds: int | None = None,
+    max_runtime_seconds: int | None = None,
 ) -> Iterator[LiveDagster]:
     """Webserver and daemon on the project whose settings are in ``settings_file``; ended with the block.
 
@@ -157,11 +169,14 @@ def live_dagster(
         settings_file: the project's settings.
         daemon: whether to start one.
         monitoring_seconds: how often the daemon looks after runs, where that is not as in ``dagster.yaml``.
+        max_runtime_seconds: after which it ends a run as failed, where that is not as in ``dagster.yaml``.
     """
     home.mkdir(parents=True, exist_ok=True)
     config = yaml.safe_load((ROOT / "dagster.yaml").read_text())
     if monitoring_seconds is not None:
         config["run_monitoring"]["poll_interval_seconds"] = monitoring_seconds
+    if max_runtime_seconds is not None:
+        config["run_monitoring"]["max_runtime_seconds"] = max_runtime_seconds
     (home / "dagster.yaml").write_text(yaml.safe_dump(config))
     live = LiveDagster(home, {**os.environ, "DAGSTER_HOME": str(home), "INTERLEAVED_SETTINGS": str(settings_file)})
     with live.instance():

@@ -7,7 +7,7 @@ import pytest
 
 from interleaved_assets.cli import _print_error, main
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.filtered import deciding_tables
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard
@@ -19,7 +19,7 @@ def curated(tmp_path: Path) -> list[str]:
     settings = project(tmp_path)
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-        for stage in chain(settings).values():
+        for stage in stage_dag(settings).values():
             take_through(stage, name, settings)
     return ["--settings", str(tmp_path / "interleaved.toml")]
 
@@ -180,7 +180,7 @@ def test_data_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFi
     settings = project(tmp_path)
     sample_id = f"doc{STEERING}"
     write_shard(tmp_path / "raw/a.tar", {sample_id: document("a")})
-    for stage in chain(settings).values():
+    for stage in stage_dag(settings).values():
         take_through(stage, "a", settings)
     base = ["--settings", str(tmp_path / "interleaved.toml")]
     assert main([*base, "trace", sample_id]) == 0

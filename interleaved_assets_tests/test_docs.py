@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from interleaved_assets.cli import parser
 from interleaved_assets.defs.build import build_definitions
-from interleaved_assets.defs.report import REPORT_CRON
+from interleaved_assets.defs.schedules import REPORT_CRON
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 

@@ -1,4 +1,4 @@
-"""The chain of assets: one partition per shard, each body one call into a plain function."""
+"""The assets of the stages: one partition per shard, each body one call into a plain function."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import Final
 
 import dagster as dg
 
-from interleaved_assets.defs.automation import when_inputs_change
 from interleaved_assets.defs.executors import StepNeeds, gpu_step
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.pictures import Draw, score_pictures, selection_pictures
@@ -28,9 +27,9 @@ from interleaved_assets.pipeline.checks import (
     ShardCheck,
 )
 from interleaved_assets.pipeline.execute import Stage
-from interleaved_assets.pipeline.raw.listing import content_version, find_raw_shard
+from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_version
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stages.dag import chain, code_versions
+from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings
 
 OWNERS: Final = ["team:data-curation"]
@@ -39,7 +38,7 @@ _SHARD_IO_STEP: Final = StepNeeds(SHARD_IO, {})
 
 @dataclass(frozen=True)
 class Shown:
-    """How a stage appears in the UI, and what is checked and pictured of each shard."""
+    """How a stage appears in the UI, with its checks and pictures of each shard."""
 
     description: str
     group: str
@@ -65,15 +64,15 @@ SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
             score_pictures("image_scores"),
         ),
         "clip_scores": Shown(
-            "One row per image: its best cosine similarity with a text of its sample, and what the heads make of its "
-            "embedding. Runs where the GPU is.",
+            "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
+            "its embedding. Runs on the GPU.",
             "score",
             frozenset({"parquet", "pytorch"}),
             (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
             score_pictures("clip_scores"),
         ),
         "filtered": Shown(
-            "The rows that pass the thresholds in interleaved.toml; what does not is in the ledger, with reason, "
+            "The rows that pass the thresholds in interleaved.toml. The ledger has the other rows, with reason, "
             "measured value and threshold.",
             "select",
             frozenset({"parquet"}),
@@ -81,7 +80,7 @@ SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
             selection_pictures,
         ),
         "final_tars": Shown(
-            "Training tars: per sample <key>.json and its images, plain MINT-1T to any reader.",
+            "Training tars: per sample <key>.json and its images, readable as plain MINT-1T.",
             "publish",
             frozenset({"webdataset"}),
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, READS_BACK),
@@ -92,7 +91,7 @@ SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
 
 def build_assets(settings: Settings) -> list[dg.AssetsDefinition | dg.SourceAsset]:
     """The assets of the chain, in order, all under the same ``settings``."""
-    stages = chain(settings)
+    stages = stage_dag(settings)
     versions = code_versions(stages, settings)
     return [
         _raw_shards(settings),
@@ -105,14 +104,14 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
         name=RAW_SHARDS,
         partitions_def=shards,
         group_name="ingest",
-        description="Raw MINT-1T style tars below storage.raw_root, one partition each. Made elsewhere, observed here: "
-        "what is known of each stands under Events; Dagster counts all of them as missing.",
+        description="Raw MINT-1T style tars below storage.raw_root, one partition each. They are observed and not "
+        "made: the Events tab has address, size and version of each; Dagster counts all of them as missing.",
         tags={"layer": "raw", "dagster/kind/tar": ""},
     )
     def raw_shards(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
         return dg.DataVersionsByPartition(
             {
-                key: dg.DataVersion(content_version(find_raw_shard(key, settings.storage), settings.storage))
+                key: dg.DataVersion(raw_content_version(find_raw_shard(key, settings.storage), settings.storage))
                 for key in context.partition_keys
             }
         )
@@ -122,17 +121,16 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
 
 def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.AssetsDefinition:
     shown = SHOWN[stage.name]
-    # a stage that takes its shards together does so to fill a device
+    # stages that take their shards together are those that run on a device
     needs = gpu_step(settings.clip.device) if stage.together else _SHARD_IO_STEP
 
-    # Nothing: outputs are files that the stages write, an IO manager has nothing to keep
+    # Nothing: the stages write the outputs as files, and an IO manager has nothing to store
     @dg.asset(  # type: ignore[call-overload]  # Dagster takes Nothing as a type, its annotations do not
         name=stage.name,
         deps=list(stage.inputs),
         partitions_def=shards,
         backfill_policy=dg.BackfillPolicy.multi_run(settings.run.shards_per_run),
         code_version=code_version,
-        automation_condition=when_inputs_change(settings),
         dagster_type=dg.Nothing,
         description=shown.description,
         group_name=shown.group,
@@ -147,6 +145,6 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         ],
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
-        yield from run_over_shards(context, stage, shown.checks, shown.draw, settings)
+        yield from run_over_shards(context, stage, shown.checks, shown.draw, settings, code_version)
 
     return shard_asset

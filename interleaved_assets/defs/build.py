@@ -1,14 +1,16 @@
-"""Everything Dagster is told of this project, for one set of settings."""
+"""The definitions that Dagster loads, for one set of settings."""
 
 import dagster as dg
 
 from interleaved_assets.defs.assets import build_assets
+from interleaved_assets.defs.automation import build_automation_sensor
 from interleaved_assets.defs.checks import build_raw_root_check
 from interleaved_assets.defs.executors import build_executor
 from interleaved_assets.defs.report import build_dataset_report
+from interleaved_assets.defs.requests import build_job
 from interleaved_assets.defs.retention import build_retention
-from interleaved_assets.defs.schedules import build_nightly_schedule
-from interleaved_assets.defs.sensors import build_automation_sensor, build_raw_shard_sensor
+from interleaved_assets.defs.schedules import build_nightly_schedule, build_raw_root_schedule, build_report_schedule
+from interleaved_assets.defs.sensors import build_raw_shard_sensor
 from interleaved_assets.settings import Settings
 
 
@@ -18,10 +20,17 @@ def build_definitions(settings: Settings) -> dg.Definitions:
     Steps run inside the run's own process: a process per step costs seconds and shares nothing, and one step already
     works on several shards at a time.
     """
+    job = build_job(settings)
     return dg.Definitions(
         assets=[*build_assets(settings), build_dataset_report(settings)],
         asset_checks=[build_raw_root_check(settings)],
-        sensors=[build_raw_shard_sensor(settings), build_automation_sensor(settings)],
-        schedules=[build_nightly_schedule(settings), build_retention(settings)],
+        jobs=[job],
+        sensors=[build_raw_shard_sensor(settings), build_automation_sensor(settings, job)],
+        schedules=[
+            build_nightly_schedule(settings, job),
+            build_report_schedule(settings),
+            build_raw_root_schedule(settings),
+            build_retention(settings),
+        ],
         executor=build_executor(settings),
     )

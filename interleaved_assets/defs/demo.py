@@ -1,7 +1,7 @@
-"""``make demo``: demo shards, through every asset, with Dagster; then a table of what happened.
+"""``make demo``: draws demo shards, materializes every asset with Dagster, and prints a table of the results.
 
-Everything lands where the project's own settings say, so ``make ui`` opens on exactly this data. Running it again
-redoes nothing that is current.
+Outputs go where the project's own settings say, so that ``make ui`` shows them. Running it again redoes nothing that is
+current.
 """
 
 import sys
@@ -15,10 +15,9 @@ from rich.table import Table
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.pools import set_limits
 from interleaved_assets.defs.registration import register
-from interleaved_assets.defs.report import REPORT_FILE
-from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.defs.report import REPORT_FILE, build_dataset_report
+from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.io.storage import is_local, join
@@ -26,7 +25,7 @@ from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import look
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import stage_records
 from interleaved_assets.settings import Settings, load_settings
 
@@ -50,9 +49,8 @@ def main() -> int:
         written = write_demo_shards(Path(settings.storage.raw_root))
     console.print(f"{len(written)} demo shards in {settings.storage.raw_root}")
     with dg.DagsterInstance.get() as instance:
-        set_limits(instance)
         keys = register_all(instance, settings)
-        console.print(f"taking {len(keys)} shards through {len(chain(settings))} assets, with Dagster …")
+        console.print(f"taking {len(keys)} shards through {len(stage_dag(settings))} assets, with Dagster …")
         succeeded = materialize_all(instance, settings, keys)
     console.print(summary_table(settings, keys))
     console.print(f"report   {join(settings.storage.output_root, REPORT_FILE)}")
@@ -66,7 +64,7 @@ def main() -> int:
 
 
 def _not_for_the_demo(settings: Settings) -> str | None:
-    """Why demo shards have no place in this raw root: other people's data would be mixed with them."""
+    """Why no demo shards may be written to this raw root, if so: it holds other data."""
     root = settings.storage.raw_root
     if not is_local(root):
         return f"storage.raw_root is {root}, and demo shards go into a local folder. Set data/raw for the demo."
@@ -91,20 +89,19 @@ def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
 
 
 def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> bool:
-    """One run of all assets over all shards and one of the report, in this process; whether nothing failed."""
-    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    """One run of the stages over all shards and one of the report, in this process; whether nothing failed."""
+    job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
     # a range goes by the order in which partitions were added
     registered = [key for key in instance.get_dynamic_partitions(SHARDS) if key in set(keys)]
     quietly = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
     shards_run = job.execute_in_process(
         run_config=quietly,
         instance=instance,
-        asset_selection=[dg.AssetKey(name) for name in chain(settings)],
         tags={RANGE_START: registered[0], RANGE_END: registered[-1]},
         raise_on_error=False,
     )
-    report_run = job.execute_in_process(
-        run_config=quietly, instance=instance, asset_selection=[dg.AssetKey("dataset_report")], raise_on_error=False
+    report_run = dg.materialize(
+        [build_dataset_report(settings)], run_config=quietly, instance=instance, raise_on_error=False
     )
     return shards_run.success and report_run.success
 

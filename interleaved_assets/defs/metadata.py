@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-from interleaved_assets.pipeline.execute import Outcome
+from interleaved_assets.pipeline.execute import StageOutcome
 from interleaved_assets.pipeline.lineage.columns import SourceColumn, column_lineage, deciding_columns
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.settings import Settings
@@ -43,7 +43,7 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
     return tags
 
 
-def shard_metadata(outcome: Outcome, settings: Settings, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
+def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
     """Metadata of one shard's materialization; numbers stay numbers, so that the UI plots them over time.
 
     Args:

@@ -1,18 +1,27 @@
-"""The partitions of every asset of the chain: one per raw shard, added as shards land."""
+"""The partitions of the assets: one per raw shard, added as shards land, and their states in Dagster."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import dagster as dg
 
+from interleaved_assets.pipeline.status import Progress
+
 SHARDS: Final = "shards"
 shards = dg.DynamicPartitionsDefinition(name=SHARDS)
 
 
-def failed_shards(instance: dg.DagsterInstance, stages: Iterable[str], keys: Sequence[str]) -> dict[str, set[str]]:
-    """For each stage the shards whose last run failed, as Dagster has it."""
-    failed: dict[str, set[str]] = {}
+def progress(instance: dg.DagsterInstance, stages: Iterable[str], keys: Sequence[str]) -> Progress:
+    """For each stage, which of ``keys`` Dagster has as materialized, failed, or part of a run that has not ended."""
+    states: dict[str, dict[str, set[str]]] = {}
     for stage in stages:
-        statuses = instance.get_status_by_partition(dg.AssetKey(stage), keys, shards) or {}
-        failed[stage] = {key for key, status in statuses.items() if status is not None and status.value == "FAILED"}
-    return failed
+        by_state: dict[str, set[str]] = {}
+        for key, status in (instance.get_status_by_partition(dg.AssetKey(stage), keys, shards) or {}).items():
+            if status is not None:
+                by_state.setdefault(status.value, set()).add(key)
+        states[stage] = by_state
+    return Progress(
+        made={stage: found.get("MATERIALIZED", set()) for stage, found in states.items()},
+        failed={stage: found.get("FAILED", set()) for stage, found in states.items()},
+        busy=set().union(*(found.get("IN_PROGRESS", set()) for found in states.values())),
+    )

@@ -1,16 +1,16 @@
-"""Telling Dagster of raw shards: a partition for each, and an observation with the version of its content."""
+"""Registering raw shards with Dagster: a partition for each, and an observation with its content version."""
 
 from collections.abc import Sequence
 
 import dagster as dg
 
 from interleaved_assets.defs.metadata import DATA_VERSION
-from interleaved_assets.pipeline.raw.listing import Source
+from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.pipeline.record import RAW_SHARDS
 
 
-def observation(key: str, source: Source) -> dg.AssetObservation:
-    """That the shard ``key`` has the content ``source``."""
+def observation(key: str, source: RawSource) -> dg.AssetObservation:
+    """The observation that the shard ``key`` has the content ``source``."""
     return dg.AssetObservation(
         RAW_SHARDS,
         partition=key,
@@ -25,7 +25,7 @@ def observation(key: str, source: Source) -> dg.AssetObservation:
 
 
 def register(
-    instance: dg.DagsterInstance, partitions_name: str, keys: Sequence[str], sources: Sequence[Source]
+    instance: dg.DagsterInstance, partitions_name: str, keys: Sequence[str], sources: Sequence[RawSource]
 ) -> None:
     """Add the partitions and record the observations at once, outside any run."""
     instance.add_dynamic_partitions(partitions_name, list(keys))

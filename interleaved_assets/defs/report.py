@@ -5,11 +5,11 @@ from typing import Any, Final
 import dagster as dg
 
 from interleaved_assets.defs.assets import OWNERS
-from interleaved_assets.defs.connections import keep_connections
-from interleaved_assets.defs.partitions import SHARDS, failed_shards
+from interleaved_assets.defs.partitions import SHARDS, progress
+from interleaved_assets.defs.private_api import keep_connections
 from interleaved_assets.defs.status_notes import tell_statuses
 from interleaved_assets.io.storage import atomic_output, join
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import State, survey
 from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.collect import all_shard_facts
@@ -17,19 +17,7 @@ from interleaved_assets.reporting.dataset_report import html_report, markdown_re
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.settings import Settings
 
-REPORT_FILE = "dataset_report.html"
-REPORT_CRON: Final = "0 6 * * *"
-"""When the report is made anew, in UTC: after the nightly run, whose default is 02:00."""
-
-
-def daily(cron: str = REPORT_CRON) -> dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]:
-    """Once after each tick of ``cron`` (UTC), as soon as no report is under way.
-
-    Not ``on_cron``, which waits for news of the assets before it: a shard that has vanished or a setting that was
-    changed is none. Not ``eager``, which would make a report for every shard.
-    """
-    tick: dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey] = dg.AutomationCondition.cron_tick_passed(cron)
-    return (tick.since_last_handled() & ~dg.AutomationCondition.in_progress()).with_label(f"daily({cron})")
+REPORT_FILE: Final = "dataset_report.html"
 
 
 def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
@@ -42,15 +30,14 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         kinds={"html"},
         owners=OWNERS,
         tags={"layer": "report"},
-        automation_condition=daily(),
         description="Totals, which shards are not current and why, keep rates, score distributions, what other "
-        "thresholds would keep, the shards that want looking at. As metadata here, and as one self-contained HTML "
-        "file. Made anew every morning, and puts on the page of each shard why it is not current.",
+        "thresholds would keep, the shards to check first. As metadata here, and as one self-contained HTML "
+        "file. Made anew every morning; publishes on the page of each shard why it is not current.",
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         keep_connections(context.instance)
         registered = context.instance.get_dynamic_partitions(SHARDS)
-        found = survey(settings, registered, failed_shards(context.instance, chain(settings), registered))
+        found = survey(settings, registered, progress(context.instance, stage_dag(settings), registered).failed)
         data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))
         problems = []
         if found.problem:
@@ -81,7 +68,7 @@ def figures(data: DatasetAggregate) -> dict[str, Any]:
     """What the UI plots over time: shards in each state, what came in and what was kept, drops and errors by name."""
     states = data.by_state()
     numbers: dict[str, Any] = {"shards": len(data.shards)}
-    # those in no shard's state are told too: a line that stops is no line at zero
+    # also the states of no shard: a line that stops is not a line at zero
     numbers |= {f"shards_{state}": states[state] for state in State}
     for tally in totals(data):
         numbers |= {f"{tally.name}_in": tally.before, f"{tally.name}_kept": tally.after}

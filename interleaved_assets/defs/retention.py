@@ -1,7 +1,6 @@
-"""Old runs are deleted once nothing stands in them that is still in force.
+"""The deletion of old runs, except those that hold the latest event of a shard or asset.
 
-Deleting a run deletes its events, and with the last materialization of a shard Dagster would forget that the shard was
-ever made. So a run stays, however old, as long as it holds the latest event of any shard or asset.
+Deleting a run deletes its events, and without the last materialization of a shard Dagster would show it as never made.
 """
 
 from collections.abc import Iterator
@@ -10,9 +9,10 @@ from typing import Final
 
 import dagster as dg
 
-from interleaved_assets.defs.schedules import BRING_UP_TO_DATE
+from interleaved_assets.defs.private_api import delete_compute_logs, event_ids, latest_event_ids
+from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 
 NAME: Final = "delete_old_runs"
@@ -24,12 +24,10 @@ _EVENTS: Final = (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType
 
 
 def build_retention(settings: Settings) -> dg.ScheduleDefinition:
-    """A nightly job that deletes runs older than ``run.keep_days``; it runs wherever a daemon runs."""
+    """A nightly job that deletes runs older than ``run.keep_days``."""
     days = settings.run.keep_days
 
-    @dg.op(
-        name="delete_replaced_runs", description=f"Deletes runs over {days} days old that nothing rests on any more."
-    )
+    @dg.op(name="delete_replaced_runs", description=f"Deletes runs over {days} days old that hold no latest result.")
     def delete(context: dg.OpExecutionContext) -> None:
         deleted = delete_old_runs(context.instance, datetime.now(UTC) - timedelta(days=days), settings)
         context.log.info(f"deleted {deleted} runs that were created more than {days} days ago")
@@ -37,7 +35,7 @@ def build_retention(settings: Settings) -> dg.ScheduleDefinition:
     @dg.job(
         name=NAME,
         executor_def=dg.in_process_executor,
-        description="Run retention: dagster.yaml has that of ticks, and none for runs.",
+        description="Deletes old runs. dagster.yaml has settings for the retention of ticks, and none for runs.",
     )
     def job() -> None:
         delete()
@@ -48,14 +46,14 @@ def build_retention(settings: Settings) -> dg.ScheduleDefinition:
         cron_schedule=_CRON,
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Deletes runs older than run.keep_days ({days}) whose every result has been replaced since.",
+        description=f"Deletes runs older than run.keep_days ({days}) all of whose results have been replaced since.",
     )
 
 
 def delete_old_runs(instance: dg.DagsterInstance, before: datetime, settings: Settings) -> int:
     """Delete finished runs of ours that were created before ``before`` and hold no latest event, with their logs.
 
-    Runs of others that share the instance are theirs to keep.
+    Runs of other projects that share the instance are kept.
 
     Returns:
         The number of runs deleted.
@@ -67,18 +65,17 @@ def delete_old_runs(instance: dg.DagsterInstance, before: datetime, settings: Se
         if not in_force & set(_events_of(instance, run_id))
     ]
     for run_id in deletable:
-        instance.compute_log_manager.delete_logs(prefix=[run_id])
+        delete_compute_logs(instance, run_id)
         instance.delete_run(run_id)
     return len(deletable)
 
 
 def _latest_events(instance: dg.DagsterInstance) -> Iterator[int]:
     """Storage ids of the last event of each kind for each asset and each partition."""
-    for key in instance.all_asset_keys():
+    for key in instance.get_asset_keys():
         for kind in _EVENTS:
-            yield from instance.get_latest_storage_id_by_partition(key, kind).values()
-            for record in instance.get_asset_event_summary_records(kind, key, limit=1):
-                yield record.storage_id
+            yield from latest_event_ids(instance, key, kind).values()
+            yield from event_ids(instance, kind, asset=key, limit=1)
 
 
 def _finished_runs(instance: dg.DagsterInstance, before: datetime, settings: Settings) -> Iterator[str]:
@@ -94,12 +91,11 @@ def _is_ours(run: dg.DagsterRun, settings: Settings) -> bool:
     """Whether a run is of one of our jobs, or of our assets and checks alone."""
     if run.job_name in (NAME, BRING_UP_TO_DATE):
         return True
-    ours = {dg.AssetKey(name) for name in (RAW_SHARDS, *chain(settings), REPORT)}
+    ours = {dg.AssetKey(name) for name in (RAW_SHARDS, *stage_dag(settings), REPORT)}
     targets = {*(run.asset_selection or ()), *(check.asset_key for check in run.asset_check_selection or ())}
     return bool(targets) and targets <= ours
 
 
 def _events_of(instance: dg.DagsterInstance, run_id: str) -> Iterator[int]:
     for kind in _EVENTS:
-        for record in instance.get_asset_event_summary_records(kind, run_id=run_id):
-            yield record.storage_id
+        yield from event_ids(instance, kind, run_id=run_id)

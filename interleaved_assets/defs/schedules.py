@@ -1,78 +1,45 @@
-"""The nightly run: whatever is missing, failed or stale, found by comparing recorded versions with the present ones."""
+"""Schedules: the nightly run over all that is not current, the daily report, the check of the raw root."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from typing import Final
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
-from dagster._core.errors import DagsterDefinitionChangedDeserializationError
-from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
-from interleaved_assets.defs.partitions import SHARDS, failed_shards
+from interleaved_assets.defs.checks import RAW_ROOT_CHECK
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.requests import Job, known_progress, range_requests, ranges_of
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import versions_looked_at
-from interleaved_assets.pipeline.stages.dag import chain
-from interleaved_assets.pipeline.status import CURRENT, shard_statuses
+from interleaved_assets.pipeline.status import Due, due_shards
 from interleaved_assets.settings import Settings
 
-# Dagster's own names for a run over a range of partitions.
-RANGE_START = "dagster/asset_partition_range_start"
-RANGE_END = "dagster/asset_partition_range_end"
-ONE = "dagster/partition"
-BRING_UP_TO_DATE = "bring_up_to_date"
-UNRECORDED = "not recorded in Dagster"
-FAILED = "failed in Dagster"
-UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
+REPORT_CRON: Final = "0 6 * * *"
+"""When the report is made anew, in UTC: after the nightly run, whose default is 02:00."""
 
 
-def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
-    """A schedule over the whole chain, off until somebody turns it on in the UI.
+def build_nightly_schedule(settings: Settings, job: Job) -> dg.ScheduleDefinition:
+    """A schedule over all shards, off until somebody turns it on in the UI.
 
-    Dagster's own staleness over all partitions takes minutes at ten thousand shards; the records answer in seconds, and
-    know of changed settings and code as well.
+    Dagster's own staleness over all partitions takes minutes at ten thousand shards. Comparing records takes seconds,
+    and also finds changed settings and code.
+
+    Raises:
+        SettingsError: ``watch.nightly`` is no cron expression.
     """
-    job = dg.define_asset_job(
-        BRING_UP_TO_DATE,
-        selection=dg.AssetSelection.assets(*chain(settings)),
-        description="The chain over a range of shards; those that are current are left alone.",
-    )
 
-    def nightly(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest] | dg.SkipReason:
-        # what is still being written is not complete; the next night, or the sensor, will see it
+    def nightly(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
+        # a shard that is still being written is not complete; the next night, or the sensor, will see it
         raws = [raw for raw in list_raw_shards(settings.storage) if not just_written(raw, settings.watch.quiet_seconds)]
-        found = dict(shard_statuses(raws, settings, versions_looked_at(raws, settings.storage)))
-        statuses = {key: status for key, status in found.items() if status is not None}
-        if len(statuses) < len(found):
-            context.log.warning(f"{len(found) - len(statuses)} shards are left out: the storage refused their records")
-        # a shard that the sensor has not told of yet is missing like any other
-        context.instance.add_dynamic_partitions(SHARDS, list(statuses))
-        registered = context.instance.get_dynamic_partitions(SHARDS)
-        for key in _unknown_to_dagster(context.instance, settings) & statuses.keys():
-            statuses[key] = UNRECORDED
-        # also those whose records are current: one run made the shard, a later one failed before it could look
-        failed = failed_shards(context.instance, chain(settings), registered)
-        for key in set().union(*failed.values()) & statuses.keys():
-            statuses[key] = FAILED
-        assert context.repository_def is not None  # the daemon gives it
-        graph = context.repository_def.asset_graph
-        for key in _in_flight(context.instance, registered) | _awaited(context.instance, graph):
-            statuses.pop(key, None)
-        ranges = list(ranges_of(registered, statuses, settings.run.shards_per_run))
+        # a shard that the sensor has not reported yet is missing like any other
+        context.instance.add_dynamic_partitions(SHARDS, [raw.key for raw in raws])
+        registered, progress = known_progress(context, settings)
+        due = due_shards(raws, settings, versions_looked_at(raws, settings.storage), progress)
+        log_due(context, due)
+        ranges = list(ranges_of(registered, due.shards.keys(), due.current, settings.run.shards_per_run))
         if not ranges:
             return dg.SkipReason(f"all {len(registered)} shards are current, or runs are working on them")
-        return (
-            dg.RunRequest(
-                run_key=f"{context.scheduled_execution_time:%Y-%m-%dT%H:%M}:{first}",
-                tags={RANGE_START: first, RANGE_END: last},
-            )
-            for first, last in ranges
-        )
+        return range_requests(ranges, f"{context.scheduled_execution_time:%Y-%m-%dT%H:%M}")
 
     try:
         return dg.schedule(
@@ -81,62 +48,60 @@ def build_nightly_schedule(settings: Settings) -> dg.ScheduleDefinition:
             cron_schedule=settings.watch.nightly,
             execution_timezone="UTC",
             default_status=dg.DefaultScheduleStatus.STOPPED,
-            description="Requests runs for what is missing, failed or stale, changed settings and code included.",
+            description="Requests runs for shards that are missing, failed or stale, also after a change of settings "
+            "or code.",
         )(nightly)
     except dg.DagsterInvalidDefinitionError as error:
-        raise SettingsError(
-            f"watch.nightly: {settings.watch.nightly!r} is no cron expression of five fields, such as 0 2 * * *"
-        ) from error
+        raise _no_cron("watch.nightly", settings.watch.nightly, "0 2 * * *") from error
 
 
-def _unknown_to_dagster(instance: dg.DagsterInstance, settings: Settings) -> set[str]:
-    """Shards that some asset of the chain has no materialization of: a run may end between record and event."""
-    registered = set(instance.get_dynamic_partitions(SHARDS))
-    known = [instance.get_materialized_partitions(dg.AssetKey(name)) for name in chain(settings)]
-    return {key for key in registered if not all(key in keys for keys in known)}
+def log_due(context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, due: Due) -> None:
+    """Log why shards are due, and which shards the storage refused."""
+    for reason, count in Counter(status.text for status in due.shards.values()).most_common(10):
+        context.log.info(f"{count} shards: {reason}")
+    if due.refused:
+        context.log.warning(f"{len(due.refused)} shards are left out: the storage refused their records")
 
 
-def _in_flight(instance: dg.DagsterInstance, registered: Sequence[str]) -> set[str]:
-    """Shards of runs that are queued or under way: another run on them would do their work twice."""
-    places = {key: place for place, key in enumerate(registered)}
-    found: set[str] = set()
-    for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
-        first, last = run.tags.get(RANGE_START), run.tags.get(RANGE_END)
-        if first in places and last in places:
-            found.update(registered[places[first] : places[last] + 1])
-        elif key := run.tags.get(ONE):
-            found.add(key)
-    return found
+def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:
+    """The daily schedule of ``dataset_report``.
 
-
-def _awaited(instance: dg.DagsterInstance, graph: BaseAssetGraph) -> set[str]:
-    """Shards that a backfill has yet to put into a run; it queues its runs one after another, which takes minutes."""
-    found: set[str] = set()
-    for backfill in instance.get_backfills(filters=BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED])):
-        if not backfill.is_asset_backfill:
-            found.update(backfill.partition_names or ())
-            continue
-        try:
-            data = backfill.get_asset_backfill_data(graph)
-        except DagsterDefinitionChangedDeserializationError:
-            continue  # it is about assets that are no longer there, and ends as failed
-        left = data.target_subset - data.materialized_subset - data.failed_and_downstream_subset
-        found.update(item.partition_key for item in left.iterate_asset_partitions() if item.partition_key is not None)
-    return found
-
-
-def ranges_of(registered: Sequence[str], statuses: Mapping[str, str], at_most: int) -> Iterator[tuple[str, str]]:
-    """First and last key of ranges of ``registered``, at most ``at_most`` keys each, that hold every shard not current.
-
-    Current shards may lie inside a range: they cost a look at their records. Shards that have vanished may not, since
-    they would fail; ``statuses`` lacks them.
+    The report has no condition on its inputs: a shard that has vanished or a changed setting makes no event, and
+    eager automation would make a report for every shard.
     """
-    open_range: tuple[int, int] | None = None
-    for index, key in enumerate(registered):
-        if open_range and (key not in statuses or index - open_range[0] == at_most):
-            yield registered[open_range[0]], registered[open_range[1]]
-            open_range = None
-        if statuses.get(key, CURRENT) != CURRENT:
-            open_range = (open_range[0] if open_range else index, index)
-    if open_range:
-        yield registered[open_range[0]], registered[open_range[1]]
+    return dg.ScheduleDefinition(
+        name="daily_report",
+        target=dg.AssetSelection.assets("dataset_report"),
+        cron_schedule=REPORT_CRON,
+        execution_timezone="UTC",
+        default_status=_from_the_start(settings),
+        description="Makes dataset_report every morning.",
+    )
+
+
+def build_raw_root_schedule(settings: Settings) -> dg.ScheduleDefinition:
+    """The schedule of the check of the raw root.
+
+    Raises:
+        SettingsError: ``checks.raw_root_cron`` is no cron expression.
+    """
+    cron = settings.checks.raw_root_cron
+    try:
+        return dg.ScheduleDefinition(
+            name="check_raw_root",
+            target=dg.AssetSelection.checks(RAW_ROOT_CHECK),
+            cron_schedule=cron,
+            execution_timezone="UTC",
+            default_status=_from_the_start(settings),
+            description="Runs the check raw_root_fresh: whether the raw root can be listed and shards still land.",
+        )
+    except dg.DagsterInvalidDefinitionError as error:
+        raise _no_cron("checks.raw_root_cron", cron, "0 * * * *") from error
+
+
+def _no_cron(setting: str, value: str, example: str) -> SettingsError:
+    return SettingsError(f"{setting}: {value!r} is no cron expression of five fields, such as {example}")
+
+
+def _from_the_start(settings: Settings) -> dg.DefaultScheduleStatus:
+    return dg.DefaultScheduleStatus.RUNNING if settings.watch.enabled else dg.DefaultScheduleStatus.STOPPED

@@ -1,11 +1,10 @@
-"""New and changed shards: a look at the raw root registers and observes them; automation conditions do the rest."""
+"""The sensor over the raw root: it registers and observes new and changed shards, and launches nothing."""
 
 import time
 from collections.abc import Mapping
 
 import dagster as dg
 
-from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import observation
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
@@ -13,13 +12,13 @@ from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import (
     Seen,
     look,
+    next_number,
     read_snapshot,
     remove_snapshots_before,
     snapshot_uri,
     write_snapshot,
 )
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stages.dag import chain
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, StorageSettings
 
@@ -27,19 +26,19 @@ _NAMED_IN_LOG = 10
 
 
 def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
-    """The sensor over the raw root. It starts no runs itself: with automation conditions, shards would run twice."""
+    """The sensor that lists the raw root; ``automation`` launches runs for what it reports."""
 
     @dg.sensor(
         name="raw_shard_sensor",
-        description="Looks at the raw root, adds a partition for each new shard, and reports what is new or changed.",
+        description="Lists the raw root, adds a partition for each new shard, and reports new and changed shards. "
+        "It launches nothing.",
         asset_selection=dg.AssetSelection.assets(RAW_SHARDS),
         minimum_interval_seconds=settings.watch.interval_seconds,
-        default_status=_from_the_start(settings),
+        default_status=from_the_start(settings),
     )
     def raw_shard_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         storage = settings.storage
-        # people may set the cursor in the UI, to anything
-        last = int(context.cursor) if context.cursor and context.cursor.isdecimal() else 0
+        last = cursor_number(context)
         try:
             before = _snapshot(context, last, storage) if last else {}
             found = look(
@@ -65,13 +64,14 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
             return dg.SkipReason(f"{counted(there, 'shard')}, none new or changed")
         # The cursor names the snapshot. A tick that fails after this line leaves the old cursor in force, and with it
         # the old snapshot: what it would have reported is found again.
-        write_snapshot(found.snapshot, snapshot_uri(storage, last + 1), storage.options)
+        number = next_number(last, storage)
+        write_snapshot(found.snapshot, snapshot_uri(storage, number), storage.options)
         remove_snapshots_before(last, storage)
-        # at once: partitions that a result asks for come after its events, and automation may look in between
+        # now, and not with the result: Dagster adds the partitions of a result only after it has stored its events
         context.instance.add_dynamic_partitions(SHARDS, found.keys)
         return dg.SensorResult(
             asset_events=[observation(key, source) for key, source in zip(found.keys, found.changed, strict=True)],
-            cursor=str(last + 1),
+            cursor=str(number),
             skip_reason=None
             if found.keys
             else dg.SkipReason(f"not yet quiet: {len(found.growing)}, vanished: {len(found.vanished)}"),
@@ -80,36 +80,25 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
     return raw_shard_sensor
 
 
-def build_automation_sensor(settings: Settings) -> dg.AutomationConditionSensorDefinition:
-    """What launches the chain for shards that were observed to be new or changed, many of them in one backfill.
-
-    It also has what goes by the clock: the report, and the check of the raw root.
-    """
-    return dg.AutomationConditionSensorDefinition(
-        "automation",
-        target=dg.AssetSelection.assets(*chain(settings), "dataset_report").without_checks()
-        | dg.AssetSelection.checks(RAW_ROOT_CHECK),
-        minimum_interval_seconds=settings.watch.interval_seconds,
-        default_status=_from_the_start(settings),
-        use_user_code_server=True,  # the daemon alone does not know our condition
-        description="Launches the chain for shards that raw_shard_sensor has reported as new or changed, and, by the "
-        "clock, dataset_report and the check of the raw root.",
-    )
-
-
 def _snapshot(context: dg.SensorEvaluationContext, number: int, storage: StorageSettings) -> Mapping[str, Seen]:
-    """What the look with this number saw; nothing where its snapshot is gone or damaged.
+    """The snapshot with this number; nothing where it is gone or damaged.
 
-    All shards are then told of anew. Those with the version they had wake nothing.
+    All shards are then reported anew. Those with the version they had launch nothing.
     """
     try:
         return read_snapshot(snapshot_uri(storage, number), storage.options)
     except StorageUnavailable:
         raise
     except StorageError as error:
-        context.log.warning(f"every shard is looked at anew, what the last look saw cannot be read: {error}")
+        context.log.warning(f"every shard is read anew, the last snapshot cannot be read: {error}")
         return {}
 
 
-def _from_the_start(settings: Settings) -> dg.DefaultSensorStatus:
+def cursor_number(context: dg.SensorEvaluationContext) -> int:
+    """The number in the sensor's cursor; 0 where it has none, or where somebody has typed something else in the UI."""
+    return int(context.cursor) if context.cursor and context.cursor.isdecimal() else 0
+
+
+def from_the_start(settings: Settings) -> dg.DefaultSensorStatus:
+    """The status of a sensor that nobody has turned on or off."""
     return dg.DefaultSensorStatus.RUNNING if settings.watch.enabled else dg.DefaultSensorStatus.STOPPED

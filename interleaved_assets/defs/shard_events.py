@@ -1,47 +1,45 @@
-"""What is logged of one shard at one stage: its materialization, or its error, and an evaluation of each check."""
+"""The events of one shard at one stage: its materialization, or its error, and an evaluation of each check."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import dagster as dg
 
-# Dagster takes this class in a public place and gives it no public name. test_checks.py holds what it does there.
-from dagster._core.definitions.asset_checks.asset_check_evaluation import (
-    AssetCheckEvaluationTargetMaterializationData as Target,
-)
-
-from interleaved_assets.defs.latest import latest_ids, observations
-from interleaved_assets.defs.metadata import INPUT_EVENT, shard_metadata
+from interleaved_assets.defs.latest import event_type, latest_ids, observations
+from interleaved_assets.defs.metadata import DATA_VERSION, INPUT_EVENT, shard_metadata
+from interleaved_assets.defs.partitions import SHARDS, progress
+from interleaved_assets.defs.private_api import TargetMaterialization
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
-from interleaved_assets.pipeline.execute import Outcome, Stage
-from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.execute import Stage, StageOutcome
+from interleaved_assets.pipeline.record import RAW_SHARDS, Record
+from interleaved_assets.pipeline.status import Status
 from interleaved_assets.settings import Settings
 
 _FAILED_AT: Final = "failed_at"
 _ERROR: Final = "error"
 
 
-class Recorded(NamedTuple):
+class LoggedShard(NamedTuple):
     """A shard whose materialization is logged, for checks that come later."""
 
     record: Record
-    target: Target | None
+    target: TargetMaterialization | None
 
 
 def record_success(
     context: dg.AssetExecutionContext,
     checks: Sequence[ShardCheck],
     key: str,
-    outcome: Outcome,
+    outcome: StageOutcome,
     pictures: Mapping[str, dg.MetadataValue],
     tags: Mapping[str, str],
     settings: Settings,
-) -> Recorded:
-    """Log that a shard is materialized, and what its checks say, but for those that compare it with others.
+) -> LoggedShard:
+    """Log a shard's materialization and its checks, except those that compare it with other shards.
 
-    Checks judge before anything is logged: where one has a defect, the shard is not called materialized.
+    Checks judge before anything is logged: where one has a defect, the shard does not count as materialized.
     """
     basis = Basis(settings)
     verdicts = {check.name: check.judge(outcome.record, basis) for check in checks if not check.compares}
@@ -50,14 +48,14 @@ def record_success(
             context.asset_key, partition=key, metadata=shard_metadata(outcome, settings, pictures), tags=tags
         )
     )
-    recorded = Recorded(outcome.record, _latest(context, key))
+    recorded = LoggedShard(outcome.record, _latest(context, key))
     for name, verdict in verdicts.items():
         _log(context, name, key, verdict, recorded.target)
     return recorded
 
 
 class FirstFailure(NamedTuple):
-    """Where on its way through a run a shard was stopped, and by what."""
+    """The stage of a run at which a shard failed, and its error."""
 
     stage: str
     error: str
@@ -72,11 +70,16 @@ def record_failure(
     input_events: Mapping[str, int],
     first: FirstFailure | None = None,
 ) -> None:
-    """Log why a shard is not materialized, on its page as well, and those checks as failed that this is the failure of.
+    """Log why a shard is not materialized, in the run's log and on the shard's page, and its checks that thereby fail.
 
     Args:
-        input_events: for each input that has one, the id of the event that brought what the shard was tried with.
-        first: what stopped the shard at an earlier stage of this run, where that is the reason.
+        context: of the step.
+        stage: that failed, or was not tried.
+        checks: of the stage.
+        key: of the shard.
+        error: why it is not materialized.
+        input_events: for each input that has one, the id of the event with the version that the shard was tried with.
+        first: the failure at an earlier stage of this run, where that is the reason.
     """
     log_error(context, f"{stage.name}, shard {key}", error)
     first = first or FirstFailure(stage.name, describe(error))
@@ -97,7 +100,7 @@ def record_failure(
 
 
 class Failure(NamedTuple):
-    """What :func:`record_failure` told of a shard."""
+    """What :func:`record_failure` has logged of a shard."""
 
     first: FirstFailure
     run_id: str
@@ -105,33 +108,85 @@ class Failure(NamedTuple):
 
 
 def standing_failures(instance: dg.DagsterInstance, stage: str, keys: Collection[str]) -> dict[str, Failure]:
-    """What was told last at ``stage`` of those of ``keys`` that failed there and were not made since."""
-    told = latest_ids(instance, stage, dg.DagsterEventType.ASSET_OBSERVATION, keys)
-    made = latest_ids(instance, stage, dg.DagsterEventType.ASSET_MATERIALIZATION, told)
+    """The last failure at ``stage`` of those of ``keys`` that failed there and were not materialized since.
+
+    Other observations, such as a status note that was published after the failure, do not hide it.
+    """
+    observed = latest_ids(instance, stage, dg.DagsterEventType.ASSET_OBSERVATION, keys)
+    made = latest_ids(instance, stage, dg.DagsterEventType.ASSET_MATERIALIZATION, observed)
+    recent = {key: event for key, event in observed.items() if event > made.get(key, -1)}
     failures: dict[str, Failure] = {}
-    for record in observations(instance, stage, [event for key, event in told.items() if event > made.get(key, -1)]):
-        event = record.asset_observation
-        if event is None or _FAILED_AT not in event.metadata:
-            continue  # what else is told of shards, such as their status
-        first = FirstFailure(str(event.metadata[_FAILED_AT].value), str(event.metadata[_ERROR].value))
-        input_events = {
-            name.removeprefix(f"{INPUT_EVENT}/"): int(tag)
-            for name, tag in event.tags.items()
-            if name.startswith(f"{INPUT_EVENT}/")
-        }
-        failures[str(event.partition)] = Failure(first, record.run_id, input_events)
+    other: list[str] = []
+    for record in observations(instance, stage, ids=list(recent.values())):
+        if failure := _failure(record):
+            failures[str(record.partition_key)] = failure
+        else:
+            other.append(str(record.partition_key))
+    for record in observations(instance, stage, keys=other):
+        key = str(record.partition_key)
+        if key not in failures and record.storage_id > made.get(key, -1) and (failure := _failure(record)):
+            failures[key] = failure
     return failures
+
+
+def _failure(record: dg.EventLogRecord) -> Failure | None:
+    """The failure that an observation tells of; None for other observations."""
+    event = record.asset_observation
+    if event is None or _FAILED_AT not in event.metadata:
+        return None
+    input_events = {
+        name.removeprefix(f"{INPUT_EVENT}/"): int(tag)
+        for name, tag in event.tags.items()
+        if name.startswith(f"{INPUT_EVENT}/")
+    }
+    first = FirstFailure(str(event.metadata[_FAILED_AT].value), str(event.metadata[_ERROR].value))
+    return Failure(first, record.run_id, input_events)
+
+
+def failed_with_present_inputs(
+    instance: dg.DagsterInstance, due: Mapping[str, Status], stages: Mapping[str, Stage], versions: Mapping[str, str]
+) -> set[str]:
+    """Those of ``due`` that failed at their first stage that is not current, with the inputs that they have now.
+
+    Args:
+        instance: Dagster's.
+        due: shards that are not current, by key.
+        stages: by name.
+        versions: content versions of the raw shards, by key.
+    """
+    found: set[str] = set()
+    for name, stage in stages.items():
+        keys = [key for key, status in due.items() if status.stage == name]
+        failures = standing_failures(instance, name, keys)
+        tried = {key: failures[key].input_events for key in failures}
+        for source in stage.inputs:
+            if source == RAW_SHARDS:
+                # the version decides: the look at the raw root may be ahead of its events
+                events = [event[source] for event in tried.values() if source in event]
+                there = {
+                    record.storage_id: (record.asset_observation.tags or {}).get(DATA_VERSION)
+                    for record in observations(instance, source, ids=events)
+                    if record.asset_observation is not None
+                }
+                same = {key for key, event in tried.items() if there.get(event.get(source, -1)) == versions[key]}
+            else:
+                present = latest_ids(instance, source, event_type(source), tried)
+                same = {key for key, event in tried.items() if event.get(source) == present.get(key)}
+            tried = {key: tried[key] for key in same}
+        found |= tried.keys()
+    return found
 
 
 def record_comparisons(
     context: dg.AssetExecutionContext,
     stage: Stage,
     checks: Sequence[ShardCheck],
-    recorded: Mapping[str, Recorded],
+    recorded: Mapping[str, LoggedShard],
     settings: Settings,
 ) -> None:
-    """Log the checks that compare shards, once for all shards of the step: the others are looked up only once."""
-    elsewhere = sorted(context.instance.get_materialized_partitions(context.asset_key) - recorded.keys())
+    """Log the checks that compare shards, for all shards of the step at once: other shards are looked up only once."""
+    made = progress(context.instance, [stage.name], context.instance.get_dynamic_partitions(SHARDS)).made[stage.name]
+    elsewhere = sorted(made - recorded.keys())
     rates = keep_rates_of(elsewhere, stage, settings)
     here = {key: keep_rate(shard.record) for key, shard in recorded.items()}
     basis = Basis(settings, rates | {key: rate for key, rate in here.items() if rate is not None})
@@ -142,17 +197,19 @@ def record_comparisons(
 
 
 def log_error(context: dg.AssetExecutionContext, where: str, error: BaseException) -> None:
-    """Log an error; one that is not ours is a defect: its traceback belongs in the log."""
+    """Log an error; one that is not of this package is a defect, and is logged with its traceback."""
     traceback = None if isinstance(error, InterleavedError) else error
     context.log.error(f"{where}: {describe(error)}", exc_info=traceback)
 
 
 def describe(error: BaseException) -> str:
-    """An error in words; of one that is not ours, its type as well."""
+    """An error's message; of one that is not of this package, with its type."""
     return str(error) if isinstance(error, InterleavedError) else f"{type(error).__name__}: {error}"
 
 
-def _log(context: dg.AssetExecutionContext, check_name: str, key: str, verdict: Verdict, target: Target | None) -> None:
+def _log(
+    context: dg.AssetExecutionContext, check_name: str, key: str, verdict: Verdict, target: TargetMaterialization | None
+) -> None:
     context.log_event(
         dg.AssetCheckEvaluation(
             asset_key=context.asset_key,
@@ -167,11 +224,11 @@ def _log(context: dg.AssetExecutionContext, check_name: str, key: str, verdict: 
     )
 
 
-def _latest(context: dg.AssetExecutionContext, key: str) -> Target | None:
-    """The shard's latest materialization: the UI takes the evaluation of any other for outdated, and shows none."""
+def _latest(context: dg.AssetExecutionContext, key: str) -> TargetMaterialization | None:
+    """The shard's latest materialization. The UI shows only evaluations that name it."""
     found = context.instance.fetch_materializations(
         dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[key]), limit=1
     ).records
     if not found:
         return None
-    return Target(storage_id=found[0].storage_id, run_id=found[0].run_id, timestamp=found[0].timestamp)
+    return TargetMaterialization(storage_id=found[0].storage_id, run_id=found[0].run_id, timestamp=found[0].timestamp)

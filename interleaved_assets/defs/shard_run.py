@@ -1,9 +1,9 @@
-"""One step over the shards of a run: each of them recorded on its own, good ones kept whatever happens to the others.
+"""One step over the shards of a run: each shard is recorded by itself, and one that fails stops no other.
 
-Dagster's own way to end a step over a range of partitions stamps one data version on all of them, the failed ones
-included, and stores check results without a partition. So events are logged per shard here, and the step's own output
-is told to record nothing more. What a run costs that way, and which other ways were tried, stands in
-``docs/dagster.md``.
+A step over a range of partitions that ends the ordinary way records one data version for all of them, the failed ones
+included, and stores check results without a partition. Events are therefore logged per shard here, and the output of
+the step is marked so that Dagster records nothing for it. ``docs/dagster.md`` has the cost of a run, and the other ways
+that were tried.
 """
 
 import itertools
@@ -17,17 +17,13 @@ from typing import Final, NamedTuple
 import dagster as dg
 import tenacity
 
-# One of two private names this project leans on: an output with this key records no materialization of its own. Dagster
-# uses it for observable source assets. The pinned release and test_shard_run.py hold it in place.
-from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
-
-from interleaved_assets.defs.connections import keep_connections
-from interleaved_assets.defs.latest import event_type, latest_ids
+from interleaved_assets.defs.latest import event_type, latest_ids, materialized_in_run
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.pictures import Draw, shard_pictures
+from interleaved_assets.defs.private_api import RECORDS_NOTHING, keep_connections
 from interleaved_assets.defs.shard_events import (
     FirstFailure,
-    Recorded,
+    LoggedShard,
     describe,
     log_error,
     record_comparisons,
@@ -38,29 +34,29 @@ from interleaved_assets.defs.shard_events import (
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline.checks import ShardCheck
-from interleaved_assets.pipeline.execute import Outcome, Stage, take_through, take_together
-from interleaved_assets.pipeline.stages.dag import chain, is_last_of
+from interleaved_assets.pipeline.execute import Stage, StageOutcome, take_through, take_together
+from interleaved_assets.pipeline.stages.dag import is_last_of, stage_dag
 from interleaved_assets.settings import Settings
 
 _LONGEST_PAUSE: Final = 30.0
 
 
 class Done(NamedTuple):
-    """A shard that went through, with what there is to see of it."""
+    """A shard that was taken through the stage, with its pictures."""
 
-    outcome: Outcome
+    outcome: StageOutcome
     pictures: Mapping[str, dg.MetadataValue]
     undrawn: Exception | None = None
     """Why there are no pictures, where they failed."""
 
     @classmethod
-    def of(cls, outcome: Outcome, draw: Draw | None, settings: Settings) -> "Done":
-        """A shard with its pictures; one whose pictures fail went through all the same."""
+    def of(cls, outcome: StageOutcome, draw: Draw | None, settings: Settings) -> "Done":
+        """A shard with its pictures; pictures that cannot be drawn do not fail the shard."""
         if draw is None:
             return cls(outcome, {})
         try:
             return cls(outcome, shard_pictures(outcome.record, settings, draw))
-        except Exception as error:  # noqa: BLE001  whatever it is, it is about pictures of this shard; it is told there
+        except Exception as error:  # noqa: BLE001  any error is about pictures of this shard, and is shown there
             return cls(outcome, {"pictures": dg.MetadataValue.text(f"could not be drawn: {describe(error)}")}, error)
 
 
@@ -70,34 +66,34 @@ def run_over_shards(
     checks: Sequence[ShardCheck],
     draw: Draw | None,
     settings: Settings,
+    code_version: str,
 ) -> Iterator[dg.Output[None]]:
     """Take every shard of this run through ``stage``, ``run.parallel_shards`` of them at a time.
 
     Raises:
-        dg.Failure: shards failed, and no asset downstream of this one is part of the run: then the run ends here as
-            failed, with the good shards recorded. Where there is one, the run goes on with the good shards, and the
-            last asset has the last word.
+        dg.Failure: shards failed, and no asset downstream of this one is part of the run: the run ends here as failed,
+            with the good shards recorded. Where there is one, the run continues with the good shards, and its last
+            asset fails.
     """
     keep_connections(context.instance)
     failed: dict[str, BaseException] = {}
-    recorded: dict[str, Recorded] = {}
+    recorded: dict[str, LoggedShard] = {}
     input_events = _input_events(context, stage)
     stopped = _stopped_upstream(context, stage, settings)
     for key, first in stopped.items():
         failed[key] = ShardError(f"shard {key}: {stage.name} was not tried, since {first.stage} failed: {first.error}")
         record_failure(context, stage, checks, key, failed[key], input_events[key], first)
     keys = [key for key in context.partition_keys if key not in stopped]
-    code_version = context.assets_def.code_versions_by_key[context.asset_key] or ""
-    # filling a device takes all shards in one go; other work goes shard by shard, some of them at a time
-    worked = _together if stage.together else _one_by_one
-    for key, done in worked(stage, keys, draw, settings):
+    # a stage that fills a device takes all shards at once; the others take run.parallel_shards at a time
+    work = _together if stage.together else _one_by_one
+    for key, done in work(stage, keys, draw, settings):
         if isinstance(done, Done):
             if done.undrawn:
                 log_error(context, f"{stage.name}, shard {key}: pictures could not be drawn", done.undrawn)
             tags = version_tags(done.outcome.record, code_version, input_events[key])
             try:
                 recorded[key] = record_success(context, checks, key, done.outcome, done.pictures, tags, settings)
-            except Exception as error:  # noqa: BLE001  whatever it is, it is about this shard, and the others go on
+            except Exception as error:  # noqa: BLE001  any error is about this shard, and stops no other
                 done = error
         if not isinstance(done, Done):
             failed[key] = done
@@ -106,7 +102,7 @@ def run_over_shards(
         try:
             record_comparisons(context, stage, checks, recorded, settings)
         except Exception as error:
-            # the shards stand, compared or not
+            # the shards stay materialized, compared or not
             context.log.error(f"{stage.name}: shards could not be compared: {describe(error)}", exc_info=error)
     if failed and not _continues_downstream(context, stage, settings):
         raise dg.Failure(
@@ -115,51 +111,49 @@ def run_over_shards(
             allow_retries=False,
         )
     for name in sorted(context.op_execution_context.selected_output_names):
-        yield dg.Output(None, output_name=name, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
+        yield dg.Output(None, output_name=name, metadata={RECORDS_NOTHING: True})
 
 
 def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> dict[str, FirstFailure]:
-    """Shards that an earlier step did not bring through, with what stopped each of them.
+    """Shards that failed at an earlier step, with their failures.
 
-    Their old outputs may still be there; to go on from those would call a failed shard current. The earlier step may be
-    one of the run that this one repeats in part ("Retry from failure"): then a shard is stopped that failed there and
-    was not made since.
+    Their old outputs may still be there; a later stage made from those would count a failed shard as current. The
+    earlier step may be one of the run that this one repeats in part ("Retry from failure"): then a shard is stopped
+    that failed there and was not materialized since.
     """
     executed = _executed(context, settings)
     stopped: dict[str, FirstFailure] = {}
     for name in stage.inputs:
         if name in executed:
-            through = context.instance.get_asset_partitions_for_run(
-                context.run.run_id, dg.DagsterEventType.ASSET_MATERIALIZATION
-            ).get(dg.AssetKey(name), set())
-            lost = [key for key in context.partition_keys if key not in through]
-            told = standing_failures(context.instance, name, lost)
+            made = materialized_in_run(context.instance, name, context.partition_keys, context.run)
+            lost = [key for key in context.partition_keys if key not in made]
+            failures = standing_failures(context.instance, name, lost)
             stopped |= {
-                key: told[key].first
-                if key in told and told[key].run_id == context.run.run_id
-                # a step that ended before it came to a shard has told nothing of it
-                else FirstFailure(name, "it did not come to this shard")
+                key: failures[key].first
+                if key in failures and failures[key].run_id == context.run.run_id
+                # a step that ended before it reached a shard has logged no failure of it
+                else FirstFailure(name, "it did not reach this shard")
                 for key in lost
             }
-        elif context.run.parent_run_id and name in chain(settings):
-            told = standing_failures(context.instance, name, context.partition_keys)
-            stopped |= {key: failure.first for key, failure in told.items()}
+        elif context.run.parent_run_id and name in stage_dag(settings):
+            failures = standing_failures(context.instance, name, context.partition_keys)
+            stopped |= {key: failure.first for key, failure in failures.items()}
     return stopped
 
 
 def _executed(context: dg.AssetExecutionContext, settings: Settings) -> set[str]:
     """Names of the stages that this run executes; no selection means every asset of the job.
 
-    A run that repeats another in part keeps the selection of that one, and executes some of its steps, which have the
-    names of the stages.
+    A run that repeats another in part has the same selection, and executes some of the steps, which have the names of
+    the stages.
     """
     selection, steps = context.run.asset_selection, context.run.step_keys_to_execute
-    selected = set(chain(settings)) if selection is None else {key.path[-1] for key in selection}
+    selected = {key.path[-1] for key in selection} if selection else set(stage_dag(settings))
     return selected if steps is None else selected & set(steps)
 
 
 def _input_events(context: dg.AssetExecutionContext, stage: Stage) -> dict[str, dict[str, int]]:
-    """For each shard the id of the latest event of each input that has one: one cheap question per input."""
+    """For each shard the id of the latest event of each input that has one: one query per input."""
     keys = list(context.partition_keys)
     events: dict[str, dict[str, int]] = {key: {} for key in keys}
     for name in stage.inputs:
@@ -201,7 +195,7 @@ def _together(
             if isinstance(outcome, StorageUnavailable) and attempt < settings.run.storage_tries:
                 unavailable.append(key)
             else:
-                yield key, Done.of(outcome, draw, settings) if isinstance(outcome, Outcome) else outcome
+                yield key, Done.of(outcome, draw, settings) if isinstance(outcome, StageOutcome) else outcome
         if not unavailable:
             return
         keys = unavailable
@@ -209,15 +203,15 @@ def _together(
 
 
 def _pause(attempt: int) -> float:
-    """Seconds to wait behind the attempt of that number, from 1 on: by chance, and ever longer on average.
+    """Seconds to wait after the attempt with this number, from 1 on: random, and longer on average each time.
 
-    Only a storage that did not answer is worth another try; whatever else is wrong would be wrong again.
+    Only a storage that did not answer is tried again; any other error would be the same again.
     """
     return random.uniform(0, min(_LONGEST_PAUSE, 2 ** (attempt - 1)))
 
 
 def _continues_downstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> bool:
-    return not is_last_of(stage.name, _executed(context, settings), chain(settings))
+    return not is_last_of(stage.name, _executed(context, settings), stage_dag(settings))
 
 
 def _summary(stage: Stage, failed: dict[str, BaseException], total: int) -> str:

@@ -1,4 +1,4 @@
-"""Why a shard is not current, on the page of that shard: an observation, where it is news."""
+"""Status notes: publish why a shard is not current on the page of that shard, when it changes."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -14,12 +14,12 @@ from interleaved_assets.settings import Settings
 PAGE: Final = "final_tars"
 """The asset on whose page a shard's status stands: the last one, whose output is what the status is about."""
 AT_MOST: Final = 2000
-"""Observations in one go: each takes the event log up to 10 ms where connections are kept."""
+"""Notes of one report: each takes the event log up to 10 ms."""
 _STATE_FILE: Final = "state/told_statuses.json"
 
 
 class News(NamedTuple):
-    """What is to be told, by key, at most :data:`AT_MOST` of it; and what will have been told then."""
+    """Notes to publish, by key, at most :data:`AT_MOST`; the notes in force after that; how many are left out."""
 
     tell: dict[str, str]
     told: dict[str, str]
@@ -32,21 +32,21 @@ def news(
     said: Mapping[str, int],
     made: Mapping[str, int],
 ) -> News:
-    """Which shards' pages do not say what is so.
+    """Which notes to publish: those that differ from what the shards' pages show.
 
-    A page shows observations that are newer than the last materialization. One that says that a shard is stale is thus
-    outdated by itself once the shard is made again, and has to be outdated by another one where a setting was set back.
+    A page shows observations that are newer than the last materialization. A note that a shard is stale thus disappears
+    once the shard is made again, and has to be replaced by another note where a setting was set back.
 
     Args:
-        statuses: in words, of the shards that are not current, in the order they are to be told in.
-        told: what was told of shards before, by key.
+        statuses: in words, of the shards that are not current, in the order of publication.
+        told: the notes published before, by key.
         said, made: for each shard the id of its last observation and of its last materialization, where it has one.
     """
     stands = {key for key in told if key in said and said[key] > made.get(key, -1)}
     wanted = {key: text for key, text in statuses.items() if key not in stands or told[key] != text}
     wanted |= {key: CURRENT for key in told if key in stands and key not in statuses}
     tell = dict(list(wanted.items())[:AT_MOST])
-    # what is told as current, or was made again, needs no word any more
+    # shards that are noted as current, or were made again, need no further note
     after = {key: text for key, text in told.items() if key in stands} | tell
     return News(tell, {key: text for key, text in after.items() if text != CURRENT}, len(wanted) - len(tell))
 
@@ -54,10 +54,10 @@ def news(
 def tell_statuses(
     context: dg.AssetExecutionContext, statuses: Mapping[str, str], registered: Collection[str], settings: Settings
 ) -> None:
-    """Put the status of shards that are not current on their pages, where they do not say so yet.
+    """Publish the status of shards that are not current on their pages, where it has changed.
 
     Args:
-        statuses: in words, of the shards that are not current, in the order they are to be told in.
+        statuses: in words, of the shards that are not current, in the order of publication.
         registered: keys that are partitions; others have no page.
     """
     uri = join(settings.storage.output_root, _STATE_FILE)

@@ -12,7 +12,7 @@ from interleaved_assets.io.batches import sample_starts
 from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.execute import Shard
+from interleaved_assets.pipeline.execute import ShardTask
 from interleaved_assets.pipeline.record import Counts, Extent, Facts
 
 REPEATED_KEYS: Final = "repeated_keys"
@@ -20,7 +20,7 @@ REPEATED_SAMPLES: Final = "repeated_samples"
 _ROW_KEY: Final = ("sample_id", "position", "modality")
 
 
-class Tally:
+class RowCounter:
     """Counts over batches of whole samples; a sample is counted once, since no sample is split over batches."""
 
     def __init__(self) -> None:
@@ -131,8 +131,8 @@ def _extent(values: np.ndarray) -> Extent:
     )
 
 
-def settle_errors(
-    batches: Iterable[pa.Table], shard: Shard, stage: str, write: Callable[[pa.Table], None]
+def write_by_error_policy(
+    batches: Iterable[pa.Table], shard: ShardTask, stage: str, write: Callable[[pa.Table], None]
 ) -> tuple[Facts, pa.Table]:
     """Give ``write`` what the policy keeps of each batch; the facts of all of them, and the ledger of what was dropped.
 
@@ -140,7 +140,7 @@ def settle_errors(
         MaterializeError: a row has an error and the policy is ``error``.
         LedgerError: a row was neither kept nor entered in the ledger.
     """
-    seen, written, keys = Tally(), Tally(), UniqueKeys()
+    seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()
     ledgers = [empty_ledger()]
     for table in batches:
         kept, ledger = apply_error_policy(

@@ -1,36 +1,45 @@
 """Take a shard through a stage: compare with its record, run the stage's function, write the new record.
 
-Nothing current is redone, and no record vouches for outputs that are half written.
+Nothing current is redone. A record is written last and names the stamps of the outputs, so that none is valid for
+outputs that are half written or that another run has replaced. Runs on one shard and stage at the same time do not wait
+for each other: a record is valid if all outputs are of the run that wrote it, and none is if they are of several.
 """
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from interleaved_assets.io.storage import checked_commits, clear_leftovers
-from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
-from interleaved_assets.pipeline.claims import Hold, Overtaken, take_hold
-from interleaved_assets.pipeline.parallel import READERS, in_order
-from interleaved_assets.pipeline.raw.listing import RawShard, Source, content_version, find_raw_shard, raw_shard_at
+from interleaved_assets.io.storage import clear_leftovers, read_stamp
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.raw.listing import (
+    RawShard,
+    RawSource,
+    find_raw_shard,
+    raw_content_version,
+    raw_shard_at,
+)
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
-    Claim,
     Facts,
     OutputFile,
     Record,
     ShardPaths,
-    is_there,
-    read_state,
+    read_record,
+    remove_record,
+    with_present_stamps,
     write_record,
 )
 from interleaved_assets.settings import Settings
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
-class Shard:
+class ShardTask:
     """One shard at one stage: what a stage's function is given."""
 
     key: str
@@ -42,19 +51,11 @@ class Shard:
     """Records of the stages whose outputs it reads, by stage, as they stood when it began."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Version of each file that the settings name for this stage, such as a checkpoint, by the setting."""
-    hold: Hold | None = None
 
     @property
     def options(self) -> Mapping[str, object]:
         """fsspec storage options."""
         return self.settings.storage.options
-
-    def committing(self) -> AbstractContextManager[None]:
-        """For the block that writes this shard's outputs: none of them appears once another run has taken over.
-
-        A stage that works on many shards goes through it itself, for the others it is done.
-        """
-        return nullcontext() if self.hold is None else checked_commits(self.hold.check)
 
 
 class Work(Facts):
@@ -66,7 +67,7 @@ class Work(Facts):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StageOutcome:
     """A shard that went through a stage; ``unchanged`` where the recorded output was current and nothing was done."""
 
     record: Record
@@ -74,11 +75,11 @@ class Outcome:
     seconds: float
 
 
-__all__ = ["Outcome", "RunOne", "RunTogether", "Shard", "Stage", "Work", "take_through", "take_together"]
+__all__ = ["RunOne", "RunTogether", "ShardTask", "Stage", "StageOutcome", "Work", "take_through", "take_together"]
 
-RunOne = Callable[[Shard], Work]
+RunOne = Callable[[ShardTask], Work]
 """Reads the inputs of one shard and writes its outputs."""
-RunTogether = Callable[[Iterator[Shard], Settings], Iterator[tuple[str, Work | InterleavedError]]]
+RunTogether = Callable[[Iterator[ShardTask], Settings], Iterator[tuple[str, Work | InterleavedError]]]
 """The same for many shards in one go, for work that fills a device: gives each shard's key and work as it is done, or
 what is wrong with that shard. Whatever it raises ends them all."""
 
@@ -117,32 +118,33 @@ class Stage:
 
 
 @dataclass
-class Job:
+class Attempt:
     """One shard at one stage, from the comparison with its record to the new record."""
 
     stage: Stage
-    shard: Shard
+    shard: ShardTask
     code_version: str
     inputs: dict[str, str]
     """Data version of each input, by stage or by the setting that names it."""
-    source: Source | None
-    found: Record | Claim | None
-    current: Outcome | None = None
+    source: RawSource | None
+    found: Record | None
+    """The record that was there before."""
+    stamps: dict[str, str | None] = field(default_factory=dict)
+    """Stamp of each output of the stages that are read, by URI, when the work began; empty before."""
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
-    def of(cls, stage: Stage, key: str, settings: Settings, code_version: str, files: Mapping[str, str]) -> "Job":
-        """Look at what the shard's inputs are and at what is recorded of it; ``files`` are those of the stage.
+    def of(cls, stage: Stage, key: str, settings: Settings, code_version: str, files: Mapping[str, str]) -> "Attempt":
+        """Look at the shard's inputs and at its record; ``files`` are those of the stage.
 
         Raises:
-            ShardError: an input was never made, or is being made; a record is damaged.
+            ShardError: an input was never made; a record is damaged.
             StorageError: the raw shard is not there, or something cannot be read.
         """
         started = time.perf_counter()
         options = settings.storage.options
         paths = ShardPaths(output_root=settings.storage.output_root, key=key)
-        found = read_state(paths.record(stage.name), options)
-        recorded = found if isinstance(found, Record) else None
+        recorded = read_record(paths.record(stage.name), options)
         raw, source = None, None
         inputs = dict(files)
         read: dict[str, Record] = {}
@@ -150,112 +152,135 @@ class Job:
             if name == RAW_SHARDS:
                 known = recorded.source if recorded else None
                 raw = find_raw_shard(key, settings.storage, known)
-                version = content_version(raw, settings.storage, known)
-                source = Source(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
+                version = raw_content_version(raw, settings.storage, known)
+                source = RawSource(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
                 inputs[name] = version
             else:
-                upstream = read_state(paths.record(name), options)
-                if not isinstance(upstream, Record):
-                    ended = "" if upstream is None else f": a run that began {upstream.began:%F %T} UTC has not ended"
-                    raise ShardError(
-                        f"shard {key}: {stage.name} needs {name}, which has not been materialized for it{ended}"
-                    )
+                upstream = read_record(paths.record(name), options)
+                if upstream is None:
+                    raise ShardError(f"shard {key}: {stage.name} needs {name}, which has not been materialized for it")
                 inputs[name] = upstream.data_version
                 read[name] = upstream
                 source = source or upstream.source  # every output goes back to one raw shard, and its record says which
-        job = cls(stage, Shard(key, settings, paths, raw, read, files), code_version, inputs, source, found)
-        if recorded is not None and job._is_current(recorded):
-            if recorded.source != source:
-                recorded = job._with_new_source(recorded)
-            job.current = Outcome(recorded, unchanged=True, seconds=time.perf_counter() - started)
-        return job
+        task = ShardTask(key, settings, paths, raw, read, files)
+        return cls(stage, task, code_version, inputs, source, recorded, {}, started)
 
     @property
     def record_uri(self) -> str:
         return self.shard.paths.record(self.stage.name)
 
-    def _with_new_source(self, recorded: Record) -> Record:
-        """The same content under a new stamp: remember the stamp, so that it is not hashed again."""
-        renewed = recorded.model_copy(update={"source": self.source})
-        # hashing takes a while, in which another run may have claimed the shard
-        if read_state(self.record_uri, self.shard.options) == recorded:
-            write_record(renewed, self.record_uri, self.shard.options)
-        return renewed
-
-    def _is_current(self, recorded: Record) -> bool:
-        return (recorded.inputs, recorded.code_version) == (self.inputs, self.code_version) and all(
-            is_there(output, self.shard.options) for output in recorded.outputs.values()
-        )
-
-    def begin(self) -> None:
-        """From here on outputs may be replaced one by one: until the end no record may vouch for a mixture.
+    def current(self) -> StageOutcome | None:
+        """The outcome if the record that was found is current; its stamps are renewed where files were only copied.
 
         Raises:
-            Overtaken: another run has made the same in the meantime.
-            StorageError: the shard cannot be claimed.
+            StorageError: an output cannot be looked at.
         """
-        shard, stage = self.shard, self.stage
-        if isinstance(self.found, Claim):
-            for uri in shard.paths.written_by(stage.name):
-                clear_leftovers(uri, shard.options)
-        hold = take_hold(
-            stage.name,
-            shard.key,
-            self.record_uri,
-            shard.options,
-            code_version=self.code_version,
-            inputs=self.inputs,
-            same_bytes=stage.same_bytes,
-        )
-        self.shard = replace(shard, hold=hold)
+        found = self._same_work(self.found)
+        if found is None:
+            return None
+        renewed = found.model_copy(update={"source": self.source})
+        if renewed != self.found:
+            self._renew(self.stage.name, self.found, renewed)
+        return self._unchanged(renewed)
 
-    def release(self) -> None:
-        """After a failure: take the claim back, where there is one."""
-        if self.shard.hold is not None:
-            self.shard.hold.release()
-
-    def finish(self, work: Work) -> Outcome:
-        """Commit: write the record of what was done.
+    def begin(self) -> StageOutcome | None:
+        """Make sure that the inputs are those recorded; gives the outcome if another run has done the work meanwhile.
 
         Raises:
-            Overtaken: another run has made the same in the meantime.
-            ShardError: an input changed in the meantime, or another run made something else of the shard.
+            ShardError: the outputs of a stage that is read are not those that its record names.
+            StorageError: something cannot be looked at.
         """
-        assert self.shard.hold is not None
+        shard, options = self.shard, self.shard.options
+        now = read_record(self.record_uri, options)
+        if now != self.found:
+            self.found = now
+            if (made := self._same_work(now)) is not None:
+                return self._unchanged(made)
+        for name, upstream in shard.read.items():
+            present = with_present_stamps(upstream, options)
+            if present is None:
+                raise ShardError(
+                    f"shard {shard.key}: {self.stage.name} needs {name}, whose outputs are not those that its record "
+                    f"names: they were deleted or replaced, or a run on {name} is under way or was killed. "
+                    f"Materialize {name} again."
+                )
+            if present != upstream:
+                self._renew(name, upstream, present)
+            self.stamps |= {output.uri: output.stamp for output in present.outputs.values()}
+        for uri in (*shard.paths.outputs(self.stage.name).values(), self.record_uri):
+            clear_leftovers(uri, options)
+        return None
+
+    def finish(self, work: Work) -> StageOutcome:
+        """Write the record of the work, or adopt that of another run which did the same work and replaced the outputs.
+
+        Raises:
+            ShardError: an input changed in the meantime, or another run replaced outputs and has not recorded the same
+                work.
+        """
+        shard, options = self.shard, self.shard.options
         self._check_inputs()
         record = Record(
             stage=self.stage.name,
-            shard=self.shard.key,
+            shard=shard.key,
             code_version=self.code_version,
             inputs=self.inputs,
             data_version=work.data_version or _content_hash(work.outputs),
             outputs=work.outputs,
-            settings=self.stage.settings(self.shard.settings),
+            settings=self.stage.settings(shard.settings),
             source=self.source,
             **work.model_dump(include=set(Facts.model_fields)),
         )
-        self.shard.hold.commit(record)
-        return Outcome(record, unchanged=False, seconds=time.perf_counter() - self.started)
+        present = with_present_stamps(record, options)
+        if present is None:
+            if (made := self._same_work(read_record(self.record_uri, options))) is not None:
+                return self._unchanged(made)
+            raise ShardError(
+                f"shard {shard.key}: another run replaced outputs of {self.stage.name} while this one wrote them; "
+                "materialize the shard again"
+            )
+        write_record(present, self.record_uri, options)
+        return StageOutcome(present, unchanged=False, seconds=time.perf_counter() - self.started)
 
-    def overtaken(self, by: Overtaken) -> Outcome:
-        """The outcome where another run has made the same."""
-        return Outcome(by.record, unchanged=True, seconds=time.perf_counter() - self.started)
+    def withdraw(self) -> None:
+        """After a failure: remove the record that was there before, so that the shard does not count as made.
+
+        Called beside the error that the stage failed with: what goes wrong here is only logged.
+        """
+        try:
+            if self.found is not None and read_record(self.record_uri, self.shard.options) == self.found:
+                remove_record(self.record_uri, self.shard.options)
+        except (StorageError, ShardError) as error:
+            logger.warning("shard %s: the record of %s stays: %s", self.shard.key, self.stage.name, error)
+
+    def _same_work(self, record: Record | None) -> Record | None:
+        """``record`` with present stamps if it is of the same inputs and code version and its outputs are there."""
+        if record is None or (record.inputs, record.code_version) != (self.inputs, self.code_version):
+            return None
+        return with_present_stamps(record, self.shard.options)
+
+    def _unchanged(self, record: Record) -> StageOutcome:
+        return StageOutcome(record, unchanged=True, seconds=time.perf_counter() - self.started)
+
+    def _renew(self, stage: str, before: Record | None, renewed: Record) -> None:
+        """Write the same record with new stamps, so that no content is compared again, unless it is another by now."""
+        uri = self.shard.paths.record(stage)
+        if read_record(uri, self.shard.options) == before:
+            write_record(renewed, uri, self.shard.options)
 
     def _check_inputs(self) -> None:
-        """Make sure that the inputs are still those that were recorded when this run began.
+        """Make sure that the inputs are still the files that were there when the work began.
 
-        A claim counts as a change whatever it is for: what was recorded is made again only where it does not lie there
-        any more, and what has lain there in the meantime nobody can tell. Two whole runs upstream, one that makes
-        something else and one that makes what was there before, would not be seen.
+        An ETag that follows from the content does not show two runs upstream that replace a file and put the same
+        content back.
         """
         shard, raw = self.shard, self.shard.raw
         if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage).stamp != raw.stamp:
             raise ShardError(
                 f"shard {shard.key}: {raw.uri} changed while it was read; materialize it again once it is complete"
             )
-        for name, before in shard.read.items():
-            now = read_state(shard.paths.record(name), shard.options)
-            if not isinstance(now, Record) or now.data_version != before.data_version:
+        for name, upstream in shard.read.items():
+            if any(read_stamp(file.uri, shard.options) != self.stamps[file.uri] for file in upstream.outputs.values()):
                 raise ShardError(f"shard {shard.key}: {name} changed while it was read; materialize it again")
         if self.stage.files(shard.settings) != shard.files:
             raise ShardError(
@@ -270,7 +295,7 @@ def _content_hash(outputs: Mapping[str, OutputFile]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
+def take_through(stage: Stage, key: str, settings: Settings) -> StageOutcome:
     """Bring the output of ``stage`` for one shard up to date.
 
     Raises:
@@ -283,67 +308,70 @@ def take_through(stage: Stage, key: str, settings: Settings) -> Outcome:
         if isinstance(outcome, InterleavedError):
             raise outcome
         return outcome
-    job = Job.of(stage, key, settings, stage.code_version(settings), stage.files(settings))
-    if job.current is not None:
-        return job.current
+    job = Attempt.of(stage, key, settings, stage.code_version(settings), stage.files(settings))
+    if (done := job.current() or job.begin()) is not None:
+        return done
     try:
-        job.begin()
-        with job.shard.committing():
-            work = stage.run(job.shard)
-        return job.finish(work)
-    except Overtaken as error:
-        return job.overtaken(error)
+        return job.finish(stage.run(job.shard))
     except Exception:
-        # not where the run itself is ended: that leaves the claim, as a sign that the shard was under way
-        job.release()
+        # not where the run itself is ended: it has no time left for storage
+        job.withdraw()
         raise
 
 
 def take_together(
     stage: Stage, keys: Iterable[str], settings: Settings
-) -> Iterator[tuple[str, Outcome | InterleavedError]]:
-    """Bring the outputs of many shards up to date in one go; gives each key with its outcome, or what is wrong with it.
+) -> Iterator[tuple[str, StageOutcome | InterleavedError]]:
+    """Bring the outputs of many shards up to date in one go; gives each key with its outcome, or its error.
 
-    A storage that does not answer is the outcome of the shards that wait for it, of all that are not done where it
-    concerns them all: each of them may be tried again.
+    Where the storage does not answer, that is the outcome of the shards that need it, and of all shards that are not
+    done where it concerns them all: each of them may be tried again.
 
     Raises:
+        ShardError: the stage's function gave no result for a shard.
         Exception: whatever else stops the work as a whole, such as a device that fails; shards given before stand.
     """
     assert stage.together is not None
-    jobs: dict[str, Job] = {}
+    jobs: dict[str, Attempt] = {}
     for key, found in _looked_at(stage, keys, settings):
-        if isinstance(found, Job):
+        if isinstance(found, Attempt):
             jobs[key] = found
         else:
             yield key, found
 
-    not_begun: dict[str, Outcome | InterleavedError] = {}
+    left = dict.fromkeys(jobs)
+    begun: set[str] = set()
+    not_begun: dict[str, StageOutcome | InterleavedError] = {}
 
-    def begun() -> Iterator[Shard]:
+    def begin() -> Iterator[ShardTask]:
         for key, job in jobs.items():
             try:
-                job.begin()
-            except Overtaken as error:
-                not_begun[key] = job.overtaken(error)
+                outcome: StageOutcome | InterleavedError | None = job.begin()
             except InterleavedError as error:
-                not_begun[key] = error
-            else:
+                outcome = error
+            if outcome is None:
+                begun.add(key)
                 yield job.shard
+            else:
+                not_begun[key] = outcome
 
-    left = dict.fromkeys(jobs)
     try:
-        for key, work in stage.together(begun(), settings) if jobs else ():
+        for key, work in stage.together(begin(), settings) if jobs else ():
             del left[key]
             yield key, _finished(jobs[key], work)
+        if missing := [key for key in left if key not in not_begun]:
+            raise ShardError(
+                f"shard {', '.join(missing)}: {stage.name} ended without a result for it; this is an error of the "
+                "stage's function, which has to give the work or an error for every shard"
+            )
     except StorageUnavailable as error:
-        for key in left:
-            jobs[key].release()
+        for key in begun & left.keys():
+            jobs[key].withdraw()
         yield from ((key, not_begun.get(key, error)) for key in left)
     except Exception:
-        # not where the run itself is ended: that leaves claims, as a sign that shards were under way
-        for key in left:
-            jobs[key].release()
+        # not where the run itself is ended: it has no time left for storage
+        for key in begun & left.keys():
+            jobs[key].withdraw()
         raise
     else:
         yield from not_begun.items()
@@ -351,8 +379,8 @@ def take_together(
 
 def _looked_at(
     stage: Stage, keys: Iterable[str], settings: Settings
-) -> Iterator[tuple[str, Job | Outcome | InterleavedError]]:
-    """Each key with what there is to do, or the outcome where there is nothing to do; many at a time."""
+) -> Iterator[tuple[str, Attempt | StageOutcome | InterleavedError]]:
+    """Each key with its job, or with the outcome where there is nothing to do; many at a time."""
     keys = list(keys)
     code_version = stage.code_version(settings)
     try:
@@ -361,23 +389,21 @@ def _looked_at(
         yield from ((key, error) for key in keys)
         return
 
-    def look(key: str) -> Job | Outcome | InterleavedError:
+    def look(key: str) -> Attempt | StageOutcome | InterleavedError:
         try:
-            job = Job.of(stage, key, settings, code_version, files)
+            job = Attempt.of(stage, key, settings, code_version, files)
+            return job.current() or job
         except InterleavedError as error:
             return error
-        return job if job.current is None else job.current
 
-    yield from zip(keys, in_order(look, keys, threads=READERS), strict=True)
+    yield from zip(keys, parallel_map(look, keys, threads=READERS), strict=True)
 
 
-def _finished(job: Job, work: Work | InterleavedError) -> Outcome | InterleavedError:
+def _finished(job: Attempt, work: Work | InterleavedError) -> StageOutcome | InterleavedError:
     try:
         if isinstance(work, InterleavedError):
             raise work
         return job.finish(work)
-    except Overtaken as error:
-        return job.overtaken(error)
     except InterleavedError as error:
-        job.release()
+        job.withdraw()
         return error

@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_order(work: Callable[[Item], Result], items: Iterable[Item], *, threads: int) -> Iterator[Result]:
+def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], *, threads: int) -> Iterator[Result]:
     """``work`` of each of ``items``, in their order, on ``threads`` threads.
 
     At most twice as many results as threads are under way or wait to be taken, so that a slow taker does not pile them

@@ -20,7 +20,6 @@ EXAMPLES: Final = 3
 _URGENT: Final = (
     State.FAILED,
     State.UNREADABLE,
-    State.INTERRUPTED,
     State.MISSING,
     State.STALE,
     State.VANISHED,

@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.parallel import in_order
+from interleaved_assets.pipeline.parallel import parallel_map
 from interleaved_assets.pipeline.record import Record, ShardPaths
 from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
-from interleaved_assets.pipeline.status import COMPLETE, State, Status, Survey, stage_records
+from interleaved_assets.pipeline.status import COMPLETE, State, Status, Survey, read_stages
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import Settings
@@ -26,7 +27,7 @@ _SAMPLE_TABLE: Final = "sample_scores"
 
 def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> ShardFacts:
     """What became of one shard, as far as its records fit together; whether it is current is not asked here."""
-    return _facts(key, stage_records(key, settings), settings, thumbnails=thumbnails)
+    return _facts(key, read_stages(key, settings, stage_dag(settings)), settings, thumbnails=thumbnails)
 
 
 def all_shard_facts(survey: Survey) -> Iterator[ShardFacts]:
@@ -38,12 +39,12 @@ def all_shard_facts(survey: Survey) -> Iterator[ShardFacts]:
 
     def facts(key: str) -> ShardFacts:
         try:
-            recorded = survey.recorded_of(key)
-            return _facts(key, recorded.records, survey.settings, status=survey.status(key, recorded))
+            records = survey.valid_records(key)
+            return _facts(key, records, survey.settings, status=survey.status(key, records))
         except (InterleavedError, pa.ArrowException) as error:
             return ShardFacts(key, status=UNREADABLE, problem=" ".join(str(error).split()))
 
-    return in_order(facts, survey.keys, threads=_READERS)
+    return parallel_map(facts, survey.keys, threads=_READERS)
 
 
 def _facts(

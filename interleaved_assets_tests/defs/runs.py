@@ -9,7 +9,7 @@ import dagster as dg
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.sensors import build_raw_shard_sensor
 from interleaved_assets.settings import Settings
 

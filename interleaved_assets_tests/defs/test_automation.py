@@ -1,4 +1,4 @@
-"""What automation launches and what it leaves alone, evaluated without a daemon."""
+"""What automation requests and what it leaves alone: its sensor and that over the raw root, evaluated by hand."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +9,17 @@ import pytest
 from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.execute import Outcome, Stage
+from interleaved_assets.pipeline.execute import Stage, StageOutcome
+from interleaved_assets.pipeline.raw.requested import read_requested, requested_uri
 from interleaved_assets.pipeline.record import ShardPaths
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import STAGES
+from interleaved_assets_tests.defs.runs import Watcher, run_chain
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard
+
+AT_ONCE = "[watch]\nquiet_seconds = 0\n"
 
 
 class Automation:
@@ -23,30 +27,49 @@ class Automation:
 
     def __init__(self, folder: Path, instance: dg.DagsterInstance) -> None:
         self.folder, self.instance = folder, instance
-        self.settings: Settings = project(folder)
+        self.configure()
+        self.watcher = Watcher(instance, self.settings)
+        self.cursor: str | None = None
+        self.said = ""
+        """Why the last tick requested nothing."""
+
+    def configure(self, text: str = "") -> None:
+        self.settings: Settings = project(self.folder, AT_ONCE + text)
         self.definitions = build_definitions(self.settings)
-        self.cursor: object = None
 
     def put(self, name: str, seed: int) -> None:
         good_shard(self.folder / "raw" / f"{name}.tar", seed=seed)
 
     def observe(self) -> None:
-        register_all(self.instance, self.settings)
+        """A look at the raw root."""
+        self.watcher.tick()
 
     def run(self, *keys: str) -> bool:
         return materialize_all(self.instance, self.settings, keys)
 
-    def tick(self) -> dict[str, set[str]]:
-        """One tick; what it requests, by asset."""
-        result = dg.evaluate_automation_conditions(
-            defs=self.definitions,
-            instance=self.instance,
-            asset_selection=dg.AssetSelection.assets(*STAGES),
-            cursor=self.cursor,  # type: ignore[arg-type]  # whatever the last tick gave
+    def ranges(self) -> list[tuple[str, str]]:
+        """One tick of the sensor; first and last shard of each run that it requests."""
+        repository = self.definitions.get_repository_def()
+        context = dg.build_sensor_context(
+            self.instance, cursor=self.cursor, repository_def=repository, sensor_name="automation"
         )
+        result = repository.get_sensor_def("automation")(context)
+        if isinstance(result, dg.SkipReason):
+            self.said = result.skip_message or ""
+            return []
+        assert isinstance(result, dg.SensorResult)
         self.cursor = result.cursor
-        requested = {name: result.get_requested_partitions(dg.AssetKey(name)) for name in STAGES}
-        return {name: {str(key) for key in keys} for name, keys in requested.items() if keys}
+        self.said = result.skip_reason.skip_message or "" if result.skip_reason else ""
+        return [(request.tags[RANGE_START], request.tags[RANGE_END]) for request in result.run_requests or ()]
+
+    def tick(self) -> list[str]:
+        """One tick; every shard of the runs that it requests."""
+        registered = list(self.instance.get_dynamic_partitions(SHARDS))
+        return [
+            key
+            for first, last in self.ranges()
+            for key in registered[registered.index(first) : registered.index(last) + 1]
+        ]
 
 
 @pytest.fixture
@@ -55,67 +78,44 @@ def automation(tmp_path: Path) -> Iterator[Automation]:
         yield Automation(tmp_path, instance)
 
 
-def whole_chain(*keys: str) -> dict[str, set[str]]:
-    return {name: set(keys) for name in STAGES}
-
-
-def test_what_is_there_at_the_first_tick_and_what_lands_later_is_requested_once(automation: Automation) -> None:
+def test_shards_at_the_first_tick_and_later_ones_are_requested_once(automation: Automation) -> None:
     automation.put("a", 1)
     automation.observe()
-    assert automation.tick() == whole_chain("a")
-    assert automation.tick() == {}
+    assert automation.tick() == ["a"]
+    assert automation.tick() == []
     automation.put("b", 2)
     automation.observe()
-    assert automation.tick() == whole_chain("b")
-    assert automation.tick() == {}
+    assert automation.tick() == ["b"]
+    assert automation.tick() == []
 
 
-def test_all_new_shards_of_a_tick_are_one_backfill_in_runs_of_a_set_size(automation: Automation) -> None:
-    keys = [f"{number:03}" for number in range(7)]
-    for number, key in enumerate(keys):
-        automation.put(key, number)
-    automation.observe()
-    repository = automation.definitions.get_repository_def()
-    tick = dg.build_sensor_context(automation.instance, repository_def=repository, sensor_name="automation")
-    (request,) = repository.get_sensor_def("automation").evaluate_tick(tick).run_requests or ()
-    assert request.requires_backfill_daemon()
-    assert request.asset_graph_subset is not None
-    requested = request.asset_graph_subset.iterate_asset_partitions()
-    assert {(item.asset_key.path[-1], item.partition_key) for item in requested} == {
-        (name, key) for name in STAGES for key in keys
-    }
-    graph = automation.definitions.resolve_asset_graph()
-    policies = {graph.get(dg.AssetKey(name)).backfill_policy for name in STAGES}
-    assert policies == {dg.BackfillPolicy.multi_run(automation.settings.run.shards_per_run)}
-
-
-def test_a_shard_that_was_taken_through_is_left_alone_also_by_a_new_sensor(automation: Automation) -> None:
+def test_a_current_shard_is_not_requested_after_a_reset_of_the_cursor(automation: Automation) -> None:
     automation.put("a", 1)
     automation.observe()
-    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == ["a"]
     assert automation.run("a")
-    assert automation.tick() == {}
+    assert automation.tick() == []
     automation.cursor = None
-    assert automation.tick() == {}
+    assert automation.tick() == []
 
 
-def test_a_backfill_by_hand_is_not_run_again(automation: Automation) -> None:
-    assert automation.tick() == {}
+def test_shards_materialized_by_hand_are_not_requested(automation: Automation) -> None:
+    assert automation.tick() == []
     automation.put("a", 1)
     automation.observe()
     assert automation.run("a")
-    assert automation.tick() == {}
-    assert automation.tick() == {}
+    assert automation.tick() == []
+    assert automation.tick() == []
 
 
-def test_the_same_content_observed_again_wakes_nothing(automation: Automation) -> None:
+def test_the_same_content_in_a_new_file_is_not_requested(automation: Automation) -> None:
     automation.put("a", 1)
     automation.observe()
     assert automation.run("a")
-    assert automation.tick() == {}
+    assert automation.tick() == []
     automation.put("a", 1)
     automation.observe()
-    assert automation.tick() == {}
+    assert automation.tick() == []
 
 
 def test_new_content_requests_that_shard_alone(automation: Automation) -> None:
@@ -123,101 +123,52 @@ def test_new_content_requests_that_shard_alone(automation: Automation) -> None:
         automation.put(name, seed)
     automation.observe()
     assert automation.run("a", "b")
-    assert automation.tick() == {}
+    assert automation.tick() == []
     automation.put("a", 3)
     automation.observe()
-    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == ["a"]
 
 
-def test_new_content_in_the_tick_that_sees_the_old_one_done_is_not_lost(automation: Automation) -> None:
+def test_content_replaced_while_its_run_ends_is_requested(automation: Automation) -> None:
     automation.put("a", 1)
     automation.observe()
-    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == ["a"]
     assert automation.run("a")
     automation.put("a", 2)
     automation.observe()
-    assert automation.tick() == whole_chain("a")
-    assert automation.tick() == {}
+    assert automation.tick() == ["a"]
+    assert automation.tick() == []
 
 
-def test_new_content_right_after_the_request_is_not_lost(automation: Automation) -> None:
+def test_content_replaced_after_its_request_is_requested(automation: Automation) -> None:
     automation.put("a", 1)
     automation.observe()
-    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == ["a"]
     automation.put("a", 2)
     automation.observe()
-    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == ["a"]
 
 
-def test_a_shard_waits_while_a_run_is_working_on_it(automation: Automation) -> None:
-    automation.put("a", 1)
-    automation.observe()
-    assert automation.run("a")
-    assert automation.tick() == {}
-    job = automation.definitions.resolve_implicit_global_asset_job_def()
-    run = automation.instance.create_run_for_job(
-        job,
-        asset_selection=frozenset({dg.AssetKey("final_tars")}),
-        tags={RANGE_START: "a", RANGE_END: "a"},
-        status=dg.DagsterRunStatus.STARTED,
-    )
-    automation.put("a", 2)
-    automation.observe()
-    assert automation.tick() == {}
-    assert automation.tick() == {}
-    automation.instance.report_run_canceled(run)
-    assert automation.tick() == whole_chain("a")
-
-
-def test_a_shard_that_failed_is_not_tried_again_until_its_content_changes(automation: Automation) -> None:
+def test_a_failed_shard_is_requested_again_when_its_content_changes(automation: Automation) -> None:
     raw = automation.folder / "raw" / "a.tar"
     raw.write_bytes(b"this is no tar" * 100)
     automation.observe()
-    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == ["a"]
     assert not automation.run("a")
-    assert automation.tick() == {}
+    assert automation.tick() == []
     automation.observe()
-    assert automation.tick() == {}
+    assert automation.tick() == []
     automation.put("a", 1)
     automation.observe()
-    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == ["a"]
 
 
-def test_an_input_that_came_out_as_before_wakes_nothing_downstream(automation: Automation) -> None:
-    automation.put("a", 1)
-    automation.observe()
-    assert automation.run("a")
-    assert automation.tick() == {}
-    job = automation.definitions.resolve_implicit_global_asset_job_def()
-    done = job.execute_in_process(
-        instance=automation.instance,
-        asset_selection=[dg.AssetKey("normalized")],
-        tags={RANGE_START: "a", RANGE_END: "a"},
-    )
-    assert done.success
-    assert automation.tick() == {}
-
-
-def test_a_stage_run_alone_wakes_those_that_lack_it(automation: Automation) -> None:
-    automation.put("a", 1)
-    automation.observe()
-    assert automation.tick() == whole_chain("a")  # requested, and never run
-    job = automation.definitions.resolve_implicit_global_asset_job_def()
-    assert job.execute_in_process(
-        instance=automation.instance,
-        asset_selection=[dg.AssetKey("normalized")],
-        tags={RANGE_START: "a", RANGE_END: "a"},
-    ).success
-    assert automation.tick() == {name: {"a"} for name in STAGES[1:]}
-
-
-def test_a_record_that_dagster_does_not_know_of_counts_for_nothing(automation: Automation) -> None:
+def test_a_shard_without_a_materialization_in_dagster_is_requested_despite_its_records(automation: Automation) -> None:
     automation.put("a", 1)
     with dg.DagsterInstance.ephemeral() as another:
-        register_all(another, automation.settings)
-        assert materialize_all(another, automation.settings, ["a"])
+        assert materialize_all(another, automation.settings, register_all(another, automation.settings))
     automation.observe()
-    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == ["a"]
 
 
 def test_a_damaged_record_of_one_shard_does_not_stop_the_others(automation: Automation) -> None:
@@ -225,44 +176,24 @@ def test_a_damaged_record_of_one_shard_does_not_stop_the_others(automation: Auto
         automation.put(name, seed)
     automation.observe()
     assert automation.run("a", "b")
-    assert automation.tick() == {}
+    assert automation.tick() == []
     paths = ShardPaths(output_root=automation.settings.storage.output_root, key="a")
     Path(paths.record("normalized")).write_text("{")
     for name, seed in (("a", 3), ("b", 4)):
         automation.put(name, seed)
     automation.observe()
-    assert automation.tick() == whole_chain("a", "b")
+    assert automation.tick() == ["a", "b"]
 
 
-def test_a_shard_that_failed_behind_normalized_is_not_tried_again_until_its_content_changes(
-    automation: Automation,
-) -> None:
-    """What the failed run itself has made of the shard is no news: it was what the shard failed with."""
-    automation.settings = project(automation.folder, '[selection]\non_score_error = "error"\n')
-    automation.definitions = build_definitions(automation.settings)
-    write_shard(automation.folder / "raw" / "a.tar", {"doc": document("text", b"this is no image")})
-    automation.observe()
-    assert automation.tick() == whole_chain("a")
-    assert not automation.run("a")
-    assert automation.instance.get_materialized_partitions(dg.AssetKey("image_scores")) == {"a"}
-    assert not automation.instance.get_materialized_partitions(dg.AssetKey("filtered"))
-    assert automation.tick() == {}
-    automation.cursor = None
-    assert automation.tick() == {}
-    automation.put("a", 1)
-    automation.observe()
-    assert automation.tick() == whole_chain("a")
-
-
-def test_new_content_that_is_told_of_before_the_run_on_the_old_one_fails_is_not_lost(
+def test_content_reported_before_the_run_on_the_old_content_fails_is_requested(
     automation: Automation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     automation.put("a", 1)
     automation.observe()
-    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == ["a"]
     take_through = shard_run.take_through
 
-    def replaced(stage: Stage, key: str, settings: Settings) -> Outcome:
+    def replaced(stage: Stage, key: str, settings: Settings) -> StageOutcome:
         if stage.name == "normalized":
             automation.put("a", 2)
             automation.observe()
@@ -272,23 +203,207 @@ def test_new_content_that_is_told_of_before_the_run_on_the_old_one_fails_is_not_
     with monkeypatch.context() as patched:
         patched.setattr(shard_run, "take_through", replaced)
         assert not automation.run("a")
-    assert automation.tick() == whole_chain("a")
+    assert automation.tick() == ["a"]
 
 
-@pytest.mark.parametrize("before", [(), (1,)], ids=["new", "changed"])
-def test_an_event_whose_version_is_not_written_yet_is_not_lost(
-    automation: Automation, monkeypatch: pytest.MonkeyPatch, before: tuple[int, ...]
+def test_shards_of_one_tick_are_requested_in_ranges_of_shards_per_run(automation: Automation) -> None:
+    automation.configure("[run]\nshards_per_run = 3\n")
+    for number in range(7):
+        automation.put(f"{number}", number)
+    automation.observe()
+    assert automation.ranges() == [("0", "2"), ("3", "5"), ("6", "6")]
+
+
+def test_a_tick_requests_at_most_max_per_tick_shards_and_the_next_one_the_rest(automation: Automation) -> None:
+    for number in range(5):
+        automation.put(f"{number}", number)
+    automation.observe()
+    automation.configure("max_per_tick = 2\n")
+    assert [automation.ranges() for _ in range(4)] == [[("0", "1")], [("2", "3")], [("4", "4")], []]
+
+
+def test_a_range_includes_a_few_current_shards_and_no_failed_one(automation: Automation) -> None:
+    for number, key in enumerate("abcd"):
+        automation.put(key, number)
+    (automation.folder / "raw" / "e.tar").write_bytes(b"this is no tar" * 100)
+    automation.put("f", 9)
+    automation.observe()
+    automation.tick()
+    assert not automation.run(*"abcdef")
+    for number, key in enumerate("adf"):
+        automation.put(key, 20 + number)
+    automation.observe()
+    assert automation.ranges() == [("a", "d"), ("f", "f")]
+
+
+def unfinished_run(automation: Automation, key: str) -> dg.DagsterRun:
+    return automation.instance.create_run_for_job(
+        automation.definitions.resolve_job_def(BRING_UP_TO_DATE),
+        asset_selection=frozenset({dg.AssetKey("final_tars")}),
+        tags={RANGE_START: key, RANGE_END: key},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+
+
+def test_a_shard_with_an_unfinished_run_waits(automation: Automation) -> None:
+    automation.put("a", 1)
+    automation.observe()
+    assert automation.run("a")
+    assert automation.tick() == []
+    run = unfinished_run(automation, "a")
+    automation.put("a", 2)
+    automation.put("b", 3)
+    automation.observe()
+    assert automation.tick() == ["b"]
+    assert automation.tick() == []
+    assert automation.said == "1 shards are new or changed; runs are working on them"
+    automation.instance.report_run_canceled(run)
+    assert automation.tick() == ["a"]
+    assert automation.tick() == []
+
+
+def test_a_range_does_not_include_a_shard_with_an_unfinished_run(automation: Automation) -> None:
+    for number, key in enumerate("abc"):
+        automation.put(key, number)
+    automation.observe()
+    assert automation.run(*"abc")
+    assert automation.tick() == []
+    unfinished_run(automation, "b")
+    for number, key in enumerate("ac"):
+        automation.put(key, 20 + number)
+    automation.observe()
+    assert automation.ranges() == [("a", "a"), ("c", "c")]
+
+
+def test_a_stage_materialized_again_by_hand_with_the_same_result_is_not_requested(automation: Automation) -> None:
+    automation.put("a", 1)
+    automation.observe()
+    assert automation.run("a")
+    assert automation.tick() == []
+    done = automation.definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=automation.instance,
+        asset_selection=[dg.AssetKey("normalized")],
+        tags={RANGE_START: "a", RANGE_END: "a"},
+    )
+    assert done.success
+    automation.cursor = None
+    assert automation.tick() == []
+
+
+@pytest.mark.parametrize("with_note", [False, True], ids=["failure alone", "status note after the failure"])
+@pytest.mark.parametrize("stage", ["normalized", "filtered", "final_tars"])
+def test_a_failed_shard_is_not_requested_after_a_reset_of_the_cursor(
+    automation: Automation, monkeypatch: pytest.MonkeyPatch, stage: str, with_note: bool
 ) -> None:
-    """PostgreSQL commits an event first, and its tags in a second transaction: a tick may come in between."""
-    assert automation.tick() == {}
-    for seed in before:
+    """Its failure in Dagster's event log decides, also where a status note on its page is the latest observation."""
+    automation.put("a", 1)
+    automation.observe()
+    take_through = shard_run.take_through
+
+    def failing(at: Stage, key: str, settings: Settings) -> StageOutcome:
+        if at.name == stage:
+            raise ShardError("failed for this test")
+        return take_through(at, key, settings)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shard_run, "take_through", failing)
+        assert not run_chain(automation.instance, automation.settings, ["a"]).success
+    if with_note:
+        report = [automation.definitions.get_assets_def("dataset_report")]
+        assert dg.materialize(report, instance=automation.instance).success
+        (note,) = automation.instance.fetch_observations(dg.AssetKey("final_tars"), limit=1).records
+        assert note.asset_observation is not None
+        assert "status" in note.asset_observation.metadata
+    assert automation.tick() == []
+    assert automation.said == "current: 0, failed with the content they have: 1"
+    automation.cursor = None
+    assert automation.tick() == []
+    automation.put("a", 2)
+    automation.observe()
+    assert automation.tick() == ["a"]
+
+
+def test_a_shard_that_failed_behind_normalized_is_requested_again_when_its_content_changes(
+    automation: Automation,
+) -> None:
+    """New materializations of the failed run at earlier assets are no reason to try it again."""
+    automation.configure('[selection]\non_score_error = "error"\n')
+    write_shard(automation.folder / "raw" / "a.tar", {"doc": document("text", b"this is no image")})
+    automation.observe()
+    assert automation.tick() == ["a"]
+    assert not automation.run("a")
+    assert automation.instance.get_materialized_partitions(dg.AssetKey("image_scores")) == {"a"}
+    assert automation.tick() == []
+    automation.cursor = None
+    assert automation.tick() == []
+    automation.put("a", 1)
+    automation.observe()
+    assert automation.tick() == ["a"]
+
+
+def test_a_shard_that_is_still_being_written_waits(automation: Automation) -> None:
+    automation.put("a", 1)
+    automation.observe()
+    automation.watcher.settings = project(automation.folder, "[watch]\nquiet_seconds = 600\n")
+    automation.put("a", 2)
+    automation.observe()
+    assert automation.tick() == []
+    automation.watcher.settings = automation.settings
+    automation.observe()
+    assert automation.tick() == ["a"]
+
+
+def test_a_look_whose_events_are_not_stored_yet_loses_no_content(automation: Automation) -> None:
+    """The snapshot of a look is written before its observations are stored: automation may be evaluated in between."""
+    raw = automation.folder / "raw" / "a.tar"
+    raw.write_bytes(b"this is no tar" * 100)
+    automation.observe()
+    assert automation.tick() == ["a"]
+    assert not automation.run("a")
+    automation.put("a", 1)
+    with pytest.MonkeyPatch.context() as between:
+        between.setattr(automation.instance, "report_runless_asset_event", lambda _: None)
+        automation.observe()
+    assert automation.tick() == ["a"]
+
+
+def test_a_tick_that_failed_is_made_up_for_by_the_next(automation: Automation) -> None:
+    automation.put("a", 1)
+    automation.observe()
+    before = automation.cursor
+    assert automation.tick() == ["a"]
+    automation.cursor = before  # the daemon stored neither cursor nor requests
+    assert automation.tick() == ["a"]
+
+
+def test_after_a_reset_of_the_cursor_of_the_raw_root_sensor_new_content_is_requested(automation: Automation) -> None:
+    for seed in (1, 2, 3):
         automation.put("a", seed)
         automation.observe()
-        assert automation.run("a")
-        assert automation.tick() == {}
-    automation.put("a", 2)
-    with monkeypatch.context() as between:
-        between.setattr(automation.instance.event_log_storage, "_store_asset_event_tags", lambda *_: None)
-        automation.observe()
-    assert automation.tick() == whole_chain("a")
-    assert automation.tick() == {}
+    assert automation.run("a")
+    assert automation.tick() == []
+    automation.watcher.cursor = None
+    automation.observe()
+    assert automation.tick() == []
+    automation.put("a", 4)
+    automation.observe()
+    assert automation.tick() == ["a"]
+
+
+@pytest.mark.parametrize("content", [None, b"damaged"])
+def test_a_table_that_cannot_be_read_means_comparing_every_shard_anew(
+    automation: Automation, content: bytes | None
+) -> None:
+    automation.put("a", 1)
+    automation.observe()
+    assert automation.run("a")
+    assert automation.tick() == []
+    automation.put("b", 2)
+    automation.observe()
+    table = Path(requested_uri(automation.settings.storage, int(automation.cursor or 0)))
+    table.unlink()
+    if content is not None:
+        table.write_bytes(content)
+    assert automation.tick() == ["b"]
+    storage = automation.settings.storage
+    assert read_requested(requested_uri(storage, int(automation.cursor or 0)), storage.options).keys() == {"a", "b"}

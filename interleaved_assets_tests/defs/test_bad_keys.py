@@ -14,7 +14,7 @@ from interleaved_assets.io import InterleavedWebdatasetReader
 from interleaved_assets.io.storage import open_input
 from interleaved_assets.pipeline.raw.keys import MAX_KEY_BYTES
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import CURRENT, Present, stage_records
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, files, materialized, run_chain
@@ -68,7 +68,7 @@ def goes_the_whole_way(settings: Settings, names: Sequence[str], instance: Dagst
         assert len(key) <= MAX_KEY_BYTES
         assert not set(key) - set(map(chr, range(33, 127))), "a key is printable ASCII"
         records = stage_records(key, settings)
-        assert tuple(records) == tuple(chain(settings))
+        assert tuple(records) == tuple(stage_dag(settings))
         assert Present.of(settings).status(records, raw).text == CURRENT
         assert records["normalized"].source is not None
         assert records["normalized"].source.uri == raw.uri

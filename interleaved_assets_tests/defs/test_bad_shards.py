@@ -12,7 +12,7 @@ import interleaved_assets.defs.shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.model.errors import StorageUnavailable
-from interleaved_assets.pipeline.execute import Outcome, Stage, take_through
+from interleaved_assets.pipeline.execute import Stage, StageOutcome, take_through
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project
@@ -32,7 +32,7 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Stage and shard of every try, in order."""
     found: list[tuple[str, str]] = []
 
-    def counted(stage: Stage, key: str, settings: Settings) -> Outcome:
+    def counted(stage: Stage, key: str, settings: Settings) -> StageOutcome:
         found.append((stage.name, key))
         return take_through(stage, key, settings)
 
@@ -70,7 +70,7 @@ def test_only_a_storage_that_does_not_answer_is_tried_again(
     settings = project(tmp_path, "[run]\nstorage_tries = 3\n")
     asked: list[str] = []
 
-    def unavailable(stage: Stage, key: str, _: Settings) -> Outcome:
+    def unavailable(stage: Stage, key: str, _: Settings) -> StageOutcome:
         asked.append(f"{stage.name} {key}")
         raise StorageUnavailable("cannot read: timed out") if key == "away" else ValueError("a defect")
 

@@ -28,6 +28,8 @@ def test_what_launches_runs_does_so_from_the_start_only_where_it_is_told_to(
     }
     assert {schedule.name: schedule.default_status.value for schedule in repository.schedule_defs} == {
         "nightly": "STOPPED",  # somebody turns it on in the UI
+        "daily_report": sensors,
+        "check_raw_root": sensors,
         "delete_old_runs": "RUNNING",
     }
 

@@ -1,6 +1,5 @@
 """Each check in real runs: what it says of a good shard, and of one in which something is wrong."""
 
-import datetime
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -350,7 +349,7 @@ def test_shards_that_cannot_be_compared_stand(
 
 
 def check_raw_root(instance: dg.DagsterInstance, settings: Settings) -> dg.AssetCheckEvaluation:
-    """Launch the check alone, as the UI and the automation do."""
+    """Launch the check alone, as the UI and the schedule do."""
     job = build_definitions(settings).resolve_implicit_global_asset_job_def()
     alone = job.get_subset(asset_selection=set(), asset_check_selection={RAW_ROOT_CHECK})
     (found,) = alone.execute_in_process(instance=instance).get_asset_check_evaluations()
@@ -391,18 +390,10 @@ def test_a_raw_root_that_is_empty_or_gone(tmp_path: Path, instance: dg.DagsterIn
     assert f"raw root {tmp_path / 'raw'} does not exist" in str(gone.description)
 
 
-def test_the_raw_root_is_looked_at_by_itself(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    definitions = build_definitions(project(tmp_path, '[checks]\nraw_root_cron = "0 * * * *"\n'))
-    start = datetime.datetime(2025, 1, 1, 10, 30, tzinfo=datetime.UTC)
-    cursor, requested = None, []
-    for minutes in (0, 20, 40, 60, 100):
-        result = dg.evaluate_automation_conditions(
-            definitions,
-            instance,
-            asset_selection=dg.AssetSelection.checks(RAW_ROOT_CHECK),
-            evaluation_time=start + datetime.timedelta(minutes=minutes),
-            cursor=cursor,
-        )
-        cursor = result.cursor
-        requested.append(result.total_requested)
-    assert requested == [0, 0, 1, 0, 1]  # at 11:10 and 12:10, the first looks behind the full hours
+def test_a_schedule_runs_the_check_of_the_raw_root(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    repository = build_definitions(project(tmp_path, '[checks]\nraw_root_cron = "5 * * * *"\n')).get_repository_def()
+    schedule = repository.get_schedule_def("check_raw_root")
+    assert schedule.cron_schedule == "5 * * * *"
+    result = repository.get_job(schedule.job_name).execute_in_process(instance=instance)
+    (found,) = result.get_asset_check_evaluations()
+    assert (found.check_name, found.passed) == (RAW_ROOT_CHECK.name, False)

@@ -4,8 +4,9 @@ import dagster as dg
 import pytest
 
 from interleaved_assets.defs import latest
-from interleaved_assets.defs.latest import data_versions, event_type, latest_ids, observations
+from interleaved_assets.defs.latest import event_type, latest_ids, materialized_in_run, observations
 from interleaved_assets.defs.metadata import DATA_VERSION
+from interleaved_assets.defs.partitions import SHARDS, shards
 
 OBSERVED = dg.DagsterEventType.ASSET_OBSERVATION
 
@@ -23,24 +24,22 @@ def observe(instance: dg.DagsterInstance, keys: Sequence[str], version: str) -> 
 
 
 @pytest.mark.parametrize("named", [2, 10_000])
-def test_what_is_asked_of_a_few_shards_and_of_too_many_to_name_comes_out_alike(
+def test_queries_for_a_few_shards_and_for_too_many_to_name_give_the_same(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, named: int
 ) -> None:
     monkeypatch.setattr(latest, "_NAMED", named)
     assert event_type("raw_shards") is OBSERVED
     observe(instance, "abcd", "1")
-    first = latest_ids(instance, "raw_shards", OBSERVED)
+    first = latest_ids(instance, "raw_shards", OBSERVED, "abcd")
     assert sorted(first) == ["a", "b", "c", "d"]
     observe(instance, "ab", "2")
-    until = max(first.values())
     last = latest_ids(instance, "raw_shards", OBSERVED, ["a", "b", "c", "e"])
     assert last.keys() == {"a", "b", "c"}
-    assert last["a"] > until >= last["c"] == first["c"]
-    assert latest_ids(instance, "raw_shards", OBSERVED, [], after=0) == {}
-    assert latest_ids(instance, "raw_shards", OBSERVED, ["a", "c", "d"], after=until) == {"a": last["a"]}
-    assert data_versions(instance, "raw_shards", ["a", "b", "c"]) == {"a": "2a", "b": "2b", "c": "1c"}
-    assert data_versions(instance, "raw_shards", ["a", "b", "c"], until) == {"a": "1a", "b": "1b", "c": "1c"}
-    assert data_versions(instance, "raw_shards", []) == {}
+    assert last["a"] > max(first.values()) >= last["c"] == first["c"]
+    assert latest_ids(instance, "raw_shards", OBSERVED, []) == {}
+    found = [record.storage_id for record in observations(instance, "raw_shards", keys=["a", "c"])]
+    assert sorted(found) == sorted([first["a"], last["a"], first["c"]])
+    assert found.index(last["a"]) < found.index(first["a"])
 
 
 def test_events_are_fetched_some_at_a_time(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,5 +47,18 @@ def test_events_are_fetched_some_at_a_time(instance: dg.DagsterInstance, monkeyp
     monkeypatch.setattr(latest, "_FETCHED", 2)
     observe(instance, "abcde", "1")
     ids = latest_ids(instance, "raw_shards", OBSERVED, "abcd")
-    found = list(observations(instance, "raw_shards", list(ids.values())))
+    found = list(observations(instance, "raw_shards", ids=list(ids.values())))
     assert {record.partition_key: record.storage_id for record in found} == ids
+    found = list(observations(instance, "raw_shards", keys=list("abcde")))
+    assert [record.partition_key for record in found] == list("edcba")
+
+
+def test_what_a_run_has_materialized_is_told_from_what_others_have(instance: dg.DagsterInstance) -> None:
+    @dg.asset(partitions_def=shards)
+    def made() -> None: ...
+
+    instance.add_dynamic_partitions(SHARDS, list("ab"))
+    first, second = (dg.materialize([made], instance=instance, partition_key=key).dagster_run for key in "ab")
+    assert materialized_in_run(instance, "made", ["a", "b"], first) == {"a"}
+    assert materialized_in_run(instance, "made", ["a", "b"], second) == {"b"}
+    assert materialized_in_run(instance, "made", [], second) == set()

@@ -10,14 +10,16 @@ from dagster import AssetKey
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
-from interleaved_assets.defs.schedules import ONE, RANGE_END, RANGE_START, UNFINISHED
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.pipeline.raw.listing import find_raw_shard
 from interleaved_assets.pipeline.raw.snapshot import read_snapshot
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard, project
-from interleaved_assets_tests.live import LiveDagster, live_dagster, wait_for
+from interleaved_assets_tests.live import UNFINISHED, LiveDagster, live_dagster, wait_for
 
 pytestmark = pytest.mark.system
+
+ONE = "dagster/partition"
 
 STAGES = ("normalized", "image_scores", "filtered", "final_tars")
 WATCHING = '[checks]\nraw_root_cron = "* * * * *"\n[watch]\nenabled = true\ninterval_seconds = 5\nquiet_seconds = 0\n'

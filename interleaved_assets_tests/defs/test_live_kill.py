@@ -52,9 +52,16 @@ def undisturbed(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def live(folder: Path, tmp_path: Path, undisturbed: dict[str, bytes]) -> Iterator[LiveDagster]:
+def live(
+    folder: Path, tmp_path: Path, undisturbed: dict[str, bytes], request: pytest.FixtureRequest
+) -> Iterator[LiveDagster]:
     """A daemon and a webserver over the project, with nothing written as yet."""
-    with live_dagster(tmp_path / "home", folder / "interleaved.toml", monitoring_seconds=5) as running:
+    with live_dagster(
+        tmp_path / "home",
+        folder / "interleaved.toml",
+        monitoring_seconds=5,
+        max_runtime_seconds=getattr(request, "param", None),
+    ) as running:
         running.add_partitions(KEYS)
         yield running
     (folder / "out").rename(tmp_path / "out")
@@ -137,8 +144,9 @@ def test_a_daemon_and_a_webserver_that_are_killed(
         assert len(runs_of(instance, backfill)) == 1
 
 
+@pytest.mark.parametrize("live", [60], indirect=True)
 def test_everything_is_killed_at_once(live: LiveDagster, folder: Path, undisturbed: dict[str, bytes]) -> None:
-    """As by a machine that goes down: nobody is left to say that the run is over."""
+    """As by a machine that goes down: no process reports the end of the run, and its maximum runtime ends it."""
     backfill = live.launch(STAGES, KEYS)
     at_first(folder, "image_scores")
     for name in ("daemon", "webserver"):

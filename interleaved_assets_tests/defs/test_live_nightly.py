@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from dagster import RunsFilter
 
-from interleaved_assets.defs.schedules import BRING_UP_TO_DATE, RANGE_END, RANGE_START, UNFINISHED
+from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.status import CURRENT, shard_statuses
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project
-from interleaved_assets_tests.live import LiveDagster, live_dagster, wait_for
+from interleaved_assets_tests.live import UNFINISHED, LiveDagster, live_dagster, wait_for
 
 pytestmark = pytest.mark.system
 
@@ -63,7 +63,8 @@ def ticks(live: LiveDagster) -> list[dict[str, Any]]:
 def statuses(folder: Path) -> dict[str, str]:
     """The status of each shard under the settings in the file now."""
     settings = load_settings(folder / "interleaved.toml")
-    return dict(shard_statuses(list_raw_shards(settings.storage), settings, {}))
+    found = shard_statuses(list_raw_shards(settings.storage), settings, {})
+    return {key: status.text for key, status in found if status}
 
 
 def all_current(live: LiveDagster, folder: Path) -> bool:

@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
-from interleaved_assets.pipeline.execute import Outcome, take_through
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.execute import StageOutcome, take_through
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
@@ -39,8 +39,8 @@ def settings(tmp_path: Path) -> Settings:
     return settings
 
 
-def outcomes(settings: Settings) -> dict[str, Outcome]:
-    return {name: take_through(stage, "a", settings) for name, stage in chain(settings).items()}
+def outcomes(settings: Settings) -> dict[str, StageOutcome]:
+    return {name: take_through(stage, "a", settings) for name, stage in stage_dag(settings).items()}
 
 
 def of(settings: Settings, stage: str) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def test_counts_of_the_selection(settings: Settings) -> None:
 
 def test_every_stage_leads_back_to_the_raw_shard(settings: Settings, tmp_path: Path) -> None:
     raw = tmp_path / "raw" / "a.tar"
-    for stage in chain(settings):
+    for stage in stage_dag(settings):
         metadata = of(settings, stage)
         assert metadata["source"].value == str(raw)
         assert metadata["source_bytes"] == raw.stat().st_size
@@ -122,7 +122,7 @@ def test_what_a_model_notes_of_its_device_wins(settings: Settings) -> None:
     outcome = outcomes(settings)["image_scores"]
     assert shard_metadata(outcome, settings, {})["device"] == "cpu"
     record = outcome.record.model_copy(update={"notes": {"device": "NVIDIA H200", "images_per_second": 512.5}})
-    metadata = shard_metadata(Outcome(record, unchanged=False, seconds=1.25), settings, {})
+    metadata = shard_metadata(StageOutcome(record, unchanged=False, seconds=1.25), settings, {})
     assert (metadata["device"], metadata["images_per_second"], metadata["seconds"]) == ("NVIDIA H200", 512.5, 1.25)
 
 

@@ -11,7 +11,7 @@ from interleaved_assets.defs import pictures as module
 from interleaved_assets.defs.pictures import score_pictures, selection_pictures, shard_pictures
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record, ShardPaths
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
@@ -26,7 +26,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def records(settings: Settings) -> dict[str, Record]:
-    return {name: take_through(stage, "a", settings).record for name, stage in chain(settings).items()}
+    return {name: take_through(stage, "a", settings).record for name, stage in stage_dag(settings).items()}
 
 
 class Drawn:

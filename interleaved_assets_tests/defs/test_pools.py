@@ -1,23 +1,19 @@
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
-import pytest
 
 from interleaved_assets.defs.build import build_definitions
-from interleaved_assets.defs.pools import SLOTS, set_limits
+from interleaved_assets.defs.pools import SLOTS
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.live import ROOT
 
-
-@pytest.fixture
-def instance(tmp_path: Path) -> dg.DagsterInstance:
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
-    return dg.DagsterInstance.from_config(str(home))
+MAKEFILE = (ROOT / "Makefile").read_text()
 
 
-def test_every_pool_that_an_asset_uses_gets_a_limit(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+def test_every_pool_that_an_asset_uses_has_a_limit(tmp_path: Path) -> None:
     model = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\n'
     definitions = build_definitions(project(tmp_path, model))
     used = {
@@ -27,14 +23,16 @@ def test_every_pool_that_an_asset_uses_gets_a_limit(tmp_path: Path, instance: dg
         for pool in asset.op.pools
     }
     assert used == set(SLOTS)
-    storage = instance.event_log_storage
-    assert all(storage.get_concurrency_info(pool).using_default_limit for pool in used)
-    set_limits(instance)
-    assert {pool: storage.get_concurrency_info(pool).slot_count for pool in used} == {"gpu": 1, "shard_io": 2}
 
 
-def test_a_limit_that_somebody_chose_stays(instance: dg.DagsterInstance) -> None:
-    instance.event_log_storage.set_concurrency_slots("gpu", 4)
-    set_limits(instance)
-    assert instance.event_log_storage.get_concurrency_info("gpu").slot_count == 4
-    assert instance.event_log_storage.get_concurrency_info("shard_io").slot_count == 2
+def test_the_makefile_sets_the_limits(tmp_path: Path) -> None:
+    commands = re.findall(r"\$\(BIN\)/dagster (instance concurrency set (\w+) (\d+))$", MAKEFILE, re.MULTILINE)
+    assert {pool: int(limit) for _, pool, limit in commands} == SLOTS
+    (tmp_path / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    for command, _, _ in commands[:1]:
+        subprocess.run(
+            [sys.executable, "-m", "dagster", *command.split()], env={"DAGSTER_HOME": str(tmp_path)}, check=True
+        )
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        ((_, pool, limit), *_) = commands
+        assert instance.event_log_storage.get_concurrency_info(pool).slot_count == int(limit)

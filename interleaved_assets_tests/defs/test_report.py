@@ -2,10 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import dagster as dg
 import pytest
 from dagster import AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
@@ -14,7 +12,6 @@ from dagster._core.loader import LoadingContextForTest
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.report import build_dataset_report
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, run_chain
 from interleaved_assets_tests.documents import good_shard, project
@@ -71,7 +68,6 @@ def test_every_state_is_a_number_and_has_its_reason(tmp_path: Path, instance: Da
         "stale": 0,
         "missing": 1,
         "failed": 1,
-        "interrupted": 0,
         "vanished": 1,
         "unreadable": 0,
     }
@@ -139,10 +135,9 @@ def stale(instance: DagsterInstance, settings: Settings, key: str) -> set[str]:
     return {name for name in STAGES if resolver.get_status(AssetKey(name), key) != StaleStatus.FRESH}
 
 
-def test_what_is_told_disturbs_neither_staleness_nor_automation(tmp_path: Path, instance: DagsterInstance) -> None:
+def test_status_notes_change_neither_staleness_nor_versions(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = three_shards(tmp_path, instance)
     changed = project(tmp_path, LENIENT)
-    tick = dg.evaluate_automation_conditions(build_definitions(changed), instance)
     before = {key: stale(instance, changed, key) for key in ("a", "bad")}
     version = instance.get_latest_data_version_record(FINAL_TARS, partition_key="a")
     statuses = instance.get_status_by_partition(FINAL_TARS, ["a", "b", "bad"], shards)
@@ -154,20 +149,3 @@ def test_what_is_told_disturbs_neither_staleness_nor_automation(tmp_path: Path, 
     assert instance.get_latest_data_version_record(FINAL_TARS, partition_key="a") == version
     assert instance.get_status_by_partition(FINAL_TARS, ["a", "b", "bad"], shards) == statuses
     assert instance.get_materialized_partitions(FINAL_TARS) == {"a", "b"}
-    after = dg.evaluate_automation_conditions(build_definitions(changed), instance, cursor=tick.cursor)
-    assert after.total_requested == 0
-
-
-def test_the_report_is_made_once_a_day(tmp_path: Path, instance: DagsterInstance) -> None:
-    settings = project(tmp_path)
-    defs = dg.Definitions(assets=[build_dataset_report(settings)])
-    night = datetime(2026, 3, 1, 23, tzinfo=UTC)
-    cursor = None
-    requested = []
-    for hours in (0, 2, 6.9, 7.1, 8, 20, 31.1, 31.2):
-        tick = dg.evaluate_automation_conditions(
-            defs, instance, cursor=cursor, evaluation_time=night + timedelta(hours=hours)
-        )
-        cursor = tick.cursor
-        requested.append(tick.get_num_requested(REPORT))
-    assert requested == [0, 0, 0, 1, 0, 0, 1, 0]

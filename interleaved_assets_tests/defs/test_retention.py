@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from interleaved_assets.defs.demo import materialize_all, register_all
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.retention import build_retention, delete_old_runs
-from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY, STAGES
 from interleaved_assets_tests.documents import good_shard, project

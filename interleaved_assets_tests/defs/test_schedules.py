@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets.defs.schedules import RANGE_END, RANGE_START, build_nightly_schedule, ranges_of
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, gaps_of, ranges_of
+from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.record import ShardPaths
-from interleaved_assets.pipeline.status import CURRENT
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY
 from interleaved_assets_tests.documents import good_shard, project
@@ -38,26 +38,40 @@ from interleaved_assets_tests.documents import good_shard, project
 )
 def test_ranges(statuses: str, at_most: int, expected: list[str]) -> None:
     keys = list("abcdef")
-    given_statuses = {
-        key: CURRENT if mark == "." else "no normalized"
-        for key, mark in zip(keys, statuses, strict=True)
-        if mark != "-"
-    }
-    assert [first + last for first, last in ranges_of(keys, given_statuses, at_most)] == expected
+    due = {key for key, mark in zip(keys, statuses, strict=True) if mark == "x"}
+    current = {key for key, mark in zip(keys, statuses, strict=True) if mark == "."}
+    assert [first + last for first, last in ranges_of(keys, due, current, at_most)] == expected
 
 
-@given(st.lists(st.sampled_from(".x-"), max_size=40), st.integers(1, 7))
-def test_ranges_hold_every_stale_shard_once_and_no_vanished_one(marks: list[str], at_most: int) -> None:
+@pytest.mark.parametrize(
+    ("marks", "largest_gap", "ranges", "gaps"),
+    [
+        ("x.x..x", 1, ["ac", "ff"], "b"),
+        ("x.x..x", 2, ["af"], "bde"),
+        ("x.x..x", 0, ["aa", "cc", "ff"], ""),
+        ("..x.x.", 2, ["ce"], "d"),
+        ("x..-x.", 3, ["aa", "ee"], "bcd"),
+    ],
+)
+def test_a_range_includes_gaps_up_to_a_length(marks: str, largest_gap: int, ranges: list[str], gaps: str) -> None:
+    keys = list("abcdef")
+    due = {key for key, mark in zip(keys, marks, strict=True) if mark == "x"}
+    current = {key for key, mark in zip(keys, marks, strict=True) if mark == "."}
+    assert [first + last for first, last in ranges_of(keys, due, current, 6, largest_gap)] == ranges
+    assert "".join(gaps_of(keys, due, largest_gap)) == gaps
+
+
+@given(st.lists(st.sampled_from(".x-"), max_size=40), st.integers(1, 7), st.integers(0, 4))
+def test_ranges_hold_every_due_shard_once_and_no_vanished_one(marks: list[str], at_most: int, largest_gap: int) -> None:
     keys = [f"{number:02}" for number in range(len(marks))]
-    statuses = {key: CURRENT if mark == "." else "stale" for key, mark in zip(keys, marks, strict=True) if mark != "-"}
-    covered = [
-        key
-        for first, last in ranges_of(keys, statuses, at_most)
-        for key in keys[keys.index(first) : keys.index(last) + 1]
-    ]
+    due = {key for key, mark in zip(keys, marks, strict=True) if mark == "x"}
+    current = {key for key, mark in zip(keys, marks, strict=True) if mark == "."}
+    ranges = list(ranges_of(keys, due, current, at_most, largest_gap))
+    covered = [key for first, last in ranges for key in keys[keys.index(first) : keys.index(last) + 1]]
     assert len(covered) == len(set(covered))
-    assert {key for key, status in statuses.items() if status != CURRENT} <= set(covered) <= set(statuses)
-    assert all(keys.index(last) - keys.index(first) < at_most for first, last in ranges_of(keys, statuses, at_most))
+    assert due <= set(covered) <= due | current
+    assert all(keys.index(last) - keys.index(first) < at_most for first, last in ranges)
+    assert all(first in due and last in due for first, last in ranges)
 
 
 @pytest.fixture
@@ -83,7 +97,7 @@ def requested(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
         scheduled_execution_time=datetime(2026, 1, 2, 2, tzinfo=UTC),
         repository_def=build_definitions(settings).get_repository_def(),
     )
-    tick = build_nightly_schedule(settings).evaluate_tick(context)
+    tick = build_nightly_schedule(settings, build_job(settings)).evaluate_tick(context)
     return [request.tags[RANGE_START] + request.tags[RANGE_END] for request in tick.run_requests or []]
 
 
@@ -215,4 +229,29 @@ def test_a_vanished_shard_is_not_requested(instance: dg.DagsterInstance, setting
 def test_a_wrong_cron_expression_is_named(tmp_path: Path) -> None:
     settings = project(tmp_path, '[watch]\nnightly = "at two"\n')
     with pytest.raises(SettingsError, match=r"watch\.nightly: 'at two' is no cron expression"):
-        build_nightly_schedule(settings)
+        build_nightly_schedule(settings, build_job(settings))
+
+
+def test_the_report_is_made_once_a_day(tmp_path: Path) -> None:
+    schedule = build_report_schedule(project(tmp_path))
+    assert (schedule.cron_schedule, schedule.execution_timezone) == ("0 6 * * *", "UTC")
+    tick = build_definitions(project(tmp_path)).get_repository_def().get_schedule_def("daily_report")
+    job = build_definitions(project(tmp_path)).get_repository_def().get_job(tick.job_name)
+    assert job.asset_layer.executable_asset_keys == {dg.AssetKey("dataset_report")}
+
+
+def test_a_stage_materialized_alone_is_a_reason_to_request_the_rest(
+    instance: dg.DagsterInstance, settings: Settings
+) -> None:
+    register_all(instance, settings)
+    done = (
+        build_definitions(settings)
+        .resolve_implicit_global_asset_job_def()
+        .execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey("normalized")],
+            tags={RANGE_START: "a", RANGE_END: "d"},
+        )
+    )
+    assert done.success
+    assert requested(instance, settings) == ["ab", "cd"]

@@ -17,10 +17,10 @@ from interleaved_assets.defs import latest, shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import StorageUnavailable
-from interleaved_assets.pipeline.execute import Outcome, Stage
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.execute import Stage, StageOutcome
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES
 from interleaved_assets_tests.documents import good_shard, project
@@ -274,7 +274,7 @@ def test_a_changed_threshold_redoes_the_selection_and_no_score(tmp_path: Path, i
     keys = register_all(instance, settings)
     run(instance, settings, keys)
     changed = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
-    stages = chain(settings).values()
+    stages = stage_dag(settings).values()
     stale = {stage.name for stage in stages if stage.code_version(settings) != stage.code_version(changed)}
     assert stale == {"filtered"}
     run(instance, changed, keys)
@@ -301,7 +301,7 @@ def test_a_storage_that_does_not_answer_is_tried_again_for_that_shard_alone(
     tried: list[str] = []
     take_through = shard_run.take_through
 
-    def flaky(stage: Stage, key: str, settings: Settings) -> Outcome:
+    def flaky(stage: Stage, key: str, settings: Settings) -> StageOutcome:
         if stage.name == "normalized":
             tried.append(key)
             if key == "b" and tried.count("b") < settings.run.storage_tries:
@@ -328,7 +328,7 @@ def test_so_many_shards_are_in_work_at_once(
     most: list[int] = []
     take_through = shard_run.take_through
 
-    def watched(stage: Stage, key: str, settings: Settings) -> Outcome:
+    def watched(stage: Stage, key: str, settings: Settings) -> StageOutcome:
         with lock:
             in_work.add(key)
             most.append(len(in_work))

@@ -14,7 +14,7 @@ import pytest
 from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
-from interleaved_assets.defs.schedules import RANGE_END, RANGE_START
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages import clip_scores

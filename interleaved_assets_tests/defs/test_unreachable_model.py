@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.execute import Work, take_through, take_togethe
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS, Counts, OutputFile
 from interleaved_assets.pipeline.stages import clip_scores
-from interleaved_assets.pipeline.stages.dag import chain, code_versions
+from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.pipeline.status import Present, shard_statuses, stage_records
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import materialized
@@ -95,7 +95,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     (tmp_path / "head.pth").write_bytes(b"head")
     good_shard(tmp_path / "raw/a.tar")
     for name in ("normalized", "image_scores", "clip_scores"):
-        take_through(chain(settings)[name], "a", settings)
+        take_through(stage_dag(settings)[name], "a", settings)
     return settings
 
 
@@ -109,10 +109,10 @@ def status(settings: Settings) -> str:
 def test_changed_weights_make_scores_stale_and_the_same_elsewhere_do_not(
     scored: Settings, tmp_path: Path, file: str, setting: str
 ) -> None:
-    stage = chain(scored)["clip_scores"]
+    stage = stage_dag(scored)["clip_scores"]
     assert status(scored) == "no filtered"
     assert take_through(stage, "a", scored).unchanged
-    versions = code_versions(chain(scored), scored)
+    versions = code_versions(stage_dag(scored), scored)
     record = stage_records("a", scored)["clip_scores"]
     assert set(record.inputs) == {"normalized", "clip.pretrained", "clip.heads.taste"}
 
@@ -122,11 +122,11 @@ def test_changed_weights_make_scores_stale_and_the_same_elsewhere_do_not(
         (moved / name).write_bytes((tmp_path / name).read_bytes())
     other = project(tmp_path, MODEL.format("elsewhere/model.pt", "elsewhere/head.pth"))
     assert status(other) == "no filtered"
-    assert take_through(chain(other)["clip_scores"], "a", other).unchanged
+    assert take_through(stage_dag(other)["clip_scores"], "a", other).unchanged
 
     (tmp_path / file).write_bytes(b"changed")
     assert status(scored) == f"clip_scores stale: the file of {setting} changed"
-    assert code_versions(chain(scored), scored) == versions  # what Dagster knows when it loads
+    assert code_versions(stage_dag(scored), scored) == versions  # what Dagster knows when it loads
     assert not take_through(stage, "a", scored).unchanged
     assert status(scored) == "no filtered"
 
@@ -141,7 +141,7 @@ def test_weights_that_change_while_they_are_in_use_are_not_recorded(
     scored: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model.pt").write_bytes(b"changed")
-    stage = chain(scored)["clip_scores"]
+    stage = stage_dag(scored)["clip_scores"]
     assert stage.together is not None
     score = stage.together
 
@@ -151,7 +151,7 @@ def test_weights_that_change_while_they_are_in_use_are_not_recorded(
             yield key, work
 
     monkeypatch.setattr(clip_scores, "score_together", change)
-    ((_, outcome),) = take_together(chain(scored)["clip_scores"], ["a"], scored)
+    ((_, outcome),) = take_together(stage_dag(scored)["clip_scores"], ["a"], scored)
     assert isinstance(outcome, InterleavedError)
     assert "changed while it was in use" in str(outcome)
     assert "clip_scores" not in stage_records("a", scored)

@@ -10,9 +10,9 @@ import pytest
 
 from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.pipeline.execute import Outcome, Shard, take_through
+from interleaved_assets.pipeline.execute import ShardTask, StageOutcome, take_through
 from interleaved_assets.pipeline.stages import clip_scores
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import load_settings
 
 pytestmark = pytest.mark.torch
@@ -22,17 +22,17 @@ KEY = "crawl-2/captions-000"
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StageOutcome]:
     """The captions shard through the chain, under the project's own settings."""
     folder = tmp_path_factory.mktemp("project")
     write_demo_shards(folder / "data/raw")
     shutil.copytree(PROJECT / "data/models", folder / "data/models")
     shutil.copy(PROJECT / "interleaved.toml", folder)
     settings = load_settings(folder / "interleaved.toml")
-    return {name: take_through(stage, KEY, settings) for name, stage in chain(settings).items()}
+    return {name: take_through(stage, KEY, settings) for name, stage in stage_dag(settings).items()}
 
 
-def test_exactly_the_swapped_captions_are_dropped(outcomes: dict[str, Outcome]) -> None:
+def test_exactly_the_swapped_captions_are_dropped(outcomes: dict[str, StageOutcome]) -> None:
     rows = pq.read_table(outcomes["normalized"].record.outputs["rows"].uri)
     swapped = {
         (row["sample_id"], int(position))
@@ -48,7 +48,7 @@ def test_exactly_the_swapped_captions_are_dropped(outcomes: dict[str, Outcome]) 
     assert outcomes["final_tars"].record.counts_out.images == 14
 
 
-def test_the_record_says_what_computed_the_scores(outcomes: dict[str, Outcome]) -> None:
+def test_the_record_says_what_computed_the_scores(outcomes: dict[str, StageOutcome]) -> None:
     notes = outcomes["clip_scores"].record.notes
     assert notes["model"] == "scenes-clip/scenes-clip.safetensors"
     assert notes["device"]
@@ -64,7 +64,7 @@ def test_the_demos_model_is_refused_beside_other_shards_before_any_work(tmp_path
     (tmp_path / "data/raw/mine.tar").write_bytes(b"")
     settings = load_settings(tmp_path / "interleaved.toml")
 
-    def shards() -> Iterator[Shard]:
+    def shards() -> Iterator[ShardTask]:
         raise AssertionError("a shard was asked for")
         yield
 

@@ -12,8 +12,6 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.scheduler.instigation import TickStatus
 
-from interleaved_assets.defs.launcher import WatchedRunLauncher
-
 REPOSITORY = Path(__file__).parents[2]
 VARIANTS = {"postgres": {"storage"}, "s3-logs": {"compute_logs"}}
 
@@ -68,8 +66,9 @@ def test_runs_and_steps_at_a_time_are_limited(instance: dg.DagsterInstance) -> N
 
 def test_runs_are_looked_after(instance: dg.DagsterInstance) -> None:
     assert instance.run_monitoring_enabled
-    assert isinstance(instance.run_launcher, WatchedRunLauncher)
+    assert isinstance(instance.run_launcher, dg.DefaultRunLauncher)
     assert instance.run_monitoring_start_timeout_seconds == 180
+    assert instance.run_monitoring_max_runtime_seconds == 24 * 3600
     assert instance.get_settings("run_monitoring")["free_slots_after_run_end_seconds"] == 60
 
 

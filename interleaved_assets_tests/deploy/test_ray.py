@@ -19,7 +19,7 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 from interleaved_assets.defs.demo import RANGE_END, RANGE_START, register_all
 from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.demo.shards import demo_shards
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.deploy.postgres import PostgresServer
 from interleaved_assets_tests.deploy.ray_head import RayHead, ray_head
@@ -169,7 +169,7 @@ def test_the_chain_over_two_shards(deployment: Deployment, s3_server: S3Server) 
     for file in MODELS.glob("scenes-clip.*"):
         s3_server.fs.pipe(f"{deployment.bucket}/models/{file.name}", file.read_bytes())
     settings = load_settings()
-    stages = chain(settings)
+    stages = stage_dag(settings)
     # what a code server has, and what Ray's workers load in their turn
     repository = ReconstructableRepository.for_module("interleaved_assets.definitions", "defs")
     job = repository.get_reconstructable_job("__ASSET_JOB")

@@ -14,7 +14,7 @@ import pytest
 
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.workers import Workers
-from interleaved_assets.pipeline.parallel import in_order
+from interleaved_assets.pipeline.parallel import parallel_map
 
 # The collector runs where ThreadPoolExecutor.submit holds its lock: it makes the string while it does.
 _COLLECTED_INSIDE_SUBMIT = """
@@ -75,7 +75,7 @@ from pathlib import Path
 from concurrent.futures import ThreadPoolExecutor
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.parallel import in_order
+from interleaved_assets.pipeline.parallel import parallel_map
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
 
@@ -102,7 +102,7 @@ def failure(key):
 gc.set_threshold(50, 2, 2)  # the collector runs at any moment
 for count in (1, 5, 20, 60):
     found = []
-    for name in in_order(failure, map(str, range(count)), threads=2):
+    for name in parallel_map(failure, map(str, range(count)), threads=2):
         found.append(name)
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(str, range(20)))
@@ -123,7 +123,7 @@ def test_shards_that_fail_in_the_middle_do_not_hang_the_run(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "iterate", [lambda work: prefetch(map(work, range(9))), lambda work: in_order(work, range(9), threads=1)]
+    "iterate", [lambda work: prefetch(map(work, range(9))), lambda work: parallel_map(work, range(9), threads=1)]
 )
 def test_a_generator_is_closed_while_its_thread_is_busy(iterate: Callable[..., Iterator[int]]) -> None:
     go_on = threading.Event()

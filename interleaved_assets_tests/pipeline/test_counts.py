@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.pipeline.counts import Tally, UniqueKeys
+from interleaved_assets.pipeline.counts import RowCounter, UniqueKeys
 from interleaved_assets.pipeline.record import Counts
 
 
@@ -21,7 +21,7 @@ B = [("b", -1, "metadata"), ("b", 0, "text")]
 
 
 def test_counts_over_batches() -> None:
-    tally = Tally()
+    tally = RowCounter()
     images = pa.array([b"1234", None, b"12"], pa.large_binary())
     tally.add(rows(*A).append_column("binary_content", images))
     tally.add(rows(*B).append_column("materialize_error", pa.array([None, "invalid_text: 3"])))

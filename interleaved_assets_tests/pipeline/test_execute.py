@@ -1,5 +1,6 @@
 """When a stage does its work and when it does not, with a stage that only counts its calls."""
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -9,19 +10,20 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
-from interleaved_assets.pipeline import execute as job_module
-from interleaved_assets.pipeline.execute import Outcome, Shard, Stage, Work, take_through, take_together
+from interleaved_assets.pipeline import execute
+from interleaved_assets.pipeline import record as record_module
+from interleaved_assets.pipeline.execute import ShardTask, Stage, StageOutcome, Work, take_through, take_together
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
-    Claim,
     OutputFile,
     Record,
     ShardPaths,
     read_record,
-    read_state,
+    read_valid_record,
 )
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.s3 import S3Server
 
 
 @dataclass
@@ -34,8 +36,11 @@ class Copy:
     calls: list[str] = field(default_factory=list)
     disturb: Path | None = None
     meanwhile: Callable[[], object] = lambda: None
+    """Called before the output is written."""
+    afterwards: Callable[[], object] = lambda: None
+    """Called when it is written, and not yet recorded."""
 
-    def __call__(self, shard: Shard) -> Work:
+    def __call__(self, shard: ShardTask) -> Work:
         self.calls.append(shard.key)
         uri = shard.raw.uri if shard.raw else shard.paths.output(self.source)
         with open_input(uri, shard.options) as file:
@@ -47,6 +52,7 @@ class Copy:
             raise ShardError(f"{uri} is bad")
         with atomic_output(shard.paths.output(self.name), shard.options) as out:
             out.write(content)
+        self.afterwards()
         return Work(outputs={"rows": OutputFile.of(out)})
 
     @property
@@ -140,7 +146,7 @@ def test_a_stage_that_fails_leaves_no_record_to_vouch_for_its_output(settings: S
     (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
     with pytest.raises(ShardError, match="is bad"):
         take_through(copy.stage, "a", settings)
-    assert read_state(record_uri(settings, "one"), {}) is None
+    assert read_record(record_uri(settings, "one"), {}) is None
 
 
 def test_a_shard_that_changes_while_it_is_read_is_not_recorded(settings: Settings, tmp_path: Path) -> None:
@@ -167,68 +173,157 @@ def test_a_broken_record_is_named(settings: Settings, tmp_path: Path) -> None:
         take_through(copy.stage, "a", settings)
 
 
-def test_a_run_that_is_ended_leaves_its_claim(settings: Settings, tmp_path: Path) -> None:
-    def end() -> None:
-        raise KeyboardInterrupt
+def end() -> None:
+    raise KeyboardInterrupt
 
+
+def be_killed(run: Copy, settings: Settings) -> None:
     with pytest.raises(KeyboardInterrupt):
-        take_through(Copy("one", meanwhile=end).stage, "a", settings)
-    claim = read_state(record_uri(settings, "one"), {})
-    assert isinstance(claim, Claim)
-    assert (claim.stage, claim.shard, claim.code_version) == ("one", "a", Copy("one").stage.code_version(settings))
-    assert claim.inputs[RAW_SHARDS].startswith("sha256:")
-    with pytest.raises(
-        ShardError, match=rf"two needs one, .*: a run that began {claim.began:%Y-%m-%d %H:%M:%S} UTC has not ended"
-    ):
-        take_through(Copy("two", source="one").stage, "a", settings)
-    made = take_through(Copy("one").stage, "a", settings)
-    assert read_state(record_uri(settings, "one"), {}) == made.record
+        take_through(run.stage, "a", settings)
 
 
-@pytest.mark.parametrize("change", ["made anew", "failed", "being made", "being made again", "made anew and again"])
+def test_a_run_that_is_killed_before_it_writes_leaves_the_record_valid_and_after_it_invalid(settings: Settings) -> None:
+    before = take_through(Copy("one").stage, "a", settings).record
+    be_killed(Copy("one", version=2, meanwhile=end), settings)
+    assert read_valid_record(record_uri(settings, "one"), {}) == before
+    be_killed(Copy("one", version=2, afterwards=end), settings)
+    assert read_valid_record(record_uri(settings, "one"), {}) is None
+    assert take_through(Copy("one").stage, "a", settings).unchanged  # the killed run wrote the same bytes
+    assert not take_through(Copy("one", version=2).stage, "a", settings).unchanged
+
+
+def test_an_input_that_is_not_as_recorded_is_refused(settings: Settings, tmp_path: Path) -> None:
+    take_through(Copy("one").stage, "a", settings)
+    (tmp_path / "raw" / "a.tar").write_bytes(b"other")
+    be_killed(Copy("one", afterwards=end), settings)
+    two = Copy("two", source="one")
+    with pytest.raises(ShardError, match=r"two needs one, whose outputs are not those that its record names: .*killed"):
+        take_through(two.stage, "a", settings)
+    take_through(Copy("one").stage, "a", settings)
+    assert not take_through(two.stage, "a", settings).unchanged
+    assert two.calls == ["a"]
+
+
+@pytest.mark.parametrize("change", ["made anew", "replaced", "deleted", "made again", "made anew and again"])
 def test_an_input_that_changes_while_it_is_read_is_not_recorded(
     settings: Settings, tmp_path: Path, change: str
 ) -> None:
-    one = Copy("one")
+    one, output = Copy("one"), tmp_path / "out" / "one" / "a.parquet"
     take_through(one.stage, "a", settings)
 
-    def end() -> None:
-        raise KeyboardInterrupt
-
-    def be_killed(version: int) -> None:
-        with pytest.raises(KeyboardInterrupt):
-            take_through(Copy("one", version=version, meanwhile=end).stage, "a", settings)
-        assert isinstance(read_state(record_uri(settings, "one"), {}), Claim)
-
     def replace() -> None:
-        one.version = 2
-        if change == "failed":
-            (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
-            with pytest.raises(ShardError, match="is bad"):
-                take_through(one.stage, "a", settings)
-        elif change == "being made":
-            be_killed(version=2)
-        elif change == "being made again":
-            # its output is gone, so that what was read may have been of any run
-            (tmp_path / "out" / "one" / "a.parquet").unlink()
-            be_killed(version=1)
+        if change == "deleted":
+            output.unlink()
+        elif change == "made again":
+            # what was read may have been of any run in between
+            output.unlink()
+            take_through(one.stage, "a", settings)
         else:
             (tmp_path / "raw" / "a.tar").write_bytes(b"other")
-            take_through(one.stage, "a", settings)
+            if change == "replaced":
+                be_killed(Copy("one", afterwards=end), settings)
+            else:
+                take_through(one.stage, "a", settings)
             if change == "made anew and again":
                 (tmp_path / "raw" / "a.tar").write_bytes(b"first")
-                be_killed(version=1)
+                take_through(one.stage, "a", settings)
 
     two = Copy("two", source="one", meanwhile=replace)
     with pytest.raises(ShardError, match="shard a: one changed while it was read; materialize it again"):
         take_through(two.stage, "a", settings)
-    assert read_state(record_uri(settings, "two"), {}) is None
+    assert read_record(record_uri(settings, "two"), {}) is None
+
+
+def test_an_input_whose_next_run_fails_or_is_killed_early_is_what_its_record_names(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """What was read is what the record said, whether that record is still there or not."""
+    first = take_through(Copy("one").stage, "a", settings).record
+
+    def fail() -> None:
+        be_killed(Copy("one", version=2, meanwhile=end), settings)
+        (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
+        with pytest.raises(ShardError, match="is bad"):
+            take_through(Copy("one").stage, "a", settings)
+
+    made = take_through(Copy("two", source="one", meanwhile=fail).stage, "a", settings).record
+    assert made.inputs == {"one": first.data_version}
+    assert (tmp_path / "out" / "two" / "a.parquet").read_bytes() == b"first"
+    assert record_of(settings, "one") is None
+
+
+def copy_tree(settings: Settings, folder: Path) -> Settings:
+    """The same project with its outputs copied to another place, without their times."""
+    new = project(folder / "new")
+    shutil.copytree(folder / "out", folder / "new" / "out", copy_function=shutil.copyfile)
+    shutil.copytree(folder / "raw", folder / "new" / "raw", copy_function=shutil.copyfile, dirs_exist_ok=True)
+    shutil.rmtree(folder / "out")
+    return new
+
+
+def test_after_outputs_were_copied_they_are_compared_once_and_nothing_is_redone(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = Copy("one"), Copy("two", source="one")
+    for stage in (one.stage, two.stage):
+        take_through(stage, "a", settings)
+    (tmp_path / "new").mkdir()
+    copied = copy_tree(settings, tmp_path)
+    hashed: list[str] = []
+    hash_content = record_module.content_hash
+    monkeypatch.setattr(
+        record_module, "content_hash", lambda uri, options: hashed.append(uri) or hash_content(uri, options)
+    )
+    for tries in range(2):
+        assert take_through(one.stage, "a", copied).unchanged
+        assert take_through(two.stage, "a", copied).unchanged
+        assert hashed == [f"{copied.storage.output_root}/{name}/a.parquet" for name in ("one", "two")], tries
+    assert (one.calls, two.calls) == (["a"], ["a"])
+    assert read_valid_record(record_uri(copied, "two"), {}) is not None
+
+
+def test_a_stage_that_reads_copied_outputs_renews_their_record(settings: Settings, tmp_path: Path) -> None:
+    take_through(Copy("one").stage, "a", settings)
+    (tmp_path / "new").mkdir()
+    copied = copy_tree(settings, tmp_path)
+    assert read_valid_record(record_uri(copied, "one"), {}) is None
+    assert not take_through(Copy("two", source="one").stage, "a", copied).unchanged
+    assert read_valid_record(record_uri(copied, "one"), {}) is not None
+
+
+def test_a_bucket_that_was_copied_into_another_is_not_redone(tmp_path: Path, s3_environment: S3Server) -> None:
+    buckets = [f"s3://{s3_environment.new_bucket()}" for _ in range(2)]
+    calls, fs = [], s3_environment.fs
+    fs.pipe(f"{buckets[0]}/raw/a.tar", b"x" * (16 * 2**20 + 5))  # written in parts: its ETag is not that of a copy
+
+    def settings_of(bucket: str) -> Settings:
+        file = tmp_path / "interleaved.toml"
+        file.write_text(f'[storage]\nraw_root = "{bucket}/raw"\noutput_root = "{bucket}/out"\n')
+        return load_settings(file)
+
+    def copy(shard: ShardTask) -> Work:
+        calls.append(shard.paths.output_root)
+        return Copy("one")(shard)
+
+    stage = Stage("one", (RAW_SHARDS,), 1, lambda settings: {}, copy)
+    first = take_through(stage, "a", settings_of(buckets[0])).record
+    assert take_through(stage, "a", settings_of(buckets[0])).record == first
+    for path in fs.find(buckets[0]):
+        fs.pipe(path.replace(buckets[0][5:], buckets[1][5:]), fs.cat_file(path))
+    now = settings_of(buckets[1])
+    assert fs.info(f"{buckets[1]}/raw/a.tar")["ETag"] == fs.info(f"{buckets[0]}/raw/a.tar")["ETag"]
+    again = take_through(stage, "a", now)
+    assert again.unchanged
+    assert again.record.outputs["rows"].stamp != first.outputs["rows"].stamp
+    assert again.record.outputs["rows"].uri == f"{buckets[1]}/out/one/a.parquet"
+    assert read_valid_record(record_uri(now, "one"), {}) == again.record
+    assert calls == [f"{buckets[0]}/out"]
 
 
 def test_a_stage_is_given_the_records_of_what_it_reads(settings: Settings) -> None:
     given: list[object] = []
 
-    def look(shard: Shard) -> Work:
+    def look(shard: ShardTask) -> Work:
         given.append(shard.read)
         return Work(outputs={})
 
@@ -241,48 +336,42 @@ def test_a_run_that_ends_while_a_large_shard_is_hashed_is_not_repeated(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Copy("one")
-    hash_content = job_module.content_version
+    hash_content = execute.raw_content_version
 
     def slowly(*arguments: object) -> str:
-        monkeypatch.setattr(job_module, "content_version", hash_content)
+        monkeypatch.setattr(execute, "raw_content_version", hash_content)
         take_through(copy.stage, "a", settings)
         return hash_content(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(job_module, "content_version", slowly)
+    monkeypatch.setattr(execute, "raw_content_version", slowly)
     assert take_through(copy.stage, "a", settings).unchanged
     assert copy.calls == ["a"]
 
 
-def test_a_new_stamp_is_not_written_over_the_claim_of_another_run(
+def test_a_new_stamp_is_not_written_over_the_record_of_another_run(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Copy("one")
     take_through(copy.stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"first")
-    hash_content = job_module.content_version
+    hash_content = execute.raw_content_version
 
     def slowly(*arguments: object) -> str:
-        monkeypatch.setattr(job_module, "content_version", hash_content)
-        (tmp_path / "out" / "one" / "a.parquet").unlink()
-        with pytest.raises(KeyboardInterrupt):
-            take_through(Copy("one", meanwhile=end).stage, "a", settings)
-        (tmp_path / "out" / "one" / "a.parquet").write_bytes(b"first")
+        monkeypatch.setattr(execute, "raw_content_version", hash_content)
+        take_through(Copy("one", version=2).stage, "a", settings)
         return hash_content(*arguments)  # type: ignore[arg-type]
 
-    def end() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(job_module, "content_version", slowly)
+    monkeypatch.setattr(execute, "raw_content_version", slowly)
     assert take_through(copy.stage, "a", settings).unchanged
-    assert isinstance(read_state(record_uri(settings, "one"), {}), Claim)
+    record = record_of(settings, "one")
+    assert record is not None
+    assert record.code_version.startswith("2-")
 
 
-def test_after_a_run_that_was_ended_what_it_left_is_cleared(settings: Settings, tmp_path: Path) -> None:
-    def end() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        take_through(Copy("one", meanwhile=end).stage, "a", settings)
+def test_what_a_killed_run_left_is_cleared_where_there_are_no_locks(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interleaved_assets.io.storage.atomic.has_locks", lambda folder: False)
     left = [tmp_path / "out" / folder / f".a.parquet.{'0f' * 16}.tmp" for folder in ("one", "dropped/one")]
     others = [left[0].with_name(".b.parquet.0.tmp"), tmp_path / "out" / "two" / left[0].name]
     for path in (*left, *others):
@@ -292,6 +381,20 @@ def test_after_a_run_that_was_ended_what_it_left_is_cleared(settings: Settings, 
     assert [path.exists() for path in (*left, *others)] == [False, False, True, True]
 
 
+def test_a_record_that_cannot_be_removed_after_a_failure_is_logged_beside_the_error(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unavailable(uri: str, options: object) -> None:
+        raise StorageUnavailable("the storage is away")
+
+    take_through(Copy("one").stage, "a", settings)
+    (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
+    monkeypatch.setattr(execute, "remove_record", unavailable)
+    with pytest.raises(ShardError, match="is bad"):
+        take_through(Copy("one").stage, "a", settings)
+    assert "shard a: the record of one stays: the storage is away" in caplog.text
+
+
 @dataclass
 class Together:
     """Copies raw shards in one go."""
@@ -299,7 +402,9 @@ class Together:
     fail_before: str = ""
     error: Exception = field(default_factory=lambda: StorageUnavailable("the storage is away"))
 
-    def __call__(self, shards: Iterator[Shard], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+    def __call__(
+        self, shards: Iterator[ShardTask], settings: Settings
+    ) -> Iterator[tuple[str, Work | InterleavedError]]:
         for shard in shards:
             if shard.key == self.fail_before:
                 raise self.error
@@ -320,9 +425,11 @@ def several(settings: Settings, tmp_path: Path) -> Settings:
     return settings
 
 
-def told(outcomes: Iterator[tuple[str, Outcome | InterleavedError]]) -> dict[str, str]:
+def told(outcomes: Iterator[tuple[str, StageOutcome | InterleavedError]]) -> dict[str, str]:
     return {
-        key: ("unchanged" if found.unchanged else "made") if isinstance(found, Outcome) else str(found).split(": ")[-1]
+        key: ("unchanged" if found.unchanged else "made")
+        if isinstance(found, StageOutcome)
+        else str(found).split(": ")[-1]
         for key, found in outcomes
     }
 
@@ -335,7 +442,7 @@ def test_many_in_one_go_each_with_its_own_outcome(several: Settings, tmp_path: P
     assert (first["a"], first["c"]) == ("made", "made")
     assert first["b"].endswith("b.tar is bad")
     paths = ShardPaths(output_root=several.storage.output_root, key="b")
-    assert read_state(paths.record("one"), {}) is None
+    assert read_record(paths.record("one"), {}) is None
     assert told(take_together(stage, ["a", "c", "d"], several)) == {"a": "unchanged", "c": "unchanged", "d": "made"}
     assert take_through(stage, "a", several).unchanged
     with pytest.raises(ShardError, match=r"b\.tar is bad"):
@@ -345,7 +452,7 @@ def test_many_in_one_go_each_with_its_own_outcome(several: Settings, tmp_path: P
 def test_a_storage_that_does_not_answer_is_the_outcome_of_all_that_are_not_done(several: Settings) -> None:
     stage = Together(fail_before="c").stage
     outcomes = dict(take_together(stage, ["a", "c", "d"], several))
-    assert isinstance(outcomes["a"], Outcome)
+    assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["c"], StorageUnavailable)
     assert isinstance(outcomes["d"], StorageUnavailable)
     assert told(take_together(Together().stage, ["a", "c", "d"], several)) == {
@@ -357,38 +464,49 @@ def test_a_storage_that_does_not_answer_is_the_outcome_of_all_that_are_not_done(
 
 def test_anything_else_ends_them_all_and_what_was_done_stands(several: Settings) -> None:
     outcomes = take_together(Together("c", RuntimeError("the device is gone")).stage, ["a", "c", "d"], several)
-    assert isinstance(dict([next(outcomes)])["a"], Outcome)
+    assert isinstance(dict([next(outcomes)])["a"], StageOutcome)
     with pytest.raises(RuntimeError, match="the device is gone"):
         next(outcomes)
     assert record_of(several, "one") is not None
-    # it failed, nobody was killed: a claim would say that a run was interrupted
     paths = ShardPaths(output_root=several.storage.output_root, key="c")
-    assert read_state(paths.record("one"), {}) is None
+    assert read_record(paths.record("one"), {}) is None
 
 
 def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(
     several: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_hold = job_module.take_hold
+    clear = execute.clear_leftovers
 
-    def refuse(stage: str, shard: str, *arguments: object, **named: object) -> object:
-        if shard == "c":
-            raise StorageUnavailable("cannot write the claim on c")
-        return take_hold(stage, shard, *arguments, **named)  # type: ignore[arg-type]
+    def refuse(uri: str, options: object) -> None:
+        if uri.endswith("/c.parquet"):
+            raise StorageUnavailable("cannot look at c")
+        clear(uri)
 
-    monkeypatch.setattr(job_module, "take_hold", refuse)
+    monkeypatch.setattr(execute, "clear_leftovers", refuse)
     outcomes = told(take_together(Together().stage, ["a", "c", "d"], several))
-    assert outcomes == {"a": "made", "d": "made", "c": "cannot write the claim on c"}
+    assert outcomes == {"a": "made", "d": "made", "c": "cannot look at c"}
+
+
+def test_shards_that_the_stage_gives_no_result_for_are_named(several: Settings) -> None:
+    def forget(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+        return ((shard.key, Copy("one")(shard)) for shard in shards if shard.key == "a")
+
+    outcomes: dict[str, StageOutcome | InterleavedError] = {}
+    with pytest.raises(ShardError, match=r"^shard c, d: one ended without a result for it; this is an error of the"):
+        outcomes.update(take_together(replace(Together().stage, together=forget), ["a", "c", "d"], several))
+    assert record_of(several, "one") is not None
+    for key in "cd":
+        assert read_record(ShardPaths(output_root=several.storage.output_root, key=key).record("one"), {}) is None
 
 
 def test_many_are_looked_at_at_a_time(several: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    find, all_there = job_module.find_raw_shard, threading.Barrier(3)
+    find, all_there = execute.find_raw_shard, threading.Barrier(3)
 
     def find_with_the_others(*arguments: object) -> object:
         all_there.wait(timeout=20)  # raises where the others do not come
         return find(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(job_module, "find_raw_shard", find_with_the_others)
+    monkeypatch.setattr(execute, "find_raw_shard", find_with_the_others)
     assert told(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
 
 

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from interleaved_assets.pipeline.parallel import in_order
+from interleaved_assets.pipeline.parallel import parallel_map
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -11,12 +11,12 @@ def test_results_come_in_the_order_of_the_items() -> None:
         time.sleep(0.05 if number == 0 else 0)
         return number * 10
 
-    assert list(in_order(slow_first, range(20), threads=4)) == [number * 10 for number in range(20)]
+    assert list(parallel_map(slow_first, range(20), threads=4)) == [number * 10 for number in range(20)]
 
 
 def test_a_slow_taker_is_not_run_ahead_of() -> None:
     begun: list[int] = []
-    results = in_order(begun.append, range(1000), threads=2)
+    results = parallel_map(begun.append, range(1000), threads=2)
     next(results)
     time.sleep(0.1)
     assert len(begun) <= 4
@@ -34,7 +34,7 @@ def test_an_exception_comes_in_its_turn_and_ends_the_rest() -> None:
             done.append(number)
         return number
 
-    results = in_order(work, range(1000), threads=2)
+    results = parallel_map(work, range(1000), threads=2)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(KeyError):
         next(results)
@@ -42,4 +42,4 @@ def test_an_exception_comes_in_its_turn_and_ends_the_rest() -> None:
 
 
 def test_no_items() -> None:
-    assert list(in_order(str, [], threads=2)) == []
+    assert list(parallel_map(str, [], threads=2)) == []

@@ -1,29 +1,26 @@
-"""What stands in the place of a record: a record, a claim, or nothing; and what a record says of its outputs."""
+"""Records: reading and writing them, and whether their outputs are still the files that they name."""
 
 import hashlib
-from datetime import UTC, datetime
+import shutil
 from pathlib import Path
 
 import pytest
 import s3fs
 
-from interleaved_assets.io.storage import atomic_output
+from interleaved_assets.io.storage import atomic_output, content_hash, read_stamp
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.record import (
-    Claim,
     Counts,
     OutputFile,
     Record,
     ShardPaths,
-    is_there,
     read_record,
-    read_state,
+    read_valid_record,
     remove_record,
+    with_present_stamps,
     write_record,
 )
 from interleaved_assets_tests.s3 import S3Server
-
-BEGAN = datetime(2024, 5, 17, 8, 30, tzinfo=UTC)
 
 
 def a_record(output: OutputFile | None = None) -> Record:
@@ -40,15 +37,10 @@ def a_record(output: OutputFile | None = None) -> Record:
     )
 
 
-def a_claim(run: str = "run 1") -> Claim:
-    return Claim(
-        stage="one", shard="a", claimed_by=run, began=BEGAN, code_version="1-0123", inputs={"raw_shards": "sha256:1"}
-    )
-
-
 def an_output(path: Path, content: bytes) -> OutputFile:
-    path.write_bytes(content)
-    return OutputFile(uri=str(path), size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    with atomic_output(str(path)) as out:
+        out.write(content)
+    return OutputFile.of(out)
 
 
 def test_a_record_is_read_back_and_written_with_the_same_bytes(tmp_path: Path) -> None:
@@ -56,24 +48,9 @@ def test_a_record_is_read_back_and_written_with_the_same_bytes(tmp_path: Path) -
     write_record(a_record(), uri, {})
     first = Path(uri).read_bytes()
     found = read_record(uri, {})
-    assert found == read_state(uri, {}) == a_record()
+    assert found == read_valid_record(uri, {}) == a_record()
     write_record(found, uri, {})
     assert Path(uri).read_bytes() == first
-
-
-def test_a_claim_vouches_for_nothing_and_can_be_told(tmp_path: Path) -> None:
-    uri = str(tmp_path / "a.json")
-    write_record(a_claim(), uri, {})
-    assert read_record(uri, {}) is None
-    found = read_state(uri, {})
-    assert found == a_claim()
-    assert isinstance(found, Claim)
-    assert (found.claimed_by, found.began) == ("run 1", BEGAN)
-
-
-def test_a_claim_of_before_there_were_lines_of_them_follows_none(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(a_claim().model_dump_json(exclude={"follows"}))
-    assert read_state(str(tmp_path / "a.json"), {}) == a_claim()
 
 
 def test_a_record_in_a_bucket_takes_one_request(
@@ -88,22 +65,23 @@ def test_a_record_in_a_bucket_takes_one_request(
         return await call(fs, method, *arguments, **named)
 
     monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", counted)
-    assert read_state(uri, options) is None
+    assert read_record(uri, options) is None
     write_record(a_record(), uri, options)
     requests.clear()
     assert read_record(uri, options) == a_record()
     assert requests == ["get_object"]
-    write_record(a_claim(), uri, options)
-    assert read_state(uri, options) == a_claim()  # no cache gives the record that was there before
+    other = a_record().model_copy(update={"code_version": "2-0123"})
+    write_record(other, uri, options)
+    assert read_record(uri, options) == other  # no cache gives the record that was there before
     remove_record(uri, options)
-    assert read_state(uri, options) is None
+    assert read_record(uri, options) is None
 
 
-def test_nothing_is_neither(tmp_path: Path) -> None:
+def test_where_there_is_no_record_none_is_read_or_removed(tmp_path: Path) -> None:
     uri = str(tmp_path / "a.json")
-    assert read_state(uri, {}) is read_record(uri, {}) is None
+    assert read_valid_record(uri, {}) is read_record(uri, {}) is None
     remove_record(uri, {})  # another run was faster
-    write_record(a_claim(), uri, {})
+    write_record(a_record(), uri, {})
     remove_record(uri, {})
     assert list(tmp_path.iterdir()) == []
 
@@ -111,24 +89,99 @@ def test_nothing_is_neither(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"\0\0\0"])
 def test_a_file_that_a_power_failure_left_without_content_records_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.json").write_bytes(content)
-    assert read_state(str(tmp_path / "a.json"), {}) is None
+    assert read_record(str(tmp_path / "a.json"), {}) is None
 
 
-@pytest.mark.parametrize("content", [b"{}", b"[1]", b'{"stage": "one"', b'{"claimed_by": "run 1"}', b"\xff\x00"])
-@pytest.mark.parametrize("read", [read_state, read_record])
-def test_what_is_neither_record_nor_claim_is_named(tmp_path: Path, content: bytes, read) -> None:
+@pytest.mark.parametrize("content", [b"{}", b"[1]", b'{"stage": "one"', b"\xff\x00"])
+@pytest.mark.parametrize("read", [read_record, read_valid_record])
+def test_a_file_that_is_not_a_record_is_named(tmp_path: Path, content: bytes, read) -> None:
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(ShardError, match=r"/a\.json is not a stage record: .*Delete it to redo the stage"):
         read(str(tmp_path / "a.json"), {})
 
 
-def test_an_output_is_there_by_its_size(tmp_path: Path) -> None:
-    output = an_output(tmp_path / "a.bin", b"first")
-    assert is_there(output, {})
-    (tmp_path / "a.bin").write_bytes(b"half")
-    assert not is_there(output, {})
-    (tmp_path / "a.bin").unlink()
-    assert not is_there(output, {})
+def test_a_record_is_valid_while_every_output_has_the_stamp_that_it_names(tmp_path: Path) -> None:
+    outputs = {role: an_output(tmp_path / role, b"first") for role in ("rows", "ledger")}
+    record, uri = a_record().model_copy(update={"outputs": outputs}), str(tmp_path / "a.json")
+    write_record(record, uri, {})
+    assert read_valid_record(uri, {}) == with_present_stamps(record, {}) == record
+    same = an_output(tmp_path / "ledger", b"first")
+    assert read_valid_record(uri, {}) is None
+    renewed = with_present_stamps(record, {})
+    assert renewed == record.model_copy(update={"outputs": {**outputs, "ledger": same}})
+    write_record(renewed, uri, {})
+    assert read_valid_record(uri, {}) == renewed
+    for damage in (b"other", b"longer than before"):
+        an_output(tmp_path / "ledger", damage)
+        assert read_valid_record(uri, {}) is with_present_stamps(record, {}) is None
+        assert read_record(uri, {}) == renewed
+    (tmp_path / "ledger").unlink()
+    assert read_valid_record(uri, {}) is with_present_stamps(record, {}) is None
+
+
+def test_outputs_are_read_only_where_their_stamp_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+
+    def counted(uri: str, options: object) -> str | None:
+        hashed.append(Path(uri).name)
+        return content_hash(uri)
+
+    monkeypatch.setattr("interleaved_assets.pipeline.record.content_hash", counted)
+    first, second = (an_output(tmp_path / name, b"first") for name in "ab")
+    record = a_record().model_copy(update={"outputs": {"rows": first, "ledger": second}})
+    assert with_present_stamps(record, {}) == record
+    an_output(tmp_path / "a", b"first")
+    assert with_present_stamps(record, {}) is not None
+    an_output(tmp_path / "b", b"of another size")
+    assert with_present_stamps(record, {}) is None
+    assert hashed == ["a", "a"]
+
+
+def test_an_output_that_is_replaced_while_its_content_is_compared_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = an_output(tmp_path / "a", b"first")
+    an_output(tmp_path / "a", b"first")
+
+    def replaced(uri: str, options: object) -> str | None:
+        found = content_hash(uri)
+        if Path(uri).read_bytes() == b"first":
+            an_output(tmp_path / "a", b"other")
+        return found
+
+    monkeypatch.setattr("interleaved_assets.pipeline.record.content_hash", replaced)
+    assert with_present_stamps(a_record(output), {}) is None
+
+
+def test_a_listed_stamp_saves_the_look_and_one_that_is_too_old_does_not_count(tmp_path: Path) -> None:
+    old = an_output(tmp_path / "a", b"first")
+    new = an_output(tmp_path / "a", b"other")
+    uri = str(tmp_path / "a.json")
+    for output, listed, valid in ((old, old, True), (new, old, True), (old, new, False), (old, None, False)):
+        write_record(a_record(output), uri, {})
+        stamp_at = {} if listed is None else {output.uri: str(listed.stamp)}
+        assert (read_valid_record(uri, {}, stamp_at.get) is not None) == valid
+
+
+def test_a_record_of_before_there_were_stamps_is_valid_while_its_outputs_are_there(tmp_path: Path) -> None:
+    output, uri = an_output(tmp_path / "a", b"first"), str(tmp_path / "a.json")
+    Path(uri).write_text(a_record(output).model_dump_json(exclude={"outputs": {"rows": {"stamp"}}}))
+    record = read_valid_record(uri, {})
+    assert record is not None
+    assert record.outputs["rows"].stamp is None
+    assert with_present_stamps(record, {}) == a_record(output)
+    (tmp_path / "a").unlink()
+    assert read_valid_record(uri, {}) is None
+
+
+def test_outputs_are_where_the_record_is(tmp_path: Path) -> None:
+    before, now = (ShardPaths(output_root=str(tmp_path / name), key="cc/a") for name in ("before", "now"))
+    record = a_record(an_output(Path(before.output("one")), b"first")).model_copy(update={"shard": "cc/a"})
+    write_record(record, before.record("one"), {})
+    shutil.move(tmp_path / "before", tmp_path / "now")
+    found = read_valid_record(now.record("one"), {})  # a move on one filesystem keeps the stamps
+    assert found is not None
+    assert found.outputs["rows"].uri == now.output("one")
 
 
 def test_the_facts_of_a_file_that_was_not_committed_are_refused(tmp_path: Path) -> None:
@@ -137,7 +190,10 @@ def test_the_facts_of_a_file_that_was_not_committed_are_refused(tmp_path: Path) 
         with pytest.raises(ValueError, match=r"a\.bin was not committed"):
             OutputFile.of(out)
     assert OutputFile.of(out) == OutputFile(
-        uri=str(tmp_path / "a.bin"), size=1, sha256=hashlib.sha256(b"1").hexdigest()
+        uri=str(tmp_path / "a.bin"),
+        size=1,
+        sha256=hashlib.sha256(b"1").hexdigest(),
+        stamp=read_stamp(str(tmp_path / "a.bin")),
     )
 
 
@@ -145,9 +201,9 @@ def test_places_of_a_shard() -> None:
     paths = ShardPaths(output_root="s3://bucket/out", key="cc/a")
     assert paths.output("normalized") == "s3://bucket/out/normalized/cc/a.parquet"
     assert paths.output("final_tars") == "s3://bucket/out/tars/cc/a.tar"
-    assert paths.written_by("final_tars") == (
-        "s3://bucket/out/tars/cc/a.tar",
-        "s3://bucket/out/dropped/final_tars/cc/a.parquet",
-        "s3://bucket/out/records/final_tars/cc/a.json",
-    )
-    assert "s3://bucket/out/sample_scores/cc/a.parquet" in paths.written_by("filtered")
+    assert paths.outputs("final_tars") == {
+        "rows": "s3://bucket/out/tars/cc/a.tar",
+        "ledger": "s3://bucket/out/dropped/final_tars/cc/a.parquet",
+    }
+    assert paths.outputs("filtered")["samples"] == "s3://bucket/out/sample_scores/cc/a.parquet"
+    assert paths.record("final_tars") == "s3://bucket/out/records/final_tars/cc/a.json"

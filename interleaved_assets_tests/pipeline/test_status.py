@@ -1,7 +1,6 @@
 """Why a shard is not current, from its records alone."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,15 @@ import pytest
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards
-from interleaved_assets.pipeline.record import Claim, ShardPaths, write_record
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import (
     COMPLETE,
     CURRENT,
+    Due,
     Present,
+    Progress,
     State,
+    due_shards,
     read_stages,
     shard_statuses,
     stage_records,
@@ -25,7 +26,7 @@ from interleaved_assets_tests.documents import good_shard, project
 
 
 def take_all(settings: Settings, key: str = "a") -> None:
-    for stage in chain(settings).values():
+    for stage in stage_dag(settings).values():
         take_through(stage, key, settings)
 
 
@@ -91,33 +92,27 @@ def test_a_changed_raw_shard(settings: Settings, tmp_path: Path) -> None:
 
 def test_a_changed_input(settings: Settings, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "a.tar", seed=2)
-    take_through(chain(settings)["normalized"], "a", settings)
+    take_through(stage_dag(settings)["normalized"], "a", settings)
     assert status(settings) == "image_scores stale: normalized changed"
 
 
 def test_a_missing_record(settings: Settings, tmp_path: Path) -> None:
     record_file(tmp_path, "filtered").unlink()
     assert status(settings) == "no filtered"
-    for stage in chain(settings):
+    for stage in stage_dag(settings):
         record_file(tmp_path, stage).unlink(missing_ok=True)
     assert status(settings) == "never materialized"
 
 
-def test_a_run_that_was_killed(settings: Settings, tmp_path: Path) -> None:
-    uri = ShardPaths(output_root=settings.storage.output_root, key="a").record("filtered")
-    claim = Claim(
-        stage="filtered",
-        shard="a",
-        claimed_by="somebody",
-        began=datetime(2026, 1, 1, tzinfo=UTC),
-        code_version="1-0",
-        inputs={},
-    )
-    write_record(claim, uri, {})
-    records, claims = read_stages("a", settings, chain(settings))
-    assert list(claims) == ["filtered"]
-    found = Present.of(settings).status(records, claims=claims)
-    assert found == (State.INTERRUPTED, "no filtered: a run on it was interrupted, or is under way", "filtered")
+def test_a_record_whose_output_was_replaced_counts_as_missing(settings: Settings, tmp_path: Path) -> None:
+    output = tmp_path / "out" / "filtered" / "a.parquet"
+    output.write_bytes(output.read_bytes())
+    records = read_stages("a", settings, stage_dag(settings))
+    assert list(records) == ["normalized", "image_scores", "final_tars"]
+    assert Present.of(settings).status(records) == (State.MISSING, "no filtered", "filtered")
+    assert list(stage_records("a", settings)) == list(stage_dag(settings))
+    take_through(stage_dag(settings)["filtered"], "a", settings)
+    assert read_stages("a", settings, stage_dag(settings)) == stage_records("a", settings)
 
 
 def test_a_damaged_record_is_named(settings: Settings, tmp_path: Path) -> None:
@@ -129,9 +124,34 @@ def test_a_damaged_record_is_named(settings: Settings, tmp_path: Path) -> None:
 def test_all_raw_shards_in_their_order(settings: Settings, tmp_path: Path) -> None:
     for name in ("b", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=3)
-    take_through(chain(settings)["normalized"], "b", settings)
+    take_through(stage_dag(settings)["normalized"], "b", settings)
     assert list(shard_statuses(list_raw_shards(settings.storage), settings, {})) == [
-        ("a", CURRENT),
-        ("b", "no image_scores"),
-        ("c", "never materialized"),
+        ("a", COMPLETE),
+        ("b", (State.MISSING, "no image_scores", "image_scores")),
+        ("c", (State.MISSING, "never materialized", "normalized")),
     ]
+
+
+def test_due_shards_have_the_first_stage_that_is_not_current_and_the_reason(settings: Settings, tmp_path: Path) -> None:
+    for name in ("b", "c", "d", "e"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=3)
+    take_through(stage_dag(settings)["normalized"], "b", settings)
+    record_file(tmp_path, "normalized").with_name("d.json").write_text("{")
+    refused = record_file(tmp_path, "normalized").with_name("e.json")
+    refused.mkdir()  # a folder cannot be read
+    everywhere = {stage: {"a", "b", "c", "d"} for stage in stage_dag(settings)}
+
+    def due(progress: Progress, at_most: int | None = None) -> Due:
+        return due_shards(list_raw_shards(settings.storage), settings, {}, progress, at_most=at_most)
+
+    found = due(Progress(everywhere, {}, {"c"}))
+    assert (found.current, found.refused) == ({"a"}, {"e"})
+    assert {key: (status.state, status.stage) for key, status in found.shards.items()} == {
+        "b": (State.MISSING, "image_scores"),
+        "d": (State.UNREADABLE, None),
+    }
+    assert list(due(Progress(everywhere, {}, set()), at_most=1).shards) == ["b"]
+    unknown = due(Progress(everywhere | {"filtered": {"b"}}, {}, set())).shards["a"]
+    assert unknown == (State.MISSING, "filtered is recorded, and has no materialization", "filtered")
+    failed = due(Progress(everywhere, {"final_tars": {"a"}}, set())).shards["a"]
+    assert (failed.state, failed.stage) == (State.FAILED, "final_tars")

@@ -11,7 +11,7 @@ from interleaved_assets.pipeline.lineage.sample import find_sample
 from interleaved_assets.pipeline.lineage.tar import trace_tar
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import look, snapshot_uri, write_snapshot
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import (
     COMPLETE,
     VANISHED,
@@ -35,13 +35,13 @@ def settings(tmp_path: Path) -> Settings:
     for name in ("a", "web/b", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name[-1]))
     for key in ("a", "web/b"):
-        for stage in chain(settings).values():
+        for stage in stage_dag(settings).values():
             take_through(stage, key, settings)
     return settings
 
 
 def statuses(found: Survey) -> dict[str, str]:
-    return {key: found.status(key, found.recorded_of(key)).text for key in found.keys}
+    return {key: found.status(key, found.valid_records(key)).text for key in found.keys}
 
 
 def test_records_are_listed_with_their_stages(settings: Settings, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_every_kind_of_shard(settings: Settings, tmp_path: Path) -> None:
         "web/b": VANISHED.text,
     }
     assert found.problem == ""
-    assert found.status("a", found.recorded_of("a")) == COMPLETE
+    assert found.status("a", found.valid_records("a")) == COMPLETE
 
 
 def test_what_dagster_calls_failed_is_told_from_what_was_never_tried(settings: Settings, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_what_dagster_calls_failed_is_told_from_what_was_never_tried(settings: S
         "c": "normalized failed: its error stands on the shard",
         "web/b": "complete",  # the record vouches for it, whatever a later run made of its events
     }
-    assert found.status("a", found.recorded_of("a")).state is State.FAILED
+    assert found.status("a", found.valid_records("a")).state is State.FAILED
 
 
 def test_a_file_that_was_written_anew_with_the_same_bytes_is_current_once_somebody_looked(
@@ -94,6 +94,12 @@ def test_a_file_that_was_written_anew_with_the_same_bytes_is_current_once_somebo
     assert statuses(survey(settings)) == {"a": "complete", "web/b": changed}
     os.utime(tmp_path / "raw/a.tar", (6, 6))  # after that look
     assert statuses(survey(settings)) == {"a": changed, "web/b": changed}
+
+
+def test_an_output_that_was_deleted_or_replaced_makes_its_stage_missing(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "out/dropped/filtered/a.parquet").unlink()
+    (tmp_path / "out/image_scores/web/b.parquet").write_bytes(b"another")
+    assert statuses(survey(settings)) == {"a": "no filtered", "c": "never materialized", "web/b": "no image_scores"}
 
 
 def test_a_damaged_snapshot_tells_nothing(settings: Settings, tmp_path: Path) -> None:
@@ -119,8 +125,9 @@ def test_in_a_bucket(tmp_path: Path, bucket: str, s3_environment: S3Server) -> N
     for name in ("a", "b c"):
         s3_environment.fs.put_file(str(good_shard(tmp_path / f"{name}.tar", seed=1)), f"{bucket}/raw/{name}.tar")
     assert statuses(survey(settings)) == {"a": "never materialized", "b%20c": "never materialized"}
-    for stage in chain(settings).values():
+    for stage in stage_dag(settings).values():
         take_through(stage, "b%20c", settings)
+    assert statuses(survey(settings)) == {"a": "never materialized", "b%20c": "complete"}
     s3_environment.fs.rm_file(f"{bucket}/raw/b c.tar")
     found = survey(settings)
     assert found.recorded == {"b%20c": STAGES}

@@ -1,232 +1,225 @@
-"""Three runs on one shard and stage, in every order of their steps: a record that stands is always true.
+"""Three runs on one shard at once, stopped at each access to storage: a valid record is true at any time.
 
-A run is a generator here: it does to its hold and its outputs what a run of a stage does, in a storage that is a dict,
-and stops before and behind each look at what stands in the record's place. Two runs of real stages on real files, in
-threads, are in ``test_claims.py``.
+The runs are those of ``take_through`` on real files. Orders are random ones from fixed seeds; after each step the valid
+records are compared with what lies there. The tests at the end change the order of the code and have to fail by it.
 """
 
+import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from interleaved_assets.io.storage import atomic_output, open_input
+from interleaved_assets.io.storage.stamps import local_stamp
+from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline import claims
-from interleaved_assets.pipeline.claims import Overtaken, take_hold
-from interleaved_assets.pipeline.record import Claim, OutputFile, Record
+from interleaved_assets.pipeline import execute, record
+from interleaved_assets.pipeline.execute import ShardTask, Stage, StageOutcome, Work, take_through
+from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, ShardPaths, read_valid_record
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.pipeline.runs import SteppedRun, pause
 
-WORKS: Final = {"all the same": "111", "one other": "112", "all others": "123"}
-"""What the runs A, B and C make, a letter each."""
-
-
-@dataclass
-class Storage:
-    """What lies there: the outputs, and what stands in the record's place."""
-
-    standing: Record | Claim | None = None
-    outputs: dict[str, str] = field(default_factory=dict)
-    looked: Record | Claim | None = None
-    """What the run that now does something saw when it looked."""
-
-    def vouches_for_a_mixture(self) -> bool:
-        return isinstance(self.standing, Record) and any(
-            self.outputs.get(role) != output.sha256 for role, output in self.standing.outputs.items()
-        )
+WORKS = {"all the same": "111", "one other": "112", "all others": "123", "the same around another": "121"}
+"""The code versions of the runs A, B and C."""
+READING = {"a reader beside two others": "12r", "a reader beside two that make the same": "22r"}
+"""Two runs of the stage, and one of the stage that reads its output."""
+STEPS = 20  # more than any run takes
+ORDERS = 18
 
 
-@dataclass
-class Runs:
-    """Runs on one shard, each of which takes a step when it is told to."""
+def upstream(version: str) -> Stage:
+    """Writes two outputs of the same size, whatever the version."""
 
-    works: str
-    roles: tuple[str, ...]
-    same_bytes: bool
-    storage: Storage
-    done: list[tuple[str, str]] = field(default_factory=list)
-    """Each run and what it did, in the order in which it was done."""
-    ended: dict[str, Record | ShardError] = field(default_factory=dict)
+    def write(shard: ShardTask) -> Work:
+        outputs = {}
+        for role, uri in {"rows": shard.paths.output("one"), "ledger": shard.paths.ledger("one")}.items():
+            with atomic_output(uri) as out:
+                out.write(f"{role} by version {version}".encode())
+            outputs[role] = OutputFile.of(out)
+        return Work(outputs=outputs)
 
-    def __post_init__(self) -> None:
-        self._runs = {name: self._run(name, work) for name, work in zip("ABC", self.works, strict=True)}
-
-    def half_a_step(self, name: str) -> None:
-        """Look, or do what was looked for; nothing where the run has ended."""
-        next(self._runs[name], None)
-
-    def step(self, name: str) -> None:
-        self.half_a_step(name)
-        self.half_a_step(name)
-
-    def come_last(self, work: str) -> Record | ShardError:
-        """Another run, alone."""
-        for _ in self._run("last", work):
-            pass
-        return self.ended["last"]
-
-    def _run(self, name: str, work: str) -> Iterator[None]:
-        hold, outputs = None, {}
-        try:
-            yield from self._look(name)
-            hold = take_hold(
-                "one", "a", "", {}, code_version=work, inputs={"raw_shards": "v1"}, same_bytes=self.same_bytes
-            )
-            self.done.append((name, "claim"))
-            yield
-            for role in self.roles:
-                yield from self._look(name)
-                hold.check()
-                content = f"{role} of {work}" if self.same_bytes else f"{role} of {work} by {name}"
-                self.storage.outputs[role] = content
-                outputs[role] = OutputFile(uri=role, size=len(content), sha256=content)
-                self.done.append((name, "write"))
-                yield
-            yield from self._look(name)
-            record = Record(
-                stage="one",
-                shard="a",
-                code_version=work,
-                inputs={"raw_shards": "v1"},
-                data_version=work,
-                outputs=outputs,
-                settings={},
-            )
-            hold.commit(record)
-            self.ended[name] = record
-        except Overtaken as error:
-            self.ended[name] = error.record
-        except ShardError as error:
-            self.ended[name] = error
-            assert hold is not None
-            hold.release()
-        self.done.append((name, "end"))
-
-    def _look(self, name: str) -> Iterator[None]:
-        seen = self.storage.standing
-        self.done.append((name, "look"))
-        yield
-        self.storage.looked = seen
+    return Stage("one", (RAW_SHARDS,), int(version), lambda settings: {}, write)
 
 
-Begin = Callable[..., Runs]
+def copy(shard: ShardTask) -> Work:
+    """Reads one output of the stage before, then the other."""
+    content = b""
+    for uri in (shard.paths.output("one"), shard.paths.ledger("one")):
+        pause()
+        with open_input(uri) as file:
+            content += file.read()
+    with atomic_output(shard.paths.output("two")) as out:
+        out.write(content)
+    return Work(outputs={"rows": OutputFile.of(out)})
+
+
+READER = Stage("two", ("one",), 1, lambda settings: {}, copy)
+
+
+def stage_of(work: str) -> Stage:
+    return READER if work == "r" else upstream(work)
+
+
+def run_of(stage: Stage, settings: Settings) -> SteppedRun:
+    return SteppedRun(lambda: take_through(stage, "a", settings))
 
 
 @pytest.fixture
-def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
-    """Runs of such works on a shard that nothing was made of yet."""
-    storage = Storage()
-
-    def write(record: Record | Claim | None, uri: str, options: object) -> None:
-        storage.standing = record
-
-    monkeypatch.setattr(claims, "read_state", lambda uri, options: storage.looked)
-    monkeypatch.setattr(claims, "write_record", write)
-    monkeypatch.setattr(claims, "remove_record", lambda uri, options: write(None, uri, options))
-    monkeypatch.setattr(claims, "is_there", lambda output, options: len(storage.outputs[output.uri]) == output.size)
-
-    def anew(works: str, roles: tuple[str, ...] = ("rows",), *, same_bytes: bool = True) -> Runs:
-        storage.__init__()  # type: ignore[misc]
-        return Runs(works, roles, same_bytes, storage)
-
-    return anew
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    (tmp_path / "raw" / "a.tar").write_bytes(b"raw")
+    return settings
 
 
-def orders(steps: Mapping[str, int]) -> Iterator[str]:
-    """Every order of so many steps of each run."""
-    if not any(steps.values()):
-        yield ""
-    for name, left in steps.items():
-        if left:
-            for rest in orders({**steps, name: left - 1}):
-                yield name + rest
+@pytest.fixture(autouse=True)
+def stop_at_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each run stop before it looks at a file, and before and behind each file that it puts in place or removes."""
+
+    def stopping(act: Callable[..., object], *, behind: bool = False) -> Callable[..., object]:
+        def stopped(*arguments: object, **named: object) -> object:
+            pause()
+            result = act(*arguments, **named)
+            if behind:
+                pause()
+            return result
+
+        return stopped
+
+    monkeypatch.setattr(record, "read_small", stopping(record.read_small))
+    monkeypatch.setattr(record, "read_stamp", stopping(record.read_stamp))
+    monkeypatch.setattr(execute, "read_stamp", stopping(execute.read_stamp))
+    monkeypatch.setattr(execute, "remove_record", stopping(execute.remove_record))
+    monkeypatch.setattr(Path, "replace", stopping(Path.replace, behind=True))
 
 
-@pytest.mark.parametrize("same_bytes", [True, False])
-@pytest.mark.parametrize("works", WORKS.values(), ids=WORKS)
-def test_in_every_order_a_record_is_true_at_any_time_and_the_last_to_begin_ends_well(
-    begin: Begin, works: str, same_bytes: bool
-) -> None:
-    for order in orders(dict.fromkeys("ABC", 3)):
-        runs = begin(works, same_bytes=same_bytes)
-        for name in order:
-            runs.step(name)
-            # at any time, and so whichever of the runs is killed then
-            assert not runs.storage.vouches_for_a_mixture(), order
-        assert set(runs.ended) == set("ABC"), order
-        assert runs.ended[max("ABC", key=order.index)] == runs.storage.standing, order
-        if same_bytes and works == "111":
-            assert all(isinstance(ended, Record) for ended in runs.ended.values()), order
+def assert_valid_records_are_true(settings: Settings, when: str) -> None:
+    paths = ShardPaths(output_root=settings.storage.output_root, key="a")
+    for stage in ("one", "two"):
+        found = read_valid_record(paths.record(stage), {})
+        for output in found.outputs.values() if found else ():
+            assert hashlib.sha256(Path(output.uri).read_bytes()).hexdigest() == output.sha256, when
+        if found is not None and stage == "two":
+            content = Path(paths.output("two")).read_bytes()
+            assert content in made_from(found.inputs["one"]), when
+
+
+def made_from(data_version: str) -> Iterator[bytes]:
+    """What the reader makes of the outputs that have this data version."""
+    for version in "123":
+        contents = [f"{role} by version {version}".encode() for role in ("rows", "ledger")]
+        hashes = {
+            role: hashlib.sha256(text).hexdigest() for role, text in zip(("rows", "ledger"), contents, strict=True)
+        }
+        outputs = {role: OutputFile(uri="", size=0, sha256=sha256) for role, sha256 in hashes.items()}
+        if execute._content_hash(outputs) == data_version:
+            yield b"".join(contents)
+
+
+def go_through(settings: Settings, works: str, seed: int, killed: str = "") -> dict[str, SteppedRun]:
+    """Three runs of such works in a random order of their steps, from what version 1 has made before."""
+    take_through(upstream("1" if "r" in works else "9"), "a", settings)
+    runs = {name: run_of(stage_of(work), settings) for name, work in zip("ABC", works, strict=True)}
+    shuffled = random.Random(seed)
+    order = list("ABC" * STEPS)
+    shuffled.shuffle(order)
+    last = shuffled.randrange(1, STEPS)
+    for name in order:
+        if name == killed and last == 0:
+            runs[name].kill()
+            continue
+        last -= name == killed
+        if runs[name].result is not None:
+            continue
+        runs[name].step()
+        assert_valid_records_are_true(settings, f"{works}, seed {seed}")
+    return runs
+
+
+@pytest.mark.parametrize("works", [*WORKS.values(), *READING.values()], ids=[*WORKS, *READING])
+def test_a_valid_record_is_true_after_each_step_and_the_next_run_ends_well(settings: Settings, works: str) -> None:
+    ends = set()
+    for seed in range(ORDERS):
+        runs = go_through(settings, works, seed)
+        for run in runs.values():
+            run.finish()
+            ends.add(type(run.result))
+        assert ends <= {StageOutcome, ShardError}
+        if works == "111":
+            assert ends == {StageOutcome}, seed
+            assert take_through(upstream("1"), "a", settings).unchanged
+        for work in sorted(set(works)):
+            take_through(stage_of(work), "a", settings)
+            assert take_through(stage_of(work), "a", settings).unchanged
+            assert_valid_records_are_true(settings, f"{works}, seed {seed}")
+    assert works == "111" or ends == {StageOutcome, ShardError}
 
 
 @pytest.mark.parametrize("killed", ["A", "B", "C"])
-def test_whichever_is_killed_the_next_run_ends_well(begin: Begin, killed: str) -> None:
-    for steps in (1, 2):
-        for order in orders(dict.fromkeys("ABC", 3) | {killed: steps}):
-            for work in "12":
-                runs = begin("112")
-                for name in order:
-                    runs.step(name)
-                assert runs.come_last(work) == runs.storage.standing, order
-                assert isinstance(runs.storage.standing, Record), order
-                assert runs.storage.standing.code_version == work, order
-                assert not runs.storage.vouches_for_a_mixture(), order
-
-
-def test_a_run_goes_on_where_only_the_same_was_in_between(begin: Begin) -> None:
-    for works, ends_well in (("111", True), ("121", False)):
-        runs = begin(works, ("rows", "ledger"))
-        for name in "AABBCAACCC":
-            runs.step(name)
-        assert isinstance(runs.ended["A"], Record) == ends_well
-        assert runs.ended["C"] == runs.storage.standing
-        assert not runs.storage.vouches_for_a_mixture()
-    assert str(runs.ended["A"]).startswith("shard a: one was given up: another run took it over")
-
-
-def test_what_another_run_made_while_this_one_was_on_its_way_to_its_claim_is_not_made_again(begin: Begin) -> None:
-    runs = begin("111")
-    for name in "AAABBB":
-        runs.step(name)
-    assert runs.done[-2:] == [("B", "look"), ("B", "end")]
-    assert runs.ended["B"] == runs.ended["A"] == runs.storage.standing
-    runs.storage.outputs["rows"] = "another length"
-    assert isinstance(runs.come_last("1"), Record)
-    assert not runs.storage.vouches_for_a_mixture()
-
-
-@pytest.mark.parametrize("roles", [("rows",), ("rows", "ledger")])
-@pytest.mark.parametrize("works", ["112", "121", "211", "111"])
-def test_harm_takes_another_run_that_begins_and_gets_to_an_output_in_the_moment_behind_a_look(
-    begin: Begin, works: str, roles: tuple[str, ...]
+@pytest.mark.parametrize("works", ["112", "12r"])
+def test_whichever_is_killed_a_valid_record_is_true_and_the_next_run_ends_well(
+    settings: Settings, killed: str, works: str
 ) -> None:
-    shuffled = random.Random(7)
-    steps = list("ABC" * 2 * (len(roles) + 2))
-    counts = {"harmless": 0, "true": 0, "a mixture": 0}
-    for _ in range(800):
-        shuffled.shuffle(steps)
-        runs = begin(works, roles)
-        mixed = False
-        for name in steps:
-            runs.half_a_step(name)
-            mixed |= runs.storage.vouches_for_a_mixture()
-        if _gets_to_an_output_in_a_moment(runs.done):
-            counts["a mixture" if mixed else "true"] += 1
-        else:
-            counts["harmless"] += 1
-            assert not mixed, "".join(steps)
-    assert counts["harmless"] > 100
-    assert works == "111" or counts["a mixture"]
+    for seed in range(ORDERS // 3):
+        runs = go_through(settings, works, seed, killed)
+        for run in runs.values():
+            run.kill()
+        assert_valid_records_are_true(settings, f"{works}, seed {seed}")
+        for work in sorted(set(works)):
+            take_through(stage_of(work), "a", settings)
+            assert take_through(stage_of(work), "a", settings).unchanged
+            assert_valid_records_are_true(settings, f"{works}, seed {seed}")
 
 
-def _gets_to_an_output_in_a_moment(done: list[tuple[str, str]]) -> bool:
-    """Whether a run claimed the shard and looked again between another's look and what that did then."""
-    for at, (name, what) in enumerate(done):
-        if what == "look":
-            then = next((later for later in range(at + 1, len(done)) if done[later][0] == name), len(done))
-            moment = [step for step in done[at:then] if step[0] != name]
-            for other in {other for other, _ in moment}:
-                own = [what for who, what in moment if who == other]
-                if "claim" in own and "look" in own[own.index("claim") :]:
-                    return True
-    return False
+def stamp_behind_the_rename(monkeypatch: pytest.MonkeyPatch) -> None:
+    def commit(file: TemporaryFile) -> str:
+        file.file.close()
+        file._path.replace(file._target)
+        file._unlock()
+        return local_stamp(file._target.stat())
+
+    monkeypatch.setattr(TemporaryFile, "commit", commit)
+
+
+def stamp_renewed_without_comparing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "_has_content", lambda output, options: True)
+
+
+def inputs_looked_at_only_behind_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = execute.Attempt.finish
+
+    def finish_with_present_stamps(job: execute.Attempt, work: Work) -> StageOutcome:
+        job.stamps = {uri: record.read_stamp(uri) for uri in job.stamps}
+        return finish(job, work)
+
+    monkeypatch.setattr(execute.Attempt, "finish", finish_with_present_stamps)
+
+
+def inputs_looked_at_only_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute.Attempt, "_check_inputs", lambda job: None)
+
+
+@pytest.mark.parametrize(
+    ("change", "works"),
+    [
+        (stamp_behind_the_rename, "123"),
+        (stamp_renewed_without_comparing, "123"),
+        (inputs_looked_at_only_behind_the_work, "12r"),
+        (inputs_looked_at_only_before_the_work, "12r"),
+    ],
+)
+def test_these_tests_fail_where_the_code_goes_in_another_order(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], None], works: str
+) -> None:
+    change(monkeypatch)
+    with pytest.raises(AssertionError, match=f"{works}, seed"):
+        go_through_many(settings, works, 10 * ORDERS)
+
+
+def go_through_many(settings: Settings, works: str, seeds: int) -> None:
+    for seed in range(seeds):
+        for run in go_through(settings, works, seed).values():
+            run.finish()
+            assert_valid_records_are_true(settings, f"{works}, seed {seed}")

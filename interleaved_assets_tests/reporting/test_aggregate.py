@@ -76,7 +76,7 @@ def test_shards_are_ordered_by_how_urgent_they_are() -> None:
         MEASURES,
     )
     order = [line.key for line in data.worst()]
-    states = ["failed", "unreadable", "interrupted", "missing", "stale", "vanished"]
+    states = ["failed", "unreadable", "missing", "stale", "vanished"]
     assert order == [*states, "lost", "none", "half", "errors", "empty", "good"]
     assert [line.key for line in data.worst(2)] == order[:2]
     assert {line.key: line.unaccounted for line in data.shards if line.unaccounted} == {"lost": -1}

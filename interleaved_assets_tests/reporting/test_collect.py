@@ -1,24 +1,29 @@
 """Facts of shards from what the stages have stored, in order, whatever is wrong with one of them."""
 
 import json
-import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from interleaved_assets.io import storage
-from interleaved_assets.pipeline.execute import Shard, Stage, Work, take_through
+from interleaved_assets.io.storage import atomic_output, read_stamp
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work, take_through
+from interleaved_assets.pipeline.record import ShardPaths
 from interleaved_assets.pipeline.stages import filtered, normalized
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.pipeline.status import VANISHED, State, survey
+from interleaved_assets.reporting import collect
 from interleaved_assets.reporting.aggregate import aggregate
 from interleaved_assets.reporting.collect import UNREADABLE, all_shard_facts, shard_facts
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard
+from interleaved_assets_tests.pipeline.damage import accept_outputs
 
 KEYS = ["a", "b", "c", "d"]
 
@@ -28,7 +33,7 @@ def settings(tmp_path: Path) -> Settings:
     settings = project(tmp_path)
     for key in KEYS:
         good_shard(tmp_path / "raw" / f"{key}.tar", seed=ord(key))
-        for stage in chain(settings).values():
+        for stage in stage_dag(settings).values():
             take_through(stage, key, settings)
     return settings
 
@@ -73,7 +78,7 @@ def test_a_changed_threshold_on_its_way_loses_no_row(settings: Settings, tmp_pat
     assert facts.counted_to == "filtered"
     assert (facts.rows_in, facts.rows_kept, facts.images_kept) == (13, 13, 5)
     assert facts.rows_unaccounted == 0
-    take_through(chain(changed)["final_tars"], "a", changed)
+    take_through(stage_dag(changed)["final_tars"], "a", changed)
     assert facts_of_a(changed).counted_to == "final_tars"
 
 
@@ -89,14 +94,16 @@ def test_new_content_on_its_way_loses_no_row(settings: Settings, tmp_path: Path)
     assert (facts.scores, facts.values, facts.not_stored) == (None, {}, ())
 
 
-def test_a_claim_on_the_way_loses_no_row(settings: Settings) -> None:
-    def end(shard: Shard) -> Work:
+def test_a_run_that_was_killed_between_two_outputs_loses_no_row(settings: Settings) -> None:
+    def end(shard: ShardTask) -> Work:
+        with atomic_output(shard.paths.ledger("filtered")) as out:
+            out.write(b"another ledger")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         take_through(Stage("filtered", ("normalized", "image_scores"), 9, lambda settings: {}, end), "a", settings)
     facts = facts_of_a(settings)
-    assert facts.status.state is State.INTERRUPTED
+    assert facts.status.state is State.MISSING
     assert facts.counted_to == "normalized"
     assert (facts.rows_in, facts.rows_kept) == (13, 13)
     assert facts.rows_unaccounted == 0
@@ -105,25 +112,30 @@ def test_a_claim_on_the_way_loses_no_row(settings: Settings) -> None:
 
 def test_scores_made_anew_leave_the_counts_as_they_are(settings: Settings, tmp_path: Path) -> None:
     changed = project(tmp_path, '[scoring]\nscorers = ["sharpness", "qr"]\n')
-    take_through(chain(changed)["image_scores"], "a", changed)
+    take_through(stage_dag(changed)["image_scores"], "a", changed)
     facts = facts_of_a(changed)
     assert facts.status.text == "filtered stale: image_scores changed"
     assert (facts.counted_to, facts.rows_kept, facts.rows_unaccounted) == ("final_tars", 12, 0)
 
 
 @pytest.mark.parametrize("gone", ["image_scores", "sample_scores"])
-def test_scores_that_were_deleted_leave_the_counts(settings: Settings, tmp_path: Path, gone: str) -> None:
+def test_scores_that_are_deleted_after_the_survey_leave_the_counts(
+    settings: Settings, tmp_path: Path, gone: str
+) -> None:
+    listed = {str(path): read_stamp(str(path)) for path in (tmp_path / "out").rglob("*")}
+    found = replace(survey(settings), stamp_at=listed.get)
     (tmp_path / f"out/{gone}/a.parquet").unlink()
-    facts = facts_of_a(settings)
+    (facts, *_) = all_shard_facts(found)
     assert facts.status.state is State.COMPLETE
     assert (facts.rows_in, facts.rows_kept, facts.rows_unaccounted) == (13, 12, 0)
     assert facts.not_stored == (gone,)
     assert (facts.scores is None, facts.values == {}) == (gone == "image_scores", gone == "sample_scores")
-    assert shard_facts("a", settings).not_stored == (gone,)
+    assert facts_of_a(settings).status.state is State.MISSING
 
 
 def test_damaged_scores_of_samples_name_their_shard(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "out/sample_scores/a.parquet").write_bytes(b"PAR1 no more")
+    accept_outputs(settings, "filtered")
     facts = facts_of_a(settings)
     assert facts.status == UNREADABLE
     assert facts.problem.startswith("shard a: ")
@@ -134,6 +146,7 @@ def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path
     (tmp_path / "raw/b.tar").unlink()
     (tmp_path / "out/records/normalized/c.json").write_text("{}")
     (tmp_path / "out/image_scores/d.parquet").write_bytes(b"PAR1 no more")
+    accept_outputs(settings, "image_scores", "d")
     found = list(all_shard_facts(survey(settings, ["registered"])))
     assert [facts.key for facts in found] == [*KEYS, "registered"]
     assert [facts.status.state for facts in found] == [
@@ -157,13 +170,18 @@ def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path
     ]
 
 
-def test_an_empty_ledger_is_not_read(settings: Settings, tmp_path: Path) -> None:
-    shutil.rmtree(tmp_path / "out/dropped/normalized")
-    shutil.rmtree(tmp_path / "out/dropped/final_tars")
-    (facts, *_) = all_shard_facts(survey(settings))
-    assert facts.status.state is State.COMPLETE
+def test_an_empty_ledger_is_not_read(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def reading(paths: ShardPaths, options: object, stages: list[str]) -> object:
+        read.extend(stages)
+        return read_ledgers(paths, None, stages)
+
+    monkeypatch.setattr(collect, "read_ledgers", reading)
+    facts = facts_of_a(settings)
     assert facts.ledger is not None
     assert facts.ledger.num_rows == 1
+    assert set(read) == {"filtered"}
 
 
 def test_records_are_read_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +194,7 @@ def test_records_are_read_once(settings: Settings, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("interleaved_assets.pipeline.record.read_small", counting)
     list(all_shard_facts(survey(settings)))
-    assert len(read) == len(set(read)) == len(KEYS) * len(chain(settings))
+    assert len(read) == len(set(read)) == len(KEYS) * len(stage_dag(settings))
 
 
 def test_the_same_shards_give_the_same_sums(settings: Settings) -> None:

@@ -42,12 +42,14 @@ class ParquetShard:
         rows: number of rows written so far.
         size: its size in bytes, once it is committed.
         sha256: hex digest of its bytes, once it is committed; None where hashing is off.
+        stamp: that of the file, once it is committed; None where the storage does not tell it.
     """
 
     def __init__(self, uri: str, schema: pa.Schema, row_group_bytes: int) -> None:
         self.uri, self.schema, self.rows = uri, schema, 0
         self.size = 0
         self.sha256: str | None = None
+        self.stamp: str | None = None
         self._stored = stored_schema(schema)
         self._limit = row_group_bytes
         self._pending: list[pa.Table] = []
@@ -167,7 +169,7 @@ def parquet_shard(
         except BaseException:
             shard.abandon()
             raise
-    shard.size, shard.sha256 = output.size, output.sha256
+    shard.size, shard.sha256, shard.stamp = output.size, output.sha256, output.stamp
 
 
 @dataclass

@@ -9,7 +9,6 @@ from interleaved_assets.io.storage.atomic import (
     AtomicOutput,
     BytesLike,
     atomic_output,
-    checked_commits,
     clear_leftovers,
 )
 from interleaved_assets.io.storage.filesystem import (
@@ -26,6 +25,7 @@ from interleaved_assets.io.storage.inputs import file_sha256, local_copy, open_i
 from interleaved_assets.io.storage.listing import FilePaths, InputFile, dotted, find_files, group_files, parse_size
 from interleaved_assets.io.storage.options import StorageOptionsByScheme, options_of
 from interleaved_assets.io.storage.roots import check_allowed, folders_of
+from interleaved_assets.io.storage.stamps import content_hash, list_stamps, read_stamp
 
 __all__ = [
     "AtomicOutput",
@@ -37,8 +37,8 @@ __all__ = [
     "as_storage_error",
     "atomic_output",
     "check_allowed",
-    "checked_commits",
     "clear_leftovers",
+    "content_hash",
     "dotted",
     "exists",
     "file_sha256",
@@ -48,11 +48,13 @@ __all__ = [
     "group_files",
     "is_local",
     "join",
+    "list_stamps",
     "local_copy",
     "local_path",
     "open_input",
     "options_of",
     "parse_size",
     "read_small",
+    "read_stamp",
     "storage_errors",
 ]

@@ -2,15 +2,21 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.io.storage.filesystem import StorageOptions, filesystem, is_local, local_path, storage_errors
-from interleaved_assets.io.storage.temporary import TemporaryFile, clear_temporaries, is_temporary_of, random_name
+from interleaved_assets.io.storage.stamps import etag_stamp, stamp_of
+from interleaved_assets.io.storage.temporary import (
+    TemporaryFile,
+    clear_temporaries,
+    has_locks,
+    is_temporary_of,
+    random_name,
+)
 from interleaved_assets.model.errors import StorageError
 
 logger = logging.getLogger(__name__)
@@ -21,8 +27,6 @@ BytesLike = bytes | bytearray | memoryview
 _VISIBLE_ONCE_CLOSED: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"})
 _UPLOAD_PART_BYTES: Final = 16 * 2**20
 
-_before_commit: ContextVar[Callable[[], None] | None] = ContextVar("before_commit", default=None)
-
 
 class AtomicOutput:
     """A file being written: append only, with its size and hash. What :func:`atomic_output` gives.
@@ -31,6 +35,8 @@ class AtomicOutput:
         uri: where the file will stand.
         size: bytes written so far.
         sha256: hex digest of all bytes once the output is committed, None before, or where hashing is off.
+        stamp: that of the file which this output became, as :func:`~interleaved_assets.io.storage.read_stamp` gives it
+            until another file takes its place. None before the commit, and where the storage does not tell it then.
     """
 
     # pyarrow asks a sink for it
@@ -39,6 +45,7 @@ class AtomicOutput:
     def __init__(self, uri: str, file: BinaryIO, *, hashed: bool) -> None:
         self.uri, self.size = uri, 0
         self.sha256: str | None = None
+        self.stamp: str | None = None
         self._file, self._digest = file, hashlib.sha256() if hashed else None
 
     def write(self, data: BytesLike) -> int:
@@ -77,8 +84,9 @@ class AtomicOutput:
     def close(self) -> None:
         """Nothing to do: :func:`atomic_output` closes the file."""
 
-    def finish(self) -> None:
-        """Set :attr:`sha256`; called when the output is committed."""
+    def finish(self, stamp: str | None) -> None:
+        """Set :attr:`sha256` and :attr:`stamp`; called when the output is committed."""
+        self.stamp = stamp
         if self._digest is not None:
             self.sha256 = self._digest.hexdigest()
 
@@ -103,11 +111,9 @@ def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: b
     output = AtomicOutput(uri, target.file, hashed=hashed)
     try:
         yield output
-        if (check := _before_commit.get()) is not None:
-            check()
         with storage_errors(uri, "write"):
-            target.commit()
-        output.finish()
+            stamp = target.commit()
+        output.finish(stamp)
     except BaseException:
         try:
             with storage_errors(uri, "clean up after"):
@@ -118,31 +124,21 @@ def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: b
         raise
 
 
-@contextmanager
-def checked_commits(check: Callable[[], None]) -> Iterator[None]:
-    """Call ``check`` before each :func:`atomic_output` of the block, in this thread, is committed.
-
-    What ``check`` raises keeps the output from appearing, and comes out where it was written.
-    """
-    token = _before_commit.set(check)
-    try:
-        yield
-    finally:
-        _before_commit.reset(token)
-
-
 def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
-    """Remove the temporary files that killed writers of ``uri`` have left beside it. Lists the folder.
+    """Remove the temporary files that killed writers of ``uri`` have left beside it, where the next writer does not.
 
-    One of a writer that is at work stays where the filesystem is local and has locks. Elsewhere it goes too, and that
-    writer then fails when it is done. Object stores have no temporary files: nothing is done there.
+    On a local filesystem with locks the next writer takes them over, and object stores have none: nothing is done
+    there. Elsewhere the folder is listed, and those of live writers are removed as well: such a writer fails when it
+    commits.
 
     Raises:
         StorageError: the folder cannot be listed, or a file not removed.
     """
     with storage_errors(uri, "clear what was left beside"):
         if is_local(uri):
-            clear_temporaries(local_path(uri))
+            target = local_path(uri)
+            if not has_locks(target.parent):
+                clear_temporaries(target)
             return
         fs, path = filesystem(uri, storage_options)
         if _is_object_store(fs):
@@ -155,11 +151,15 @@ def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
 
 
 class _Target(Protocol):
-    """A file open for writing that is to appear at its place, or to leave no trace."""
+    """A file open for writing that is to appear at its place, or to leave no trace.
+
+    ``commit`` gives the stamp of the file it puts there, from what it did itself: a look at the place afterwards might
+    be at the file of another writer. None where that cannot be known.
+    """
 
     file: BinaryIO
 
-    def commit(self) -> None: ...
+    def commit(self) -> str | None: ...
     def discard(self) -> None: ...
 
 
@@ -180,9 +180,22 @@ class _UploadTarget:
 
     def __init__(self, fs: AbstractFileSystem, path: str) -> None:
         self.file: BinaryIO = fs.open(path, "wb", block_size=_UPLOAD_PART_BYTES)
+        self._etag = ""
+        self._ask = getattr(self.file, "_call_s3", None)
+        if self._ask is not None:
+            # s3fs drops the answer to the request that completes an upload, which alone has the ETag of this upload
+            self.file._call_s3 = self._asked
 
-    def commit(self) -> None:
+    def _asked(self, method: str, *arguments: Any, **named: Any) -> Any:
+        assert self._ask is not None
+        answer = self._ask(method, *arguments, **named)
+        if method in ("put_object", "complete_multipart_upload"):
+            self._etag = answer.get("ETag") or ""
+        return answer
+
+    def commit(self) -> str | None:
         self.file.close()
+        return etag_stamp(self._etag, self.file.tell()) if self._etag else None
 
     def discard(self) -> None:
         # marked closed first: closing it, which its finalizer would do, completes the upload
@@ -199,14 +212,16 @@ class _MovedTarget:
         fs.makedirs(folder, exist_ok=True)
         self.file: BinaryIO = fs.open(self._temporary, "wb")
 
-    def commit(self) -> None:
+    def commit(self) -> str | None:
         self.file.close()
         if type(self._fs).mv is AbstractFileSystem.mv:
             # fsspec's own mv copies and removes as well, but takes brackets in a name for a glob
             self._fs.cp_file(self._temporary, self._path)
             self._fs.rm_file(self._temporary)
-        else:
-            self._fs.mv(self._temporary, self._path)
+            return None  # a copy has another time
+        stamp = stamp_of(self._fs.info(self._temporary))
+        self._fs.mv(self._temporary, self._path)
+        return stamp
 
     def discard(self) -> None:
         self.file.close()

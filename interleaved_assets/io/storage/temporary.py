@@ -1,12 +1,12 @@
-"""Temporary files beside the final one, of which a later writer can tell whether their writer is still at work.
+"""Temporary files beside the final one, whose lock shows whether the writer is alive.
 
 A writer holds a lock (``flock``) on its temporary file until that has its final name or is gone. The system takes back
 the locks of a process that dies, however it dies, so a temporary file without a lock is a dead writer's: the next
-writer of the same file takes it over, and nobody touches that of a live one. Names are numbered and tried in turn, so
+writer of the same file takes it over, and that of a live one is left alone. Names are numbered and tried in turn, so
 that finding what is left over needs no listing of the folder, which may hold a hundred thousand files.
 
-Where the filesystem has no locks, names are random, and :func:`clear_temporaries` removes them whoever wrote them. A
-writer that is alive then fails when it renames its file: loudly, and nothing is mixed up.
+Where the filesystem has no locks, names are random, and :func:`clear_temporaries` lists the folder and removes all of
+them. A writer that is alive then fails when it renames its file, and its bytes appear nowhere.
 """
 
 import contextlib
@@ -16,14 +16,21 @@ import hashlib
 import itertools
 import os
 import re
+import tempfile
+import time
 import uuid
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from interleaved_assets.io.storage.stamps import local_stamp
 
 _BUFFER_BYTES: Final = 256 * 2**10
 _WITHOUT_LOCKS: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK})
 # most systems take 255 bytes, and the rest of a temporary name takes up to 38
 _NAME_BYTES: Final = 210
+
+_locking_devices: dict[int, bool] = {}
+"""Whether the filesystem has locks, by its device number."""
 
 
 class TemporaryFile:
@@ -39,12 +46,20 @@ class TemporaryFile:
         self._path, self._locked = _first_free(target)
         self.file: BinaryIO = os.fdopen(os.dup(self._locked), "wb", buffering=_BUFFER_BYTES)
 
-    def commit(self) -> None:
-        """Give the file its final name, in place of one that has it."""
+    def commit(self) -> str:
+        """Give the file its final name, in place of one that has it; gives the stamp of the file."""
         # closed first, since a network filesystem may only then find that there is no room; the lock outlives it
         self.file.close()
+        # the system's own time is that of its last tick, some milliseconds ago, and an inode may be used again: two
+        # files of the same size that take this name one after the other must not have the same stamp
+        now = time.time_ns()
+        with contextlib.suppress(OSError):  # not every filesystem lets a time be set
+            os.utime(self._locked, ns=(now, now))
+        # of the open file, before it is renamed: behind the name there may be that of another writer right afterwards
+        stamp = local_stamp(os.fstat(self._locked))
         self._path.replace(self._target)
         self._unlock()
+        return stamp
 
     def discard(self) -> None:
         """Remove the file."""
@@ -78,6 +93,18 @@ def clear_temporaries(target: Path) -> None:
         for found in target.parent.iterdir():
             if is_temporary_of(target.name, found.name):
                 _remove_if_dead(found)
+
+
+def has_locks(folder: Path) -> bool:
+    """Whether the filesystem of ``folder`` has locks; also where there is no such folder, since nothing lies in it."""
+    try:
+        device = folder.stat().st_dev
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    if device not in _locking_devices:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            _locking_devices[device] = _lock(file.fileno()) is not None
+    return _locking_devices[device]
 
 
 def _first_free(target: Path) -> tuple[Path, int]:

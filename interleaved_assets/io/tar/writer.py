@@ -37,12 +37,14 @@ class TarShard:
         rows: number of rows written so far.
         size: its size in bytes, once it is committed.
         sha256: hex digest of its bytes, once it is committed; None where hashing is off.
+        stamp: that of the file, once it is committed; None where the storage does not tell it.
     """
 
     def __init__(self, uri: str, sink: Any, limits: TarLimits = LIMITS) -> None:
         self.uri, self.rows = uri, 0
         self.size = 0
         self.sha256: str | None = None
+        self.stamp: str | None = None
         self._sink, self._limits = sink, limits
         self._collected = bytearray()
         self._written = 0
@@ -137,7 +139,7 @@ def tar_shard(
         shard = TarShard(uri, sink, limits)
         yield shard
         shard.finish()
-    shard.size, shard.sha256 = output.size, output.sha256
+    shard.size, shard.sha256, shard.stamp = output.size, output.sha256, output.stamp
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Final
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
 from interleaved_assets.pipeline.execute import Stage
-from interleaved_assets.pipeline.parallel import READERS, in_order
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
 from interleaved_assets.settings import Settings
 
@@ -39,7 +39,7 @@ def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict
         return keep_rate(record) if record is not None and record.code_version == version else None
 
     chosen = evenly(keys, settings.checks.other_shards)
-    rates = zip(chosen, in_order(rate_of, chosen, threads=READERS), strict=True)
+    rates = zip(chosen, parallel_map(rate_of, chosen, threads=READERS), strict=True)
     return {key: rate for key, rate in rates if rate is not None}
 
 

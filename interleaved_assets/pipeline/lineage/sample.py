@@ -10,7 +10,7 @@ from interleaved_assets.io.parquet.footer import Footer
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.parallel import READERS, in_order
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.status import stage_records
@@ -68,7 +68,7 @@ def find_sample(
         except InterleavedError as error:
             return key, error
 
-    for key, found in in_order(look, keys, threads=READERS):
+    for key, found in parallel_map(look, keys, threads=READERS):
         if found:
             yield key, found
 

@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 from interleaved_assets.io.storage import file_sha256, is_local, join, local_path, options_of
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.parallel import READERS, in_order
-from interleaved_assets.pipeline.raw.listing import Source, find_raw_shard
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
 from interleaved_assets.pipeline.record import OutputFile, Record, ShardPaths, read_record
 from interleaved_assets.pipeline.stages import final_tars
 from interleaved_assets.pipeline.status import Present, recorded_stages, stage_records
@@ -23,7 +23,7 @@ class TarTrace(NamedTuple):
     """Of the bytes as they are now."""
     recorded: OutputFile
     """As the tar was written."""
-    source: Source | None
+    source: RawSource | None
     """The raw shard as it was when it was read; None in records of before it was noted."""
     records: dict[str, Record]
     """Of the shard's stages, in the order of the chain, as they are now."""
@@ -79,7 +79,7 @@ def _key_by_content(sha256: str, settings: Settings) -> str | None:
         return read_record(ShardPaths(output_root=root, key=key).record(final_tars.NAME), options)
 
     keys = sorted(key for key, stages in recorded_stages(settings).items() if final_tars.NAME in stages)
-    for key, record in zip(keys, in_order(record_of, keys, threads=READERS), strict=True):
+    for key, record in zip(keys, parallel_map(record_of, keys, threads=READERS), strict=True):
         if record is not None and record.outputs["rows"].sha256 == sha256:
             return key
     return None

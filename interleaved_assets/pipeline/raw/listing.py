@@ -18,7 +18,7 @@ _cut_paths: dict[str, tuple[float, dict[str, str]]] = {}
 _listing: Final = threading.Lock()
 
 
-class Source(BaseModel):
+class RawSource(BaseModel):
     """A raw shard as it was when a stage read it; size in bytes."""
 
     model_config = ConfigDict(frozen=True)
@@ -68,7 +68,7 @@ def list_raw_files(storage: StorageSettings) -> Iterator[tuple[RawShard, Mapping
             yield RawShard(shard_key(below), uri, found[path]["size"], _stamp(found[path])), found[path]
 
 
-def find_raw_shard(key: str, storage: StorageSettings, known: Source | None = None) -> RawShard:
+def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None = None) -> RawShard:
     """The shard with this partition key; ``known`` is what was recorded of it before, which tells where it lay.
 
     Raises:
@@ -99,7 +99,7 @@ def raw_shard_at(uri: str, key: str, storage: StorageSettings) -> RawShard:
     return RawShard(key, uri, info["size"], _stamp(info))
 
 
-def content_version(shard: RawShard, storage: StorageSettings, known: Source | None = None) -> str:
+def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSource | None = None) -> str:
     """The data version of a raw shard: ``etag:…`` where the store has one, else ``sha256:…`` of the content.
 
     ``known`` is what was recorded of the shard before: with an unchanged stamp its version holds, and nothing is read.

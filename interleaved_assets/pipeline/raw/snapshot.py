@@ -16,7 +16,7 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import filesystem, join, storage_errors
 from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable
-from interleaved_assets.pipeline.raw.listing import RawShard, Source, check_name, content_version
+from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, check_name, raw_content_version
 from interleaved_assets.settings import StorageSettings
 
 _SNAPSHOT_FOLDER: Final = "state/raw_shards"
@@ -56,7 +56,7 @@ class Seen(NamedTuple):
 class Look(NamedTuple):
     """What a look at the raw root found."""
 
-    changed: list[Source]
+    changed: list[RawSource]
     """New or changed and complete, with their versions: to be reported."""
     keys: list[str]
     """Partition keys of ``changed``, in the same order."""
@@ -113,7 +113,7 @@ def look(
             else:
                 read += 1
                 try:
-                    version = content_version(shard, storage)
+                    version = raw_content_version(shard, storage)
                 except StorageError as error:
                     # one file that cannot be read must not keep the others waiting; it is tried again at the next look
                     found.unreadable[shard.key] = str(error)
@@ -121,7 +121,7 @@ def look(
                     continue
                 if version != seen.reported:
                     found.keys.append(shard.key)
-                    found.changed.append(Source(uri=shard.uri, size=shard.size, stamp=shard.stamp, version=version))
+                    found.changed.append(RawSource(uri=shard.uri, size=shard.size, stamp=shard.stamp, version=version))
                 seen = seen._replace(settled=True, reported=version)
         found.snapshot[shard.key] = seen
     for key, known in before.items():
@@ -167,16 +167,7 @@ def versions_looked_at(raws: Iterable[RawShard], storage: StorageSettings) -> di
         StorageError: the snapshots cannot be listed.
         StorageUnavailable: the storage does not answer.
     """
-    numbers = _snapshot_numbers(storage)
-    if not numbers:
-        return {}
-    # whichever look it was: a stamp stands for the same content at any time
-    try:
-        seen = read_snapshot(snapshot_uri(storage, max(numbers)), storage.options)
-    except StorageUnavailable:
-        raise
-    except StorageError:
-        return {}
+    seen = latest_snapshot(storage)
     return {
         raw.key: known.reported
         for raw in raws
@@ -187,14 +178,44 @@ def versions_looked_at(raws: Iterable[RawShard], storage: StorageSettings) -> di
     }
 
 
-def remove_snapshots_before(number: int, storage: StorageSettings) -> None:
-    """Remove the snapshots of looks before the one with this number.
+def latest_snapshot(storage: StorageSettings) -> dict[str, Seen]:
+    """What the last look has seen, by key. Nothing where no look was taken yet, or its snapshot is damaged.
+
+    Raises:
+        StorageError: the snapshots cannot be listed.
+        StorageUnavailable: the storage does not answer.
+    """
+    numbers = _numbers_below(_SNAPSHOT_FOLDER, storage)
+    if not numbers:
+        return {}
+    # whichever look it was: a stamp stands for the same content at any time
+    try:
+        return read_snapshot(snapshot_uri(storage, max(numbers)), storage.options)
+    except StorageUnavailable:
+        raise
+    except StorageError:
+        return {}
+
+
+def next_number(last: int, storage: StorageSettings, folder: str = _SNAPSHOT_FOLDER) -> int:
+    """A number above ``last`` and above those of all numbered files below ``folder``.
+
+    A cursor that was reset thus does not begin below a file of before, which would count as the latest.
+
+    Raises:
+        StorageError: the folder cannot be listed.
+    """
+    return max([last, *_numbers_below(folder, storage)]) + 1
+
+
+def remove_snapshots_before(number: int, storage: StorageSettings, folder: str = _SNAPSHOT_FOLDER) -> None:
+    """Remove the numbered files below ``folder``, snapshots or others, with smaller numbers.
 
     Raises:
         StorageError: one cannot be removed.
     """
-    for older in (found for found in _snapshot_numbers(storage) if found < number):
-        uri = snapshot_uri(storage, older)
+    for older in (found for found in _numbers_below(folder, storage) if found < number):
+        uri = join(storage.output_root, f"{folder}/{older}.parquet")
         with storage_errors(uri, "remove"):
             fs, path = filesystem(uri, storage.options)
             fs.rm_file(path)
@@ -205,10 +226,10 @@ def snapshot_uri(storage: StorageSettings, number: int) -> str:
     return join(storage.output_root, f"{_SNAPSHOT_FOLDER}/{number}.parquet")
 
 
-def _snapshot_numbers(storage: StorageSettings) -> list[int]:
-    folder = join(storage.output_root, _SNAPSHOT_FOLDER)
-    with storage_errors(folder, "list the snapshots below"):
-        fs, path = filesystem(folder, storage.options)
+def _numbers_below(folder: str, storage: StorageSettings) -> list[int]:
+    uri = join(storage.output_root, folder)
+    with storage_errors(uri, "list the numbered files below"):
+        fs, path = filesystem(uri, storage.options)
         fs.invalidate_cache(path)
         try:
             names = [name.rpartition("/")[2] for name in fs.ls(path, detail=False)]

@@ -13,13 +13,13 @@ from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import InterleavedError, error_code
 from interleaved_assets.pipeline.counts import UNEXPLAINED, column_facts, extents, unexplained
-from interleaved_assets.pipeline.execute import Shard, Stage, Work
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import Counts, OutputFile
 from interleaved_assets.pipeline.stages import image_scores, normalized
 from interleaved_assets.pipeline.tables import read_table
-from interleaved_assets.scoring.clip.identity import file_versions, version_settings
+from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import clip_ranges
 from interleaved_assets.scoring.clip.scores import ClipStats, load_scorer, score_shards
@@ -32,7 +32,7 @@ NOT_COMPARED: Final = ("no_text", "prescreened")
 _COLUMNS: Final = ("sample_id", "position", "modality", "text_content", "binary_content", "materialize_error")
 
 
-def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
     """Score the images of many shards with one model, in batches that go across shards.
 
     What is wrong with one shard, a storage that does not answer included, is that shard's outcome. The model stays
@@ -45,7 +45,7 @@ def score_together(shards: Iterator[Shard], settings: Settings) -> Iterator[tupl
     """
     options = settings.storage.options_by_scheme()
     scorer = load_scorer(settings.clip, options, is_demo_data=lambda: _is_demo_data(settings))
-    begun: dict[str, Shard] = {}
+    begun: dict[str, ShardTask] = {}
     broken: dict[str, InterleavedError] = {}
     cheap_scores: dict[str, pa.Table] = {}
     stats = ClipStats()
@@ -73,14 +73,14 @@ def _is_demo_data(settings: Settings) -> bool:
     return bool(keys) and keys <= {shard_key(name) for name in SHARDS_OF_DEMO}
 
 
-def _cheap_scores(shard: Shard) -> pa.Table:
+def _cheap_scores(shard: ShardTask) -> pa.Table:
     uri = shard.paths.output(image_scores.NAME)
     scores = read_table(uri, shard.options, shard=shard.key, stage=image_scores.NAME, left_out=(THUMBNAIL_COLUMN,))
     prescreened(scores.slice(0, 0), shard.settings.clip.prescreen)  # raises where this shard lacks a column
     return scores
 
 
-def _tables(shard: Shard, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
+def _tables(shard: ShardTask, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
     """The shard's rows; what is wrong with it ends its rows and not the stream that other shards are part of."""
     try:
         yield from read_parquet_shard(
@@ -93,15 +93,14 @@ def _tables(shard: Shard, broken: dict[str, InterleavedError]) -> Iterator[pa.Ta
         broken[shard.key] = error
 
 
-def _written(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Work | InterleavedError:
+def _written(shard: ShardTask, scores: pa.Table, facts: dict[str, str | float]) -> Work | InterleavedError:
     try:
-        with shard.committing():
-            return _write(shard, scores, facts)
+        return _write(shard, scores, facts)
     except InterleavedError as error:
         return error
 
 
-def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Work:
+def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, str | float]) -> Work:
     with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
         out.write(scores)
     measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
@@ -120,24 +119,24 @@ def _write(shard: Shard, scores: pa.Table, facts: dict[str, str | float]) -> Wor
     )
 
 
-def _computed_from(shard: Shard) -> str:
+def _computed_from(shard: ShardTask) -> str:
     """Version of scores: of what they were computed from, since another device may round differently."""
     versions = {name: record.data_version for name, record in shard.read.items()}
-    text = json.dumps([versions, shard.files, relevant(shard.settings)], sort_keys=True)
+    text = json.dumps([versions, shard.files, version_settings(shard.settings)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def relevant(settings: Settings) -> dict[str, object]:
+def version_settings(settings: Settings) -> dict[str, object]:
     """Every setting that changes a score; not the device, which changes speed and rounding."""
-    return {"clip": version_settings(settings.clip)}
+    return {"clip": identity.version_settings(settings.clip)}
 
 
 def files(settings: Settings) -> dict[str, str]:
     """The version of each file that the settings name: checkpoint, configuration, heads."""
-    return file_versions(settings.clip, settings.storage.options_by_scheme())
+    return identity.file_versions(settings.clip, settings.storage.options_by_scheme())
 
 
 def stage(settings: Settings) -> Stage:
     """The stage; it reads the cheap scores only where ``clip.prescreen`` has bounds on them."""
     reads = (normalized.NAME, image_scores.NAME) if settings.clip.prescreen.is_on else (normalized.NAME,)
-    return Stage(NAME, inputs=reads, version=2, settings=relevant, together=score_together, files=files)
+    return Stage(NAME, inputs=reads, version=2, settings=version_settings, together=score_together, files=files)

@@ -7,18 +7,18 @@ from interleaved_assets.pipeline.execute import Stage
 from interleaved_assets.pipeline.stages import clip_scores, filtered, final_tars, image_scores, normalized
 from interleaved_assets.settings import Settings
 
-Chain = Mapping[str, Stage]
+StageDag = Mapping[str, Stage]
 """Stages by name, each behind the stages it reads."""
 
 
-def chain(settings: Settings) -> Chain:
+def stage_dag(settings: Settings) -> StageDag:
     """The stages under ``settings``: ``clip_scores`` is one of them where ``clip.enabled`` is set."""
     scores = [image_scores.STAGE, *([clip_scores.stage(settings)] if settings.clip.enabled else [])]
     selection = filtered.stage(reads=[stage.name for stage in scores])
     return {stage.name: stage for stage in (normalized.STAGE, *scores, selection, final_tars.STAGE)}
 
 
-def code_versions(stages: Chain, settings: Settings) -> dict[str, str]:
+def code_versions(stages: StageDag, settings: Settings) -> dict[str, str]:
     """For each stage a version that changes with its own code version and with those of all it builds on.
 
     A changed threshold thus shows at once on everything that follows from it. What is then really redone goes by data:
@@ -32,7 +32,7 @@ def code_versions(stages: Chain, settings: Settings) -> dict[str, str]:
     return versions
 
 
-def downstream_of(name: str, stages: Chain) -> frozenset[str]:
+def downstream_of(name: str, stages: StageDag) -> frozenset[str]:
     """Names of the stages that read the output of ``name``, directly or through others."""
     found = {name}
     for stage in stages.values():
@@ -41,6 +41,6 @@ def downstream_of(name: str, stages: Chain) -> frozenset[str]:
     return frozenset(found - {name})
 
 
-def is_last_of(name: str, selected: Iterable[str], stages: Chain) -> bool:
+def is_last_of(name: str, selected: Iterable[str], stages: StageDag) -> bool:
     """Whether none of the ``selected`` stages comes after ``name``."""
     return not downstream_of(name, stages) & set(selected)

@@ -13,8 +13,8 @@ from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons
-from interleaved_assets.pipeline.counts import Tally, UniqueKeys, column_facts
-from interleaved_assets.pipeline.execute import Shard, Stage, Work
+from interleaved_assets.pipeline.counts import RowCounter, UniqueKeys, column_facts
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.record import OutputFile, ShardPaths
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.outputs import read_scores
@@ -31,7 +31,7 @@ RATIO: Final = "ratio"
 _DECIDING_COLUMNS: Final = ("sample_id", "position", "modality", "text_content")
 
 
-def select_rows(shard: Shard) -> Work:
+def select_rows(shard: ShardTask) -> Work:
     """Decide on every row from the scores alone, then copy what stays; no image is decoded.
 
     Raises:
@@ -45,7 +45,7 @@ def select_rows(shard: Shard) -> Work:
     check_balance(f"shard {shard.key}, {NAME}", rows.num_rows, selection.keep.true_count, selection.ledger)
     ratios = pa.table({RATIO: judged_values(rows, scores, settings.selection, RATIO)})
     schema = parquet_shard_schema(rows_uri, storage_options=shard.options)
-    seen, written, keys = Tally(), Tally(), UniqueKeys()
+    seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(shard.paths.sample_scores(), ratios.schema, storage_options=shard.options) as samples_file,
@@ -108,7 +108,7 @@ def deciding_tables(key: str, settings: Settings) -> tuple[pa.Table, pa.Table]:
     return rows, read_scores(paths, settings)
 
 
-def _with_decisions(shard: Shard, uri: str, keep: pa.BooleanArray) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
+def _with_decisions(shard: ShardTask, uri: str, keep: pa.BooleanArray) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
     """The shard's batches, each with its part of the decision, which is in the order of the file."""
     done = 0
     for table in prefetch(
@@ -118,11 +118,11 @@ def _with_decisions(shard: Shard, uri: str, keep: pa.BooleanArray) -> Iterator[t
         done += table.num_rows
 
 
-def relevant(settings: Settings) -> dict[str, object]:
+def version_settings(settings: Settings) -> dict[str, object]:
     """Only the selection's own settings: a changed threshold leaves every score as it is."""
     return dict(json.loads(selection_version(settings.selection)))
 
 
 def stage(reads: Sequence[str]) -> Stage:
     """The stage, for the score tables that there are."""
-    return Stage(NAME, inputs=(normalized.NAME, *reads), version=2, settings=relevant, run=select_rows)
+    return Stage(NAME, inputs=(normalized.NAME, *reads), version=2, settings=version_settings, run=select_rows)

@@ -9,8 +9,8 @@ from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.tar.writer import tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.pipeline.counts import settle_errors
-from interleaved_assets.pipeline.execute import Shard, Stage, Work
+from interleaved_assets.pipeline.counts import write_by_error_policy
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stages import filtered
 from interleaved_assets.pipeline.stages.read_back import WrittenSamples
@@ -19,7 +19,7 @@ from interleaved_assets.settings import Settings
 NAME: Final = "final_tars"
 
 
-def write_tar(shard: Shard) -> Work:
+def write_tar(shard: ShardTask) -> Work:
     """Write ``tars/<key>.tar`` from the filtered rows, and the ledger of what the error policy drops on the way.
 
     The tar is then read back through ``webdataset`` and compared with the rows.
@@ -47,7 +47,7 @@ def write_tar(shard: Shard) -> Work:
             written.add(table)
             tar_file.write(table)
 
-        facts, dropped = settle_errors(batches, shard, NAME, write)
+        facts, dropped = write_by_error_policy(batches, shard, NAME, write)
         ledger_file.write(dropped)
     tar = OutputFile.of(tar_file)
     read_back = written.compare(tar, shard.options)
@@ -58,9 +58,9 @@ def write_tar(shard: Shard) -> Work:
     )
 
 
-def relevant(settings: Settings) -> dict[str, object]:
+def version_settings(settings: Settings) -> dict[str, object]:
     """The policy for rows that still carry an error."""
     return {"on_materialize_error": settings.errors.on_materialize_error}
 
 
-STAGE: Final = Stage(NAME, inputs=(filtered.NAME,), version=2, settings=relevant, run=write_tar)
+STAGE: Final = Stage(NAME, inputs=(filtered.NAME,), version=2, settings=version_settings, run=write_tar)

@@ -11,8 +11,8 @@ from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.counts import UNEXPLAINED, Tally, column_facts, extents, unexplained
-from interleaved_assets.pipeline.execute import Shard, Stage, Work
+from interleaved_assets.pipeline.counts import UNEXPLAINED, RowCounter, column_facts, extents, unexplained
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.scoring.registry import ERROR_COLUMN, score_groups, scores_schema, scoring_version
@@ -23,10 +23,10 @@ NAME: Final = "image_scores"
 _IMAGE_COLUMNS: Final = ("sample_id", "position", "modality", "binary_content", "materialize_error")
 
 
-def score(shard: Shard) -> Work:
+def score(shard: ShardTask) -> Work:
     """Decode each image once, measure it, write ``image_scores/<key>.parquet`` in the order of the images."""
     settings = shard.settings
-    seen = Tally()
+    seen = RowCounter()
     scored: list[pa.Table] = [scores_schema(settings.scoring).empty_table()]
     for table in prefetch(
         read_parquet_shard(
@@ -54,9 +54,9 @@ def score(shard: Shard) -> Work:
     )
 
 
-def relevant(settings: Settings) -> dict[str, object]:
+def version_settings(settings: Settings) -> dict[str, object]:
     """Scores depend on how they are measured, and on nothing else."""
     return dict(json.loads(scoring_version(settings.scoring)))
 
 
-STAGE: Final = Stage(NAME, inputs=(normalized.NAME,), version=2, settings=relevant, run=score)
+STAGE: Final = Stage(NAME, inputs=(normalized.NAME,), version=2, settings=version_settings, run=score)

@@ -10,15 +10,15 @@ from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
-from interleaved_assets.pipeline.counts import column_facts, settle_errors
-from interleaved_assets.pipeline.execute import Shard, Stage, Work
+from interleaved_assets.pipeline.counts import column_facts, write_by_error_policy
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
 from interleaved_assets.settings import Settings
 
 NAME: Final = "normalized"
 
 
-def normalize(shard: Shard) -> Work:
+def normalize(shard: ShardTask) -> Work:
     """Read the raw tar, write ``normalized/<key>.parquet`` and the ledger of what the policy dropped.
 
     Raises:
@@ -45,7 +45,7 @@ def normalize(shard: Shard) -> Work:
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(shard.paths.output(NAME), first.schema, storage_options=shard.options) as rows_file,
     ):
-        facts, dropped = settle_errors(itertools.chain([first], batches), shard, NAME, rows_file.write)
+        facts, dropped = write_by_error_policy(itertools.chain([first], batches), shard, NAME, rows_file.write)
         ledger_file.write(dropped)
     return Work(
         outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file)},
@@ -60,7 +60,7 @@ def shard_layout(settings: Settings) -> ShardLayout:
     return ShardLayout(**settings.reading.model_dump())
 
 
-def relevant(settings: Settings) -> dict[str, object]:
+def version_settings(settings: Settings) -> dict[str, object]:
     """The layout and the policy; the size of batches changes no output."""
     return {
         "reading": settings.reading.model_dump(mode="json"),
@@ -68,4 +68,4 @@ def relevant(settings: Settings) -> dict[str, object]:
     }
 
 
-STAGE: Final = Stage(NAME, inputs=(RAW_SHARDS,), version=2, settings=relevant, run=normalize)
+STAGE: Final = Stage(NAME, inputs=(RAW_SHARDS,), version=2, settings=version_settings, run=normalize)

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import StorageOptions, exists, filesystem, join, storage_errors
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.parallel import READERS, in_order
-from interleaved_assets.pipeline.record import ShardPaths, read_record
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.record import ShardPaths, read_valid_record
 from interleaved_assets.pipeline.stages import clip_scores, image_scores
 from interleaved_assets.pipeline.tables import find_table, read_table
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
@@ -87,7 +87,7 @@ def read_ledgers(paths: ShardPaths, options: StorageOptions, stages: Sequence[st
 
 
 def scored_keys(storage: StorageSettings) -> list[str]:
-    """Partition keys of every shard that has been scored, sorted; without those that are just being scored.
+    """Partition keys of every shard whose scores are there, sorted.
 
     Raises:
         ShardError: a record cannot be read.
@@ -104,9 +104,9 @@ def scored_keys(storage: StorageSettings) -> list[str]:
 
     def is_scored(key: str) -> bool:
         uri = ShardPaths(output_root=storage.output_root, key=key).record(image_scores.NAME)
-        return read_record(uri, storage.options) is not None
+        return read_valid_record(uri, storage.options) is not None
 
-    scored = in_order(is_scored, keys, threads=READERS)
+    scored = parallel_map(is_scored, keys, threads=READERS)
     return [key for key, yes in zip(keys, scored, strict=True) if yes]
 
 

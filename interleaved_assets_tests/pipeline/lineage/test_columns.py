@@ -7,14 +7,14 @@ import pytest
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.lineage.columns import SourceColumn, column_lineage, deciding_columns
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
 
 
 def records(settings: Settings) -> dict[str, Record]:
-    return {name: take_through(stage, "a", settings).record for name, stage in chain(settings).items()}
+    return {name: take_through(stage, "a", settings).record for name, stage in stage_dag(settings).items()}
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_layout_of_the_documents_counts(tmp_path: Path) -> None:
     fields = {"words": fields.pop("texts"), "tokens": [None, None], **fields}
     del fields["images"]
     write_shard(tmp_path / "raw" / "a.tar", {"k": ({"images": [], **fields}, [])})
-    lineage = column_lineage(take_through(chain(settings)["normalized"], "a", settings).record, settings)
+    lineage = column_lineage(take_through(stage_dag(settings)["normalized"], "a", settings).record, settings)
     assert lineage["sample_id"] == of("raw_shards", "name")
     assert lineage["text_content"] == of("raw_shards", "words")
     assert lineage["binary_content"] == of("raw_shards", "tokens", "file")

@@ -11,7 +11,7 @@ from interleaved_assets.model.errors import InterleavedError, ShardError, Storag
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.lineage import sample as module
 from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample, trace_sample
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
 
@@ -27,7 +27,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def take_all(settings: Settings, key: str) -> None:
-    for stage in chain(settings).values():
+    for stage in stage_dag(settings).values():
         take_through(stage, key, settings)
 
 
@@ -37,7 +37,7 @@ def found(sample_id: str, settings: Settings, keys: list[str] = KEYS) -> dict[st
 
 def test_the_path_of_a_sample(settings: Settings) -> None:
     traces = trace_sample("doc-97-b", "a", settings)
-    assert [trace.record.stage for trace in traces] == list(chain(settings))
+    assert [trace.record.stage for trace in traces] == list(stage_dag(settings))
     rows = [None if trace.kept is None else trace.kept.num_rows for trace in traces]
     assert rows == [4, 2, 3, None]
     dropped = [trace.dropped.select(["position", "reason", "threshold"]).to_pylist() for trace in traces]
@@ -79,7 +79,7 @@ def test_a_sample_that_normalization_dropped_is_found(tmp_path: Path) -> None:
     settings = project(tmp_path, '[errors]\non_materialize_error = "drop_sample"\n')
     raw = write_shard(tmp_path / "raw" / "a.tar", {"good": document("x"), "bad": document("one", blurred_image())})
     raw.write_bytes(raw.read_bytes().replace(b'"bad.1.png"', b'"bad.2.png"'))  # the document names another member
-    take_through(chain(settings)["normalized"], "a", settings)
+    take_through(stage_dag(settings)["normalized"], "a", settings)
     (traces,) = found("bad", settings, ["a"]).values()
     assert not isinstance(traces, InterleavedError)
     assert traces[0].kept is not None

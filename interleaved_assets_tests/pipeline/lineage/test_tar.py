@@ -9,7 +9,7 @@ import pytest
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.lineage.tar import trace_tar
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
@@ -19,7 +19,7 @@ def settings(tmp_path: Path) -> Settings:
     settings = project(tmp_path)
     for key in ("a", "web/b"):
         good_shard(tmp_path / "raw" / f"{key}.tar", seed=ord(key[-1]))
-        for stage in chain(settings).values():
+        for stage in stage_dag(settings).values():
             take_through(stage, key, settings)
     return settings
 
@@ -37,7 +37,7 @@ def test_a_tar_where_it_was_written(settings: Settings, tmp_path: Path) -> None:
     assert trace.source.version == f"sha256:{sha256(raw)}"
     assert trace.sha256 == trace.recorded.sha256 == sha256(tmp_path / "out/tars/web/b.tar")
     assert trace.as_recorded
-    assert list(trace.records) == list(chain(settings))
+    assert list(trace.records) == list(stage_dag(settings))
     assert trace.records["filtered"].settings["settings"]["min_sharpness"] == 100  # type: ignore[index]
     assert (trace.remade, trace.status) == ([], "complete")
 
@@ -64,7 +64,7 @@ def test_the_source_is_that_of_the_tar_and_not_what_lies_there_now(settings: Set
     before = trace_tar(str(tar), settings).source
     good_shard(tmp_path / "raw/a.tar", seed=5)
     assert trace_tar(str(tar), settings).status == "normalized stale: raw_shards changed"
-    take_through(chain(settings)["normalized"], "a", settings)
+    take_through(stage_dag(settings)["normalized"], "a", settings)
     trace = trace_tar(str(tar), settings)
     assert trace.source == before
     assert trace.remade == ["normalized"]

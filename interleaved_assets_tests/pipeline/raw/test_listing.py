@@ -8,10 +8,10 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.execute import Shard, Stage, Work, take_through
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work, take_through
 from interleaved_assets.pipeline.raw import listing as raw_module
 from interleaved_assets.pipeline.raw.keys import is_cut, shard_key
-from interleaved_assets.pipeline.raw.listing import RawShard, Source, find_raw_shard, list_raw_shards, raw_shard_at
+from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, find_raw_shard, list_raw_shards, raw_shard_at
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import project
@@ -88,7 +88,7 @@ def test_where_a_record_says_where_the_shard_lay_nothing_is_listed(
     storage: StorageSettings, listings: list[str]
 ) -> None:
     key, other = put(storage, "one"), put(storage, "other", b"other")
-    known = Source(uri=f"{storage.raw_root}/{FOLDERS}/one.tar", size=1, stamp="", version="")
+    known = RawSource(uri=f"{storage.raw_root}/{FOLDERS}/one.tar", size=1, stamp="", version="")
     assert find_raw_shard(key, storage, known).uri == known.uri
     assert listings == []
     # nor is a record believed that is of another shard, or of another raw root
@@ -98,7 +98,7 @@ def test_where_a_record_says_where_the_shard_lay_nothing_is_listed(
 
 
 def test_shards_with_cut_keys_go_through_a_stage_with_one_listing(settings: Settings, listings: list[str]) -> None:
-    def copy(shard: Shard) -> Work:
+    def copy(shard: ShardTask) -> Work:
         assert shard.raw is not None
         with open_input(shard.raw.uri) as file, atomic_output(shard.paths.output("one")) as out:
             out.write(file.read())

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.raw.listing import content_version, find_raw_shard, list_raw_shards
+from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards, raw_content_version
 from interleaved_assets.pipeline.raw.snapshot import Look, Seen, look, read_snapshot, write_snapshot
 from interleaved_assets.settings import StorageSettings
 
@@ -141,7 +141,7 @@ def test_a_known_stamp_is_not_hashed_again(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     found = see(storage, {}, now=100)
     put(storage, "a.tar", b"two", 1)  # same size, same time: the stamp cannot tell, and the content is not read
-    assert content_version(find_raw_shard("a", storage), storage, found.changed[0]) == found.changed[0].version
+    assert raw_content_version(find_raw_shard("a", storage), storage, found.changed[0]) == found.changed[0].version
 
 
 def test_a_file_that_cannot_be_read_keeps_no_other_waiting(storage: StorageSettings) -> None:

@@ -1,8 +1,8 @@
 """CLIP scores as a stage, with a tiny model: values, what is wrong with one shard of many, and trying again."""
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,14 +16,14 @@ from interleaved_assets.model.errors import (
     InterleavedError,
     SettingsError,
     ShardError,
-    StorageError,
     StorageUnavailable,
 )
-from interleaved_assets.pipeline.execute import Outcome, Shard, Work, take_through, take_together
-from interleaved_assets.pipeline.record import Claim, Record, ShardPaths, read_state, write_record
+from interleaved_assets.pipeline.execute import ShardTask, StageOutcome, Work, take_through, take_together
+from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
 from interleaved_assets.pipeline.stages import clip_scores, image_scores, normalized
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
+from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.scoring.clip_tiny import picture, plain_scores, tiny_module, write_tiny
 
 pytestmark = pytest.mark.torch
@@ -61,7 +61,7 @@ def three(folder: Path, text: str = "") -> Settings:
     return prepared(folder, {key: {key: document(f"text of {key}", picture(at))} for at, key in enumerate("abc")}, text)
 
 
-def go(settings: Settings, keys: Iterable[str] = "abc") -> dict[str, Outcome | InterleavedError]:
+def go(settings: Settings, keys: Iterable[str] = "abc") -> dict[str, StageOutcome | InterleavedError]:
     return dict(take_together(clip_scores.stage(settings), keys, settings))
 
 
@@ -69,8 +69,8 @@ def paths(settings: Settings, key: str) -> ShardPaths:
     return ShardPaths(output_root=settings.storage.output_root, key=key)
 
 
-def state(settings: Settings, key: str) -> Record | Claim | None:
-    return read_state(paths(settings, key).record("clip_scores"), {})
+def state(settings: Settings, key: str) -> Record | None:
+    return read_record(paths(settings, key).record("clip_scores"), {})
 
 
 def test_scores_and_what_is_said_of_them(folder: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_shard_without_images_has_an_empty_table(folder: Path, documents: dict
     outcomes = go(settings, "ab")
     tables = {}
     for key, outcome in outcomes.items():
-        assert isinstance(outcome, Outcome)
+        assert isinstance(outcome, StageOutcome)
         tables[key] = pq.read_table(outcome.record.outputs["rows"].uri)
     assert [tables[key].num_rows for key in "ab"] == [0, 1]
     assert tables["a"].schema == tables["b"].schema
@@ -116,14 +116,14 @@ def test_a_shard_without_images_has_an_empty_table(folder: Path, documents: dict
 def test_the_data_version_is_of_what_was_computed_from_and_not_of_the_bytes(folder: Path) -> None:
     settings = three(folder)
     first = go(settings)["a"]
-    assert isinstance(first, Outcome)
+    assert isinstance(first, StageOutcome)
     Path(paths(settings, "a").record("clip_scores")).unlink()
     (again,) = go(project(folder, MODEL + "batch_size = 1\n"), "a").values()
-    assert isinstance(again, Outcome)
+    assert isinstance(again, StageOutcome)
     assert not again.unchanged
     assert again.record.data_version == first.record.data_version
     (other,) = go(project(folder, MODEL + 'long_text = "window"\n'), "a").values()
-    assert isinstance(other, Outcome)
+    assert isinstance(other, StageOutcome)
     assert other.record.data_version != first.record.data_version
 
 
@@ -138,33 +138,27 @@ def test_the_data_version_is_of_the_cheap_scores_too_where_they_decide_what_is_s
     assert second.data_version != first.data_version
 
 
-def test_what_was_recorded_of_the_rows_is_read_when_a_run_begins_and_looked_at_when_it_ends(
+def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compared_when_it_ends(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = three(folder)
     uri = paths(settings, "b").record("normalized")
-    rows = read_state(uri, {})
+    rows = read_record(uri, {})
     assert isinstance(rows, Record)
     score_shards, works = clip_scores.score_shards, []
     written = clip_scores._written
 
-    def claim_rows(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
-        claim = Claim(
-            stage="normalized",
-            shard="b",
-            claimed_by="another run",
-            began=datetime(2024, 5, 17, tzinfo=UTC),
-            code_version=rows.code_version,
-            inputs=rows.inputs,
-        )
-        write_record(claim, uri, {})
-        return score_shards(*arguments, **named)  # type: ignore[arg-type]
+    def replace_rows(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
+        for scored in score_shards(*arguments, **named):  # type: ignore[arg-type]
+            shutil.copyfile(rows.outputs["rows"].uri, folder / "rows")
+            (folder / "rows").replace(rows.outputs["rows"].uri)
+            yield scored
 
-    def keep(shard: Shard, *arguments: object) -> Work | InterleavedError:
+    def keep(shard: ShardTask, *arguments: object) -> Work | InterleavedError:
         works.append(written(shard, *arguments))  # type: ignore[arg-type]
         return works[-1]
 
-    monkeypatch.setattr(clip_scores, "score_shards", claim_rows)
+    monkeypatch.setattr(clip_scores, "score_shards", replace_rows)
     monkeypatch.setattr(clip_scores, "_written", keep)
     (outcome,) = go(settings, "b").values()
     (work,) = works
@@ -193,12 +187,14 @@ def test_the_score_table_of_one_shard_stops_that_shard_and_no_other(folder: Path
         table.unlink()
     else:
         pq.write_table(pq.read_table(table).drop_columns(["sharpness"]), table)
+    if damage != "missing":
+        accept_outputs(settings, "image_scores", "b")
     outcomes = go(settings)
-    assert isinstance(outcomes["a"], Outcome)
-    assert isinstance(outcomes["c"], Outcome)
+    assert isinstance(outcomes["a"], StageOutcome)
+    assert isinstance(outcomes["c"], StageOutcome)
     kind, message = {
         "damaged": (ShardError, "b.parquet is not a sound Parquet file"),
-        "missing": (ShardError, "b.parquet is not there: materialize image_scores again"),
+        "missing": (ShardError, "clip_scores needs image_scores, whose outputs are not those that its record names"),
         "another column": (SettingsError, "the image scores have no column 'sharpness'"),
     }[damage]
     assert isinstance(outcomes["b"], kind)
@@ -209,12 +205,14 @@ def test_the_score_table_of_one_shard_stops_that_shard_and_no_other(folder: Path
 def test_the_rows_of_one_shard_stop_that_shard_and_no_other(folder: Path) -> None:
     settings = three(folder)
     Path(paths(settings, "a").output("normalized")).write_bytes(b"PAR1")
+    accept_outputs(settings, "normalized", "a")
     Path(paths(settings, "c").output("normalized")).unlink()
     outcomes = go(settings)
     assert isinstance(outcomes["a"], ShardError)
     assert "a.parquet is not a sound Parquet file" in str(outcomes["a"])
-    assert isinstance(outcomes["b"], Outcome)
-    assert isinstance(outcomes["c"], StorageError)
+    assert isinstance(outcomes["b"], StageOutcome)
+    assert isinstance(outcomes["c"], ShardError)
+    assert "clip_scores needs normalized, whose outputs are not those that its record names" in str(outcomes["c"])
     Path(paths(settings, "b").record("normalized")).unlink()
     (missing,) = go(settings, "b").values()
     assert isinstance(missing, ShardError)
@@ -253,12 +251,12 @@ def test_a_storage_that_does_not_answer_is_that_shards_outcome_and_it_can_be_tri
     with monkeypatch.context() as patches:
         patches.setattr(clip_scores, name, fail_for_b)
         outcomes = go(settings)
-    assert isinstance(outcomes["a"], Outcome)
-    assert isinstance(outcomes["c"], Outcome)
+    assert isinstance(outcomes["a"], StageOutcome)
+    assert isinstance(outcomes["c"], StageOutcome)
     assert isinstance(outcomes["b"], StorageUnavailable)
     assert state(settings, "b") is None
     again = go(settings)
-    assert {key: outcome.unchanged for key, outcome in again.items() if isinstance(outcome, Outcome)} == {
+    assert {key: outcome.unchanged for key, outcome in again.items() if isinstance(outcome, StageOutcome)} == {
         "a": True,
         "b": False,
         "c": True,
@@ -281,10 +279,10 @@ def test_storage_that_stops_answering_can_be_tried_again_by_all_shards_that_are_
     with monkeypatch.context() as patches:
         patches.setattr(clip_scores, "score_shards", fail)
         outcomes = go(settings)
-    assert isinstance(outcomes["a"], Outcome)
+    assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["b"], StorageUnavailable)
     assert isinstance(outcomes["c"], StorageUnavailable)
-    assert all(isinstance(outcome, Outcome) for outcome in go(settings).values())
+    assert all(isinstance(outcome, StageOutcome) for outcome in go(settings).values())
 
 
 def test_what_a_device_fails_with_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +297,7 @@ def test_what_a_device_fails_with_ends_the_run(folder: Path, monkeypatch: pytest
     assert not list((folder / "out").rglob("clip_scores/*.parquet"))
 
 
-def test_a_model_that_cannot_be_loaded_raises_before_any_shard_is_claimed(folder: Path) -> None:
+def test_a_model_that_cannot_be_loaded_raises_before_any_shard_begins(folder: Path) -> None:
     settings = three(folder)
     (folder / "model" / "tiny.pt").write_bytes(b"no checkpoint")
     with pytest.raises(SettingsError, match=r"clip: model tiny .* cannot be loaded"):
@@ -312,8 +310,8 @@ def test_only_what_changes_a_score_makes_them_stale(folder: Path) -> None:
     go(settings, "a")
     same = project(folder, MODEL + "batch_size = 2\n[selection]\nmin_clip = 0.9\n")
     assert clip_scores.stage(same).code_version(same) == clip_scores.stage(settings).code_version(settings)
-    assert json.dumps(clip_scores.relevant(settings)) == json.dumps(clip_scores.relevant(same))
+    assert json.dumps(clip_scores.version_settings(settings)) == json.dumps(clip_scores.version_settings(same))
     write_tiny(folder / "model", seed=1)
     (outcome,) = go(settings, "a").values()
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, StageOutcome)
     assert not outcome.unchanged

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stages.dag import chain, code_versions, downstream_of, is_last_of
+from interleaved_assets.pipeline.stages.dag import code_versions, downstream_of, is_last_of, stage_dag
 from interleaved_assets_tests.documents import project
 
 CLIP = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\n'
@@ -12,14 +12,14 @@ CLIP = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\n'
 def test_each_stage_comes_behind_those_it_reads(tmp_path: Path) -> None:
     for text in ("", CLIP):
         seen = {RAW_SHARDS}
-        for name, stage in chain(project(tmp_path, text)).items():
+        for name, stage in stage_dag(project(tmp_path, text)).items():
             assert set(stage.inputs) <= seen
             seen.add(name)
 
 
 def test_clip_is_a_stage_where_it_is_on(tmp_path: Path) -> None:
-    assert list(chain(project(tmp_path))) == ["normalized", "image_scores", "filtered", "final_tars"]
-    stages = chain(project(tmp_path, CLIP))
+    assert list(stage_dag(project(tmp_path))) == ["normalized", "image_scores", "filtered", "final_tars"]
+    stages = stage_dag(project(tmp_path, CLIP))
     assert list(stages) == ["normalized", "image_scores", "clip_scores", "filtered", "final_tars"]
     assert stages["filtered"].inputs == ("normalized", "image_scores", "clip_scores")
 
@@ -36,14 +36,14 @@ def test_clip_is_a_stage_where_it_is_on(tmp_path: Path) -> None:
 )
 def test_a_changed_setting_shows_on_what_follows_from_it(tmp_path: Path, text: str, changed: set[str]) -> None:
     settings = project(tmp_path)
-    before = code_versions(chain(settings), settings)
+    before = code_versions(stage_dag(settings), settings)
     settings = project(tmp_path, text)
-    after = code_versions(chain(settings), settings)
+    after = code_versions(stage_dag(settings), settings)
     assert {name for name in before if before[name] != after[name]} == changed
 
 
 def test_what_is_downstream(tmp_path: Path) -> None:
-    stages = chain(project(tmp_path))
+    stages = stage_dag(project(tmp_path))
     assert downstream_of("normalized", stages) == {"image_scores", "filtered", "final_tars"}
     assert downstream_of("final_tars", stages) == frozenset()
     assert is_last_of("image_scores", ["normalized", "image_scores"], stages)

@@ -12,11 +12,12 @@ import pytest
 from interleaved_assets.io.parquet import reader as parquet_reader
 from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.record import Record, ShardPaths, read_state
+from interleaved_assets.pipeline.record import Record, ShardPaths, read_record
 from interleaved_assets.pipeline.stages import filtered, image_scores, normalized
 from interleaved_assets.pipeline.stages.filtered import deciding_rows, deciding_tables
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.pipeline.damage import accept_outputs
 
 STAGE = filtered.stage(["image_scores"])
 
@@ -124,7 +125,7 @@ def test_policy_error_names_the_image_and_records_nothing(tmp_path: Path) -> Non
     ):
         run(settings)
     uri = paths(settings).record("filtered")
-    assert read_state(uri, {}) is None
+    assert read_record(uri, {}) is None
     assert not list((tmp_path / "out").rglob("filtered/*.parquet"))
 
 
@@ -132,6 +133,7 @@ def test_a_score_that_is_not_in_the_table_is_a_missing_one(tmp_path: Path) -> No
     settings = prepared(tmp_path, {"one": document("text", sharp_image(1), sharp_image(2))})
     uri = paths(settings).output("image_scores")
     pq.write_table(pq.read_table(uri).slice(0, 1), uri)
+    accept_outputs(settings, "image_scores")
     with pytest.raises(ScoreError, match=r"sample 'one', image at position 2: no score for filter '.*': unscored"):
         run(settings)
 
@@ -166,13 +168,19 @@ def test_missing_and_damaged_inputs_are_named(tmp_path: Path) -> None:
     take_through(image_scores.STAGE, "a", settings)
     scores = Path(paths(settings).output("image_scores"))
     scores.write_bytes(scores.read_bytes()[:-50])
+    with pytest.raises(
+        ShardError, match=r"filtered needs image_scores, whose outputs are not those that its record na"
+    ):
+        run(settings)
+    accept_outputs(settings, "image_scores")
     with pytest.raises(ShardError, match=r"shard a: .*image_scores/a\.parquet .*delete it and materialize image_scor"):
         run(settings)
     scores.unlink()
-    with pytest.raises(ShardError, match=r"shard a: .*image_scores/a\.parquet is not there: materialize image_scores"):
+    with pytest.raises(ShardError, match=r"shard a: .*: they were deleted or replaced, .* Materialize image_scores ag"):
         run(settings)
     take_through(image_scores.STAGE, "a", settings)  # as the message says
     Path(paths(settings).output("normalized")).write_bytes(b"PAR1")
+    accept_outputs(settings, "normalized")
     with pytest.raises(ShardError, match=r"normalized/a\.parquet is not a sound Parquet file"):
         run(settings)
 
@@ -184,7 +192,7 @@ def test_only_the_selections_own_settings_make_it_stale(tmp_path: Path) -> None:
     loose = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
     assert take_through(image_scores.STAGE, "a", loose).unchanged
     assert run(loose)[0].dropped == {}
-    assert json.loads(json.dumps(filtered.relevant(loose))) == run(loose)[0].settings
+    assert json.loads(json.dumps(filtered.version_settings(loose))) == run(loose)[0].settings
 
 
 def test_texts_are_read_for_their_words_a_bounded_number_of_bytes_at_a_time(

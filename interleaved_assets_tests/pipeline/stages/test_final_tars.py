@@ -7,7 +7,7 @@ from interleaved_assets.io.tar.writer import TarShard
 from interleaved_assets.model.errors import ReadBackError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages.dag import chain
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
@@ -21,7 +21,7 @@ def settings(tmp_path: Path) -> Settings:
 
 def through_all(settings: Settings) -> Record:
     """The record of the last stage."""
-    for stage in chain(settings).values():
+    for stage in stage_dag(settings).values():
         outcome = take_through(stage, "a", settings)
     return outcome.record
 
@@ -59,4 +59,9 @@ def test_a_record_from_before_the_figures_is_made_again(settings: Settings, tmp_
     version = now["code_version"].partition("-")
     file.write_text(json.dumps({**before, "code_version": f"1-{version[2]}"}))
     through_all(settings)
-    assert json.loads(file.read_text()) == now
+    assert without_stamps(json.loads(file.read_text())) == without_stamps(now)
+
+
+def without_stamps(record: dict) -> dict:
+    outputs = {role: {**output, "stamp": None} for role, output in record["outputs"].items()}
+    return {**record, "outputs": outputs}

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.execute import Shard, Stage, Work, take_through
+from interleaved_assets.pipeline.execute import ShardTask, Stage, Work, take_through
 from interleaved_assets.pipeline.record import ShardPaths
 from interleaved_assets.pipeline.stages import filtered, final_tars, image_scores, normalized
 from interleaved_assets.pipeline.stages.outputs import read_ledgers, read_scores, scored_keys
@@ -78,7 +78,7 @@ def test_ledgers_one_after_the_other(settings: Settings) -> None:
         read_ledgers(paths(settings), {})
 
 
-def test_scored_is_what_has_a_record_and_not_what_is_claimed(settings: Settings, tmp_path: Path) -> None:
+def test_a_shard_is_scored_when_its_record_is_valid(settings: Settings, tmp_path: Path) -> None:
     assert scored_keys(settings.storage) == []
     for name in ("b", "a", "under%20way"):
         good_shard(tmp_path / "raw" / f"{name.replace('%20', ' ')}.tar")
@@ -86,9 +86,11 @@ def test_scored_is_what_has_a_record_and_not_what_is_claimed(settings: Settings,
     for key in ("b", "a"):
         take_through(image_scores.STAGE, key, settings)
 
-    def end(shard: Shard) -> Work:
+    def end(shard: ShardTask) -> Work:
+        Path(shard.paths.output("image_scores")).write_bytes(b"other scores")
         raise KeyboardInterrupt
 
+    take_through(image_scores.STAGE, "under%20way", settings)
     with pytest.raises(KeyboardInterrupt):
         take_through(Stage("image_scores", ("normalized",), 1, lambda settings: {}, end), "under%20way", settings)
     assert Path(paths(settings, "under%20way").record("image_scores")).exists()

@@ -1,0 +1,105 @@
+"""Everything of Dagster's private API that this project uses, in one place; no other module of ours touches it.
+
+``docs/dagster.md`` lists each use with what breaks without it. The release of Dagster is pinned, and
+``test_private_api.py`` holds the rest of ``defs/`` to the public API.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+from weakref import WeakSet
+
+import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationTargetMaterializationData as TargetMaterialization,
+)
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+from dagster._core.errors import DagsterDefinitionChangedDeserializationError
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
+
+__all__ = [
+    "RECORDS_NOTHING",
+    "TargetMaterialization",
+    "delete_compute_logs",
+    "event_ids",
+    "keep_connections",
+    "latest_event_ids",
+    "shards_awaiting_backfill",
+]
+
+RECORDS_NOTHING: Final = SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+"""Metadata key of an output for which Dagster records no materialization. Dagster sets it on observable source
+assets."""
+
+_STATEMENT_MS: Final = 60_000
+_RENEWED_AFTER_S: Final = 30  # a connection that was idle during a long shard may have been dropped
+_EXTRA_CONNECTIONS: Final = 4  # besides the one that is kept, for threads
+
+_with_kept_connections: Final[WeakSet[dg.DagsterInstance]] = WeakSet()
+
+
+def latest_event_ids(
+    instance: dg.DagsterInstance,
+    asset: dg.AssetKey,
+    kind: dg.DagsterEventType,
+    keys: Collection[str] | None = None,
+) -> dict[str, int]:
+    """The id of the last event of each partition, of ``keys`` or of all, without loading the events."""
+    named = None if keys is None else set(keys)
+    return dict(instance.get_latest_storage_id_by_partition(asset, kind, named))
+
+
+def event_ids(
+    instance: dg.DagsterInstance,
+    kind: dg.DagsterEventType,
+    *,
+    asset: dg.AssetKey | None = None,
+    run_id: str | None = None,
+    limit: int | None = None,
+) -> list[int]:
+    """Ids of the events of an asset or of a run, the latest first, without loading the events."""
+    found = instance.get_asset_event_summary_records(
+        kind,  # type: ignore[arg-type]  # one of the kinds that Dagster names
+        asset,
+        run_id=run_id,
+        limit=limit,
+    )
+    return [record.storage_id for record in found]
+
+
+def delete_compute_logs(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Delete what the steps of a run wrote to stdout and stderr; deleting a run leaves that."""
+    instance.compute_log_manager.delete_logs(prefix=[run_id])
+
+
+def keep_connections(instance: dg.DagsterInstance) -> None:
+    """Let ``instance`` reuse its connections to PostgreSQL; no effect on SQLite.
+
+    By default a new connection is opened for every statement, and an event takes several.
+    """
+    if instance not in _with_kept_connections:
+        instance.optimize_for_webserver(
+            statement_timeout=_STATEMENT_MS, pool_recycle=_RENEWED_AFTER_S, max_overflow=_EXTRA_CONNECTIONS
+        )
+        _with_kept_connections.add(instance)
+
+
+def shards_awaiting_backfill(
+    context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, registered: Sequence[str]
+) -> set[str]:
+    """Shards of ``registered`` that an open backfill has not finished, those included that it has not yet put into a
+    run. It queues its runs one after another, which takes minutes.
+    """
+    waiting: set[str] = set()
+    repository = context.repository_def
+    assert repository is not None  # the daemon sets it
+    for backfill in context.instance.get_backfills(filters=BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED])):
+        if not backfill.is_asset_backfill:
+            waiting.update(backfill.partition_names or ())
+            continue
+        try:
+            data = backfill.get_asset_backfill_data(repository.asset_graph)
+        except DagsterDefinitionChangedDeserializationError:
+            continue  # its assets are gone: it ends as failed
+        left = data.target_subset - data.materialized_subset - data.failed_and_downstream_subset
+        waiting.update(item.partition_key for item in left.iterate_asset_partitions() if item.partition_key is not None)
+    return waiting & set(registered)
