@@ -2,8 +2,8 @@
 
     python -m benchmarks.memory_limits
 
-Small files that unpack, repeat or claim to be large. Each is read in a process of its own: ``memory`` is the peak of what
-belongs to the process (``RssAnon``) above what it had after its imports, ``disk`` the peak of its temporary files.
+Small files that unpack, repeat or claim to be large. Each is read in a process of its own: ``memory`` is the peak of
+what belongs to the process (``RssAnon``) above what it had after its imports, ``disk`` that of its temporary files.
 """
 
 import argparse
@@ -181,7 +181,7 @@ class PeakDisk:
             total = 0
             for link in Path("/proc/self/fd").iterdir():
                 try:
-                    if os.readlink(link).startswith(self._folder):
+                    if str(link.readlink()).startswith(self._folder):
                         total += link.stat().st_blocks * 512
                 except FileNotFoundError:
                     continue

@@ -3,6 +3,7 @@
 import argparse
 import multiprocessing
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ from benchmarks.fuzz.child import DATA_BYTES, PASSED, SECONDS, Ended, run_in_chi
 from benchmarks.fuzz.images import sound_images
 
 _CASES_A_CHILD = 25
-_PROGRESS_EVERY = 1000
+_PROGRESS_EVERY = 500
 
 
 def run_numbers(task: tuple[int, Sequence[int]]) -> list[tuple[int, str, Ended]]:
@@ -29,7 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--kind", choices=KINDS, action="append", help="of these cases, those of this kind only")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop then; counted is what has run")
     options = parser.parse_args(arguments)
+    stop = time.monotonic() + 60 * options.minutes
     numbers = range(options.first, options.first + options.cases)
     chosen = [number for number in numbers if not options.kind or case(options.seed, number)[0] in options.kind]
     tasks = [(options.seed, chosen[first : first + _CASES_A_CHILD]) for first in range(0, len(chosen), _CASES_A_CHILD)]
@@ -50,6 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
                 done += 1
                 if done % _PROGRESS_EVERY == 0:
                     print(f"{done} cases, {len(findings)} findings", file=sys.stderr, flush=True)
+            if time.monotonic() > stop:
+                break
     for (kind, outcome), count in sorted(outcomes.items()):
         print(f"{count:7} {kind}: {outcome}")
     print(f"seed {options.seed}, {done} cases, {DATA_BYTES // 2**30} GB and {SECONDS} s of processor time each:")

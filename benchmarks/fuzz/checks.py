@@ -27,6 +27,7 @@ from interleaved_assets.scoring.decode import decode_image
 from interleaved_assets.scoring.size import image_size
 
 MAX_BATCH_BYTES: Final = 2**20
+_MAX_SAMPLE_BYTES: Final = 64 * 2**20
 _MAX_UNPACKED_BYTES: Final = 64 * 2**20
 _MAX_MEMBER_BYTES: Final = 2**20
 _MAX_PIXELS: Final = 4_000_000
@@ -167,6 +168,7 @@ def _read_tar(path: Path, layout: ShardLayout, *, materialized: bool) -> pa.Tabl
             layout=layout,
             materialize=materialized,
             max_batch_bytes=MAX_BATCH_BYTES,
+            max_sample_bytes=_MAX_SAMPLE_BYTES,
             max_unpacked_bytes=_MAX_UNPACKED_BYTES,
         )
     )

@@ -64,7 +64,9 @@ def tarfile_members(path: Path) -> dict[str, list[bytes]] | None:
             for info in tar:
                 if info.size > _LARGEST_MEMBER:
                     return None
-                if info.isreg() and (opened := tar.extractfile(info)):
+                # a type that is unknown stands for a regular file
+                is_file = info.isreg() or info.type not in tarfile.SUPPORTED_TYPES
+                if is_file and (opened := tar.extractfile(info)):
                     found.setdefault(info.name, []).append(opened.read())
     except _TARFILE_ERRORS:
         return None
