@@ -15,9 +15,11 @@ _CASES_A_CHILD = 25
 _PROGRESS_EVERY = 500
 
 
-def run_numbers(task: tuple[int, Sequence[int]]) -> list[tuple[int, str, Ended]]:
-    """Number, kind and end of each case of a child."""
-    seed, numbers = task
+def run_numbers(task: tuple[int, Sequence[int], float]) -> list[tuple[int, str, Ended]]:
+    """Number, kind and end of each case of a child; none where it is too late."""
+    seed, numbers, stop = task
+    if time.monotonic() > stop:
+        return []
     kinds, works = zip(*(case(seed, number) for number in numbers), strict=True)
     return list(zip(numbers, kinds, run_in_children(works), strict=True))
 
@@ -35,7 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
     stop = time.monotonic() + 60 * options.minutes
     numbers = range(options.first, options.first + options.cases)
     chosen = [number for number in numbers if not options.kind or case(options.seed, number)[0] in options.kind]
-    tasks = [(options.seed, chosen[first : first + _CASES_A_CHILD]) for first in range(0, len(chosen), _CASES_A_CHILD)]
+    tasks = [
+        (options.seed, chosen[first : first + _CASES_A_CHILD], stop) for first in range(0, len(chosen), _CASES_A_CHILD)
+    ]
     # made once, before the workers are forked
     sound_images()
     outcomes: Counter[tuple[str, str]] = Counter()
@@ -53,8 +57,6 @@ def main(arguments: list[str] | None = None) -> int:
                 done += 1
                 if done % _PROGRESS_EVERY == 0:
                     print(f"{done} cases, {len(findings)} findings", file=sys.stderr, flush=True)
-            if time.monotonic() > stop:
-                break
     for (kind, outcome), count in sorted(outcomes.items()):
         print(f"{count:7} {kind}: {outcome}")
     print(f"seed {options.seed}, {done} cases, {DATA_BYTES // 2**30} GB and {SECONDS} s of processor time each:")
