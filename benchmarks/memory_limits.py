@@ -1,105 +1,254 @@
-"""Peak memory of small tars that name much: each is read in a child, at batches of 32 MiB.
+"""Peak memory and temporary disk of hostile inputs: they must follow the limits and not what the input says.
 
-python -m benchmarks.memory_limits
+    python -m benchmarks.memory_limits
+
+Small files that unpack, repeat or claim to be large. Each is read in a process of its own: ``memory`` is the peak of
+what belongs to the process (``RssAnon``) above what it had after its imports, ``disk`` that of its temporary files.
 """
 
+import argparse
 import gzip
 import io
 import json
-import resource
+import os
 import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
 
-from interleaved_assets.io import InterleavedParquetWriter, InterleavedWebdatasetReader
+from benchmarks.memory import PeakMemory
+from interleaved_assets.io import materialize, read_parquet_shard, read_tar_shard
+from interleaved_assets.model import InterleavedError, build_source_ref, error_code
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets.scoring import ScoringSettings, score_images
 
-BATCH_BYTES = 32 * 2**20
-IMAGE = b"\xff\xd8\xff" + bytes(2**20 - 3)
-
-
-def shared_strip(frames: int = 600, strip: int = 4 * 2**20) -> bytes:
-    """A TIFF whose directories all name one strip."""
-    data = bytearray(b"II*\0" + struct.pack("<I", 8 + strip) + bytes(strip))
-    tags = {256: 1024, 257: 1366, 258: 8, 259: 1, 262: 2, 273: 8, 277: 3, 278: 1366, 279: strip}
-    for frame in range(frames):
-        at = len(data)
-        data += struct.pack("<H", len(tags))
-        for tag, value in tags.items():
-            data += struct.pack("<HHII", tag, 4, 1, value)
-        data += struct.pack("<I", 0 if frame == frames - 1 else at + 2 + 12 * len(tags) + 4)
-    return bytes(data)
+MIB: Final = 2**20
+_SAMPLE_EVERY_S: Final = 0.002
 
 
-def one_image(samples: int) -> dict[str, bytes]:
-    """An image of 1 MB that 3,000 rows name."""
-    each = 3000 // samples
-    body = json.dumps({"texts": [None] * each, "images": ["i.jpg"] * each}).encode()
-    return {f"{number}.json": body for number in range(samples)} | {"i.jpg": IMAGE}
+def member(name: str, content: bytes) -> bytes:
+    """A tar member with its header."""
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    return info.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
 
 
-def frames() -> dict[str, bytes]:
-    """A TIFF of 600 frames that share 4 MB."""
-    body = {"texts": [None] * 600, "images": [f"page_{number}_image_0" for number in range(600)]}
-    return {"a.json": json.dumps(body).encode(), "a.tiff": shared_strip()}
+def noise(size: int) -> bytes:
+    """Bytes that do not compress, the same each time."""
+    return np.random.default_rng(0).bytes(size)
 
 
-CASES: dict[str, Callable[[], dict[str, bytes]]] = {
-    "1 MB image named 3,000 times by one sample": lambda: one_image(1),
-    "1 MB image named 3,000 times by 1,000 samples": lambda: one_image(1000),
-    "36 MB of JSON in 35 kB of gzip": lambda: {"a.json": b'{"a":[' + b"[]," * 12_000_000 + b"1]}"},
-    "600 frames that share 4 MB": frames,
-}
-MODES = ("read", "read lazily, then written")
+def image_named_often(path: Path) -> None:
+    """An image of 1 MB that a document names 3,000 times."""
+    body = json.dumps({"texts": [None] * 3000, "images": ["a.png"] * 3000}).encode()
+    path.write_bytes(member("a.json", body) + member("a.png", noise(10**6)) + bytes(1024))
 
 
-def measure(uri: str, mode: str) -> str:
-    """Read the tar at ``uri``; gives MB of peak RSS beyond what imports take, MB of Arrow's pool, and what came out."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    rows = errors = 0
-    with tempfile.TemporaryDirectory() as out:
-        reader = InterleavedWebdatasetReader(uri, max_batch_bytes=BATCH_BYTES, materialize_on_read=mode == MODES[0])
-        writer = InterleavedParquetWriter(out, materialize_on_write=True, on_materialize_error="warn", mode="append")
-        for batch in reader:
-            table = batch.to_pyarrow()
-            rows, errors = rows + table.num_rows, errors + len(table["materialize_error"].drop_null())
-            del table
-            if mode == MODES[1]:
-                writer.write(batch)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    pool = pa.default_memory_pool().max_memory()
-    return f"{peak / 1024:.0f} | {(pool or 0) / 2**20:.0f} | {rows} | {errors}"
+def shared_dictionary(path: Path) -> None:
+    """4,000 rows that share an image of 500 kB, dictionary-encoded."""
+    image = pa.DictionaryArray.from_arrays(pa.array([0] * 4000, pa.int32()), pa.array([noise(500_000)]))
+    columns = {"sample_id": [f"s{at}" for at in range(4000)], "position": pa.array([0] * 4000, pa.int32())}
+    pq.write_table(pa.table({**columns, "modality": ["image"] * 4000, "binary_content": image}), path)
+
+
+def packed_json(path: Path) -> None:
+    """36 MB of JSON that gzip packs into 35 kB."""
+    body = b'{"texts":[' + b"[]," * 12_000_000 + b"null]}"
+    path.write_bytes(gzip.compress(member("a.json", body) + bytes(1024), 9, mtime=0))
+
+
+def shared_strip(path: Path) -> None:
+    """A TIFF with 600 directories of one strip of 4 MB."""
+    side = 2000
+    out = bytearray(struct.pack("<2sHI", b"II", 42, 0)) + noise(side * side)
+    link = 4
+    for _ in range(600):
+        struct.pack_into("<I", out, link, len(out))
+        size = side * side
+        tags = {256: side, 257: side, 258: 8, 259: 1, 262: 1, 273: 8, 277: 1, 278: side, 279: size}
+        out += struct.pack("<H", len(tags))
+        out += b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+        link = len(out)
+        out += bytes(4)
+    tokens = [f"page_0_image_{at}" for at in range(600)]
+    body = json.dumps({"texts": [None] * 600, "images": tokens}).encode()
+    path.write_bytes(member("a.json", body) + member("a.tiff", bytes(out)) + bytes(1024))
+
+
+def _write_packed(path: Path, head: bytes, size: int) -> None:
+    # gzip's members follow each other, so that one is compressed and written many times
+    step = 64 * MIB
+    piece = gzip.compress(bytes(step), 9, mtime=0)
+    with path.open("wb") as file:
+        file.write(gzip.compress(head, mtime=0))
+        for _ in range(size // step):
+            file.write(piece)
+
+
+def packed_pax_header(path: Path) -> None:
+    """A pax header of 6 GB in a .tar.gz."""
+    info = tarfile.TarInfo("PaxHeader")
+    info.type, info.size = tarfile.XHDTYPE, 6 * 2**30
+    _write_packed(path, info.tobuf(tarfile.USTAR_FORMAT), info.size)
+
+
+def packed_member(path: Path) -> None:
+    """A member of 3.2 GB in a .tar.gz of 3 MB."""
+    info = tarfile.TarInfo("a.png")
+    info.size = 50 * 64 * MIB
+    _write_packed(path, info.tobuf(tarfile.USTAR_FORMAT), info.size)
+
+
+def png_in_icon(path: Path) -> None:
+    """An ICO whose PNG has 12,000 x 12,000 pixels, and whose own header says 16 x 16."""
+    png = io.BytesIO()
+    Image.new("RGB", (12_000, 12_000)).save(png, "PNG")
+    content = png.getvalue()
+    path.write_bytes(struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(content), 22) + content)
+
+
+def read_tar(path: Path, **limits: int) -> Iterator[pa.Table]:
+    """The tar's rows with their bytes."""
+    yield from read_tar_shard(str(path), materialize=True, **limits)
+
+
+def read_parquet(path: Path, **limits: int) -> Iterator[pa.Table]:
+    """The file's rows."""
+    yield from read_parquet_shard(str(path), **limits)
+
+
+def fetch_member(path: Path, **limits: int) -> Iterator[pa.Table]:
+    """One row whose ``source_ref`` names a member of the tar."""
+    row: dict[str, Any] = {"sample_id": "s", "position": 0, "modality": "image"}
+    row["source_ref"] = build_source_ref(path=str(path), member="a.png")
+    columns = {field.name: pa.array([row.get(field.name)], field.type) for field in INTERLEAVED_SCHEMA}
+    yield materialize(pa.table(columns), allowed_roots=[str(path.parent)], **limits)
+
+
+def score(path: Path, **limits: int) -> Iterator[pa.Table]:
+    """The scores of one image."""
+    columns = {"sample_id": ["s"], "position": pa.array([0], pa.int32()), "modality": ["image"]}
+    rows = pa.table({**columns, "binary_content": pa.array([path.read_bytes()], pa.large_binary())})
+    yield score_images(rows, ScoringSettings(**limits), threads=1)
+
+
+class Hostile(NamedTuple):
+    """An input, how it is read, and what was measured when it was found."""
+
+    write: Callable[[Path], None]
+    read: Callable[..., Iterator[pa.Table]]
+    limits: dict[str, int]
+    before: str
+    """As issue 9 found it, before sizes were counted by what rows take."""
+    suffix: str = ".tar"
+
+
+INPUTS: Final = (
+    Hostile(image_named_often, read_tar, {"max_batch_bytes": 32 * MIB}, "3.3 GB"),
+    Hostile(image_named_often, read_tar, {"max_batch_bytes": 32 * MIB, "max_sample_bytes": 64 * MIB}, "3.3 GB"),
+    Hostile(shared_dictionary, read_parquet, {"max_batch_bytes": 64 * MIB}, "3.9 GB", ".parquet"),
+    Hostile(packed_json, read_tar, {"max_batch_bytes": 64 * MIB}, "1.1 GB", ".tar.gz"),
+    Hostile(shared_strip, read_tar, {"max_batch_bytes": 64 * MIB}, "2.7 GB"),
+    Hostile(shared_strip, read_tar, {"max_batch_bytes": 64 * MIB, "max_sample_bytes": 64 * MIB}, "2.7 GB"),
+    Hostile(packed_pax_header, fetch_member, {"max_unpacked_bytes": 256 * MIB}, "MemoryError", ".tar.gz"),
+    Hostile(packed_member, read_tar, {"max_unpacked_bytes": 256 * MIB}, "3.2 GB of disk", ".tar.gz"),
+    Hostile(png_in_icon, score, {"max_pixels": 10**6}, "decoded", ".ico"),
+)
+
+
+class PeakDisk:
+    """Watches the temporary files of this process, deleted ones too; the peak of their blocks, in bytes."""
+
+    def __init__(self, folder: str) -> None:
+        self.peak = 0
+        self._folder = folder
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self) -> None:
+        while not self._done.wait(_SAMPLE_EVERY_S):
+            total = 0
+            for link in Path("/proc/self/fd").iterdir():
+                try:
+                    if str(link.readlink()).startswith(self._folder):
+                        total += link.stat().st_blocks * 512
+                except FileNotFoundError:
+                    continue
+            self.peak = max(self.peak, total)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch during the block."""
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            self._thread.join()
+
+
+def child(index: int, path: Path) -> None:
+    """Read one input in this process and print peaks and outcome as JSON."""
+    hostile = INPUTS[index]
+    codes: dict[str, int] = {}
+    rows = 0
+    disk = PeakDisk(tempfile.gettempdir())
+    with PeakMemory() as memory, disk.watching():
+        try:
+            for table in hostile.read(path, **hostile.limits):
+                rows += table.num_rows
+                name = "score_error" if "score_error" in table.column_names else "materialize_error"
+                errors = table[name].to_pylist() if name in table.column_names else []
+                for error in filter(None, errors):
+                    codes[error_code(error)] = codes.get(error_code(error), 0) + 1
+            outcome = f"{rows} rows" + "".join(f", {count} `{code}`" for code, count in sorted(codes.items()))
+        except InterleavedError as error:
+            outcome = f"`{type(error).__name__}`"
+    print(json.dumps({"memory": memory.peak["RssAnon"], "disk": disk.peak, "outcome": outcome}))
 
 
 def main() -> None:
-    """Print a table."""
-    print(f"batches of {BATCH_BYTES // 2**20} MiB | file, kB | mode | peak RSS, MiB | Arrow, MiB | rows | with errors")
-    for name, members in CASES.items():
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "a.tar.gz"
-            packed = io.BytesIO()
-            with tarfile.open(fileobj=packed, mode="w") as tar:
-                for member, content in members().items():
-                    info = tarfile.TarInfo(member)
-                    info.size = len(content)
-                    tar.addfile(info, io.BytesIO(content))
-            file.write_bytes(gzip.compress(packed.getvalue(), 9 if "JSON" in name else 1))
-            if "JSON" not in name:
-                file = file.with_name("a.tar")
-                file.write_bytes(packed.getvalue())
-            for mode in MODES:
-                command = [sys.executable, "-m", "benchmarks.memory_limits", str(file), mode]
-                found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-                print(f"{name} | {file.stat().st_size // 1000} | {mode} | {found}", flush=True)
+    """Write and read each input; print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--child", nargs=2, metavar=("INDEX", "PATH"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(int(options.child[0]), Path(options.child[1]))
+        return
+    print("| input | file | limits | as found | memory | disk | outcome |\n|---|---|---|---|---|---|---|")
+    for index, hostile in enumerate(INPUTS):
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as temporary:
+            path = Path(folder) / f"hostile{hostile.suffix}"
+            hostile.write(path)
+            command = [sys.executable, "-m", "benchmarks.memory_limits", "--child", str(index), str(path)]
+            environment = {**os.environ, "TMPDIR": temporary}
+            root = Path(__file__).parent.parent
+            answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=root, env=environment)
+            found = json.loads(answer.stdout)
+            limits = ", ".join(f"`{name}` {_size(name, value)}" for name, value in hostile.limits.items())
+            what = (hostile.write.__doc__ or "").rstrip(".")
+            memory, disk = (f"{found[name] / MIB:.0f} MiB" for name in ("memory", "disk"))
+            size = f"{path.stat().st_size / 1e6:.2f} MB"
+            print(
+                f"| {what} | {size} | {limits} | {hostile.before} | {memory} | {disk} | {found['outcome']} |",
+                flush=True,
+            )
+
+
+def _size(name: str, value: int) -> str:
+    return f"{value // MIB} MiB" if name.endswith("bytes") else f"{value:,}"
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        print(measure(*sys.argv[1:]))
-    else:
-        main()
+    main()

@@ -235,9 +235,10 @@ def _pax_records(data: bytes) -> dict[str, str]:
     at = 0
     while at < len(data):
         space = data.find(b" ", at, at + _LENGTH_DIGITS + 1)
-        if space < 0 or not data[at:space].isdigit():
+        digits = data[at : max(at, space)]
+        if not digits.isdigit():
             break
-        end = at + int(data[at:space])
+        end = at + int(digits)
         key, equals, value = data[space + 1 : end].removesuffix(b"\n").partition(b"=")
         if not equals:
             break

@@ -43,8 +43,6 @@ def decoded_type(dtype: pa.DataType) -> pa.DataType:
 def _plain(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(dtype):
         return decoded_type(dtype.value_type)
-    if isinstance(dtype, pa.BaseExtensionType):
-        return dtype.storage_type
     return _PLAIN_TYPES.get(dtype, dtype)
 
 

@@ -137,6 +137,14 @@ def test_an_empty_tar_has_no_members_and_an_empty_file_is_none() -> None:
         index_of(b"")
 
 
+def test_records_of_a_pax_header_end_where_no_length_follows() -> None:
+    records = b"14 path=b.png\n" + b"7" * 40
+    info = tarfile.TarInfo("PaxHeader")
+    info.type, info.size = tarfile.XHDTYPE, len(records)
+    header = info.tobuf(tarfile.USTAR_FORMAT) + records + padding(len(records))
+    assert contents(header + pack([("a.png", b"1")])) == [("b.png", b"1")]
+
+
 def test_sparse_members_are_refused_by_name() -> None:
     header = bytearray(member_header("holes.png", 512))
     header[156:157] = b"S"

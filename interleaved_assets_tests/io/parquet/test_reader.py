@@ -54,6 +54,16 @@ def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
     assert found.column_names == ["sample_id", "position", "score"]
 
 
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_json_columns_stay_json(tmp_path: Path, use_dictionary: bool) -> None:
+    rows = sample("s0", b"image")
+    table = rows_table(rows, mixed=pa.array(['{"a":1}', None, "[2]"], pa.json_(pa.string())))
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=use_dictionary)
+    (found,) = read_parquet_shard(str(tmp_path / "a.parquet"))
+    assert found["mixed"].type == pa.json_(pa.string())
+    assert found["mixed"].to_pylist() == table["mixed"].to_pylist()
+
+
 def test_a_shard_without_rows_has_no_tables_but_a_schema(tmp_path: Path) -> None:
     table = shard_table()
     pq.write_table(table.slice(0, 0), tmp_path / "a.parquet")
