@@ -36,7 +36,7 @@ def original_schema(stored: pa.Schema, metadata: dict[bytes, bytes] | None) -> p
 
 
 def decoded_type(dtype: pa.DataType) -> pa.DataType:
-    """``dtype`` without dictionaries, views and extension types, at any depth."""
+    """``dtype`` without dictionaries and views, at any depth; extension types stay."""
     return _mapped(dtype, _plain)
 
 
