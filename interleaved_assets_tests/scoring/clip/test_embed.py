@@ -25,8 +25,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ClipModel:
     return load_clip(write_tiny(tmp_path_factory.mktemp("tiny")))
 
 
-def pixels(count: int) -> list[np.ndarray]:
-    return list(np.random.default_rng(0).integers(0, 256, (count, SIDE, SIDE, 3), dtype=np.uint8))
+def pixels(count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, SIDE, SIDE, 3), dtype=np.uint8)
 
 
 def tokens(model: ClipModel) -> list[np.ndarray]:
@@ -37,7 +37,7 @@ def tokens(model: ClipModel) -> list[np.ndarray]:
 def test_text_embeddings_are_open_clips_own_although_padding_is_left_out(model: ClipModel) -> None:
     wanted = model.module.encode_text(model.tokenizer(TEXTS), normalize=True).detach().numpy()
     truncated = [Tokenizer(model.tokenizer, "truncate")(text)[0] for text in TEXTS]
-    found = Embedder(model, 2).texts(truncated)
+    found = Embedder(model, 2).texts(truncated).result()
     assert found.dtype == np.float32
     assert np.abs(found - wanted).max() < 1e-6
 
@@ -49,9 +49,9 @@ def test_padding_is_left_out_where_it_may_be_and_only_there(model: ClipModel, mo
     monkeypatch.setattr(
         model.module.transformer, "forward", lambda x, **rest: seen.append(x.shape[1]) or forward(x, **rest)
     )
-    trimmed = Embedder(model).texts(short)
+    trimmed = Embedder(model).texts(short).result()
     monkeypatch.setattr(model.module, "text_pool_type", "last")
-    Embedder(model).texts(short)
+    Embedder(model).texts(short).result()
     assert seen == [3, CONTEXT]
     assert trimmed.shape == (1, WIDTH)
 
@@ -61,8 +61,8 @@ def test_embeddings_have_length_1_and_do_not_depend_on_the_batch(model: ClipMode
     one, many = Embedder(model, 1), Embedder(model, batch_size)
     images = pixels(7)
     for found, wanted in (
-        (many.images(images).result(), np.concatenate([one.images([image]).result() for image in images])),
-        (many.texts(tokens(model)), np.concatenate([one.texts([each]) for each in tokens(model)])),
+        (many.images(images).result(), np.concatenate([one.images(image[None]).result() for image in images])),
+        (many.texts(tokens(model)).result(), np.concatenate([one.texts([each]).result() for each in tokens(model)])),
     ):
         assert found.shape == wanted.shape
         assert np.abs(np.linalg.norm(found, axis=1) - 1).max() < 1e-6

@@ -7,12 +7,15 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.errors import ImageError
+from interleaved_assets.scoring.clip.reading import ImageScores, SampleReader
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
-from interleaved_assets.scoring.clip.stream import ClipStats, ImageScores, ScoreStream, ShardReader
+from interleaved_assets.scoring.clip.stream import ClipStats, ScoreStream
 from interleaved_assets.scoring.containers import Buffer
 
 WIDTH = 4
+LENGTH = 16
+"""Bytes of an image's pixels: its content, filled up with zeros."""
 PATIENCE = 60
 """Seconds until something that has to happen counts as not happening."""
 
@@ -34,38 +37,37 @@ class Ready:
 class Model:
     """Stands for a model: remembers what it was given; pixels and tokens are the content's bytes."""
 
-    def __init__(self, batch_size: int = 4, fails_at: int | None = None) -> None:
-        self.batch_size, self.fails_at, self.is_on_cpu = batch_size, fails_at, False
+    def __init__(self, batch_size: int = 4, fails_at: int | None = None, heads: int = 0) -> None:
+        self.batch_size, self.fails_at, self.is_on_cpu, self.heads = batch_size, fails_at, False, heads
         self.images_given: list[list[bytes]] = []
         self.texts_given: list[list[bytes]] = []
+        self.buffers = 0
 
-    def images(self, pixels: Sequence[np.ndarray]) -> Ready:
+    def pixel_buffer(self) -> np.ndarray:
+        self.buffers += 1
+        return np.zeros((self.batch_size, LENGTH), np.uint8)
+
+    def images(self, pixels: np.ndarray) -> Ready:
         if len(self.images_given) == self.fails_at:
             raise RuntimeError("CUDA error: unspecified launch failure")
-        self.images_given.append([array.tobytes() for array in pixels])
-        return Ready(np.stack([vector(array.tobytes()) for array in pixels]))
+        self.images_given.append([array.tobytes().rstrip(b"\0") for array in pixels])
+        vectors = np.stack([vector(content) for content in self.images_given[-1]])
+        return Ready(np.hstack([vectors, *[vectors.sum(axis=1, keepdims=True)] * self.heads]))
 
-    def texts(self, tokens: Sequence[np.ndarray]) -> np.ndarray:
+    def texts(self, tokens: Sequence[np.ndarray]) -> Ready:
         self.texts_given.append([bytes(array.astype(np.uint8)) for array in tokens])
-        return np.stack([vector(bytes(array.astype(np.uint8))) for array in tokens])
+        return Ready(np.stack([vector(bytes(array.astype(np.uint8))) for array in tokens]))
 
 
 def decode(data: Buffer) -> np.ndarray:
     content = bytes(data)
     if content.startswith(b"bad"):
         raise ImageError("undecodable_image: bad")
-    return np.frombuffer(content, np.uint8)
+    return np.frombuffer(content.ljust(LENGTH, b"\0"), np.uint8)
 
 
 def tokens(text: str) -> list[np.ndarray]:
     return [np.frombuffer(text.encode(), np.uint8).astype(np.int32)]
-
-
-class Sum:
-    column = "total"
-
-    def score(self, embeddings: np.ndarray) -> np.ndarray:
-        return embeddings.sum(axis=1).astype(np.float64)
 
 
 def table(*items: tuple[str, int, str | bytes]) -> pa.Table:
@@ -93,14 +95,16 @@ def stream(
     stats: ClipStats | None = None,
 ) -> ScoreStream:
     settings = settings or ClipSettings()
-    reader = ShardReader(
+    model.heads = len(settings.heads)
+    reader = SampleReader(
         settings=settings,
         schema=clip_schema(settings, WIDTH),
-        heads=[Sum()] if settings.heads else [],
+        head_columns=list(settings.heads),
         tokenizer=tokens,
+        preprocess=preprocess,
         image_scores=image_scores,
     )
-    return ScoreStream(reader, preprocess, model, threads, stats or ClipStats())
+    return ScoreStream(reader, model, threads, stats or ClipStats())
 
 
 def shard(name: str, count: int) -> tuple[str, list[pa.Table]]:
@@ -273,7 +277,7 @@ def test_no_more_images_are_decoded_ahead_than_two_batches() -> None:
         return decode(data)
 
     class Waiting(Model):
-        def images(self, pixels: Sequence[np.ndarray]) -> Ready:
+        def images(self, pixels: np.ndarray) -> Ready:
             nonlocal ahead
             assert self.images_given or two_batches.wait(PATIENCE)
             with lock:
@@ -298,7 +302,7 @@ def test_while_a_model_computes_on_the_cpu_nothing_is_decoded(is_on_cpu: bool) -
     class Watching(Model):
         decoded_meanwhile = False
 
-        def images(self, pixels: Sequence[np.ndarray]) -> Ready:
+        def images(self, pixels: np.ndarray) -> Ready:
             if not self.images_given:
                 computing.set()
                 assert waiting.wait(PATIENCE)
