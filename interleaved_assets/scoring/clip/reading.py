@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, ShardScores, samples_of
@@ -109,7 +110,10 @@ class SampleReader:
         buffers: PixelBuffers,
         batch_size: Callable[[], int],
     ) -> Iterator[Batch]:
-        """The samples of all shards in batches of ``batch_size()`` images, the last one smaller."""
+        """The samples of all shards in batches of ``batch_size()`` images, the last one smaller.
+
+        A shard's next table is read while the samples of the one before are prepared.
+        """
         batch, size = Batch(buffers.take()), batch_size()
         for name, tables in shards:
             left_out: dict[tuple[str, int], str] = {}
@@ -117,7 +121,7 @@ class SampleReader:
                 left_out = prescreened(self.image_scores(name), self.settings.prescreen)
             shard = ShardScores(name, self.schema, self.head_columns)
             batch.begun.append(shard)
-            for table in tables:
+            for table in prefetch(tables):
                 for sample in samples_of(table):
                     to_decode = self._prepare(sample, left_out)
                     shard.samples.append(sample)

@@ -234,7 +234,10 @@ def test_a_device_that_fails_leaves_the_shards_before_it_and_marks_no_image() ->
     with pytest.raises(RuntimeError, match="unspecified launch failure") as caught:
         next(run)
     assert "while CLIP embedded 4 images of c" in caught.value.__notes__[0]
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("clip-decode", "prefetch"))]
+    deadline = time.monotonic() + PATIENCE
+    while any(thread.name.startswith(("clip-decode", "prefetch")) for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_an_error_of_the_reader_comes_through() -> None:
@@ -287,6 +290,68 @@ def test_no_more_images_are_decoded_ahead_than_two_batches() -> None:
     rows = [("a", 0, "text"), *(("a", number + 1, b"%d" % number) for number in range(200))]
     list(stream(Waiting(batch_size=8), preprocess=counted).run([("a", [table(*rows)])]))
     assert most == 8 + 2 * 8
+
+
+class Lazy(Model):
+    """Reads its input as late as a device may, and notes the order of what is asked of it."""
+
+    def __init__(self, batch_size: int) -> None:
+        super().__init__(batch_size)
+        self.log: list[str] = []
+
+    def images(self, pixels: np.ndarray) -> "LazyResult":
+        self.log.append("launch")
+        return LazyResult(self, pixels)
+
+
+class LazyResult:
+    def __init__(self, model: Lazy, pixels: np.ndarray) -> None:
+        self._model, self._pixels = model, pixels
+
+    def result(self) -> np.ndarray:
+        self._model.log.append("result")
+        return Model.images(self._model, self._pixels).result()
+
+
+def test_the_next_batch_is_launched_before_the_result_of_the_one_before_is_asked_for() -> None:
+    model = Lazy(batch_size=4)
+    list(stream(model).run([shard("a", 16)]))
+    assert model.log == ["launch", "launch", "result", "launch", "result", "launch", "result", "result"]
+
+
+def test_buffers_are_used_again_and_not_before_the_device_has_read_them() -> None:
+    model = Lazy(batch_size=4)
+    ((_, scores),) = stream(model).run([shard("a", 160)])
+    assert scores["clip_score"].to_pylist() == expected(160)
+    # two ahead, one being filled, one next, one launched
+    assert 2 <= model.buffers <= 5
+
+
+def test_a_batch_with_undecodable_images_holds_the_others_alone() -> None:
+    model = Model(batch_size=4)
+    contents = [b"1", b"bad", b"3", b"bad", b"5"]
+    rows = [("a", 0, "text"), *(("a", at + 1, content) for at, content in enumerate(contents))]
+    ((_, scores),) = stream(model).run([("a", [table(*rows)])])
+    assert model.images_given == [[b"1", b"3"], [b"5"]]
+    assert [score is None for score in scores["clip_score"].to_pylist()] == [False, True, False, True, False]
+
+
+def test_samples_without_images_to_embed_end_a_batch_too() -> None:
+    met = []
+
+    def tables() -> Iterator[pa.Table]:
+        for number in range(200):
+            met.append(number)
+            yield table((f"s{number}", 0, "text"), (f"s{number}", 1, b"")).set_column(
+                4, "binary_content", pa.nulls(2, pa.large_binary())
+            )
+
+    shards = [("first", [shard("a", 1)[1][0]]), ("second", tables())]
+    run = stream(Model(batch_size=1)).run(shards)
+    assert next(run)[0] == "first"
+    # batches of 8 samples
+    assert len(met) < 60
+    run.close()
 
 
 @pytest.mark.parametrize("is_on_cpu", [True, False])
