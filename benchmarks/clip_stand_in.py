@@ -4,8 +4,8 @@
     python -m benchmarks.clip_stand_in --device-rate 300     # images a second
 
 Prints the share of the time between its first batch and its last in which the device had nothing to do; what decoding
-costs with threads and with the worker processes of a torch DataLoader; and from these the rate of device that cores
-can keep busy, with the arithmetic:
+costs with threads and, with --workers, with the worker processes of a torch DataLoader; and from these the rate of a
+device that cores can keep busy, with the arithmetic:
 
     by the cores          cores ÷ CPU seconds an image takes on the host, all threads together
     by the interpreter    1 ÷ seconds of them that hold the interpreter's lock: all but the decoder and the scaling
@@ -172,6 +172,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=64, help="images at once (default 64)")
     parser.add_argument("--device-rate", type=float, help="images a second of the device (default: half of decoding)")
     parser.add_argument("--threads", type=int, default=processors(), help="decoding threads (default one a processor)")
+    parser.add_argument("--workers", type=int, default=0, help="DataLoader workers to measure too (default none)")
     parser.add_argument("--cores", type=int, nargs="+", default=[2, 16], help="cores to compute for (default 2 16)")
     options = parser.parse_args()
     preprocess = Preprocess(CONFIG, "torch")
@@ -183,7 +184,10 @@ def main() -> None:
         paths = write_shards(Path(folder), options.images, 4, (640, 480))
         by_threads(files, preprocess, options.threads)
         threads_s, threads_cpu = timed(lambda: by_threads(files, preprocess, options.threads))
-        processes_s, processes_cpu = by_processes(files, preprocess, options.threads)
+        decoding = {f"{options.threads} threads": (threads_s, threads_cpu)}
+        if options.workers:
+            label = f"{options.workers} DataLoader worker processes"
+            decoding[label] = by_processes(files, preprocess, options.workers)
         _, free_cpu = timed(lambda: without_lock(files))
         decoded = len(files) / threads_s
         rate = options.device_rate or decoded / 2
@@ -198,16 +202,13 @@ def main() -> None:
 
     print(f"640 x 480 JPEG, {len(files[0]) / 1000:.0f} kB, to {CONFIG.size} x {CONFIG.size}, resize = 'torch'")
     print(f"{'decoding with':<34}{'images/s':>10}{'CPU ms/image':>14}")
-    for name, seconds, cpu in (
-        (f"{options.threads} threads", threads_s, threads_cpu),
-        (f"{options.threads} DataLoader worker processes", processes_s, processes_cpu),
-    ):
+    for name, (seconds, cpu) in decoding.items():
         print(f"{name:<34}{len(files) / seconds:>10.0f}{1000 * cpu / len(files):>14.2f}")
     span = device.ready - device.began
     share = device.waited / span
     print(
-        f"device of {rate:.0f} images/s, batches of {options.batch_size}: waited {device.waited:.2f} s of {span:.2f} s, "
-        f"{100 * share:.1f} % (limit {100 * LIMIT:.0f} %)"
+        f"device of {rate:.0f} images/s, batches of {options.batch_size}: waited {device.waited:.2f} s of "
+        f"{span:.2f} s, {100 * share:.1f} % (limit {100 * LIMIT:.0f} %)"
     )
     an_image, free = stream_cpu / images, free_cpu / len(files)
     held = max(an_image - free, 1e-9)

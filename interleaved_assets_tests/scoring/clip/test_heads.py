@@ -113,9 +113,7 @@ def test_a_head_of_ones_own_with_its_functions(activation: str, output: str, tmp
     head = load_head("mine", settings, WIDTH)
     wanted = by_hand(state, names, activation)
     assert head.column == "mine"
-    assert scores(head) == pytest.approx(
-        1 / (1 + np.exp(-wanted)) if output == "sigmoid" else wanted, rel=1e-4
-    )
+    assert scores(head) == pytest.approx(1 / (1 + np.exp(-wanted)) if output == "sigmoid" else wanted, rel=1e-4)
 
 
 def test_a_layer_without_bias_and_half_precision(tmp_path: Path) -> None:
