@@ -58,20 +58,20 @@ WORDS = [
 TARGETS = {"cpu": {"model": 0.85}, "cuda": {"model": 0.70, "one by one": 10.0}}
 
 
-def photo(random: np.random.Generator) -> bytes:
-    """A JPEG of 1000 x 800 pixels, quality 90, some 170 kB: about what a camera gives at that size."""
-    base = Image.fromarray(random.integers(0, 256, (40, 50, 3), dtype=np.uint8))
-    pixels = np.asarray(base.resize((1000, 800), Image.Resampling.BICUBIC)).astype(np.int16)
+def photo(random: np.random.Generator, width: int = 1000, height: int = 800) -> bytes:
+    """A JPEG of quality 90, some 170 kB for 1000 x 800 pixels: about what a camera gives at that size."""
+    base = Image.fromarray(random.integers(0, 256, (height // 20, width // 20, 3), dtype=np.uint8))
+    pixels = np.asarray(base.resize((width, height), Image.Resampling.BICUBIC)).astype(np.int16)
     pixels += random.integers(-9, 10, pixels.shape, dtype=np.int16)
     buffer = BytesIO()
     Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(buffer, "JPEG", quality=90)
     return buffer.getvalue()
 
 
-def write_shards(folder: Path, images: int, shards: int) -> list[Path]:
+def write_shards(folder: Path, images: int, shards: int, size: tuple[int, int] = (1000, 800)) -> list[Path]:
     """Parquet shards of samples with one text, longer than the model's context, and four images each."""
     random = np.random.default_rng(0)
-    photos = [photo(random) for _ in range(min(images, DISTINCT_IMAGES))]
+    photos = [photo(random, *size) for _ in range(min(images, DISTINCT_IMAGES))]
     paths = []
     for shard in range(shards):
         rows = []

@@ -9,92 +9,119 @@ import numpy as np
 import open_clip
 import torch
 from numpy.typing import NDArray
+from open_clip.transform import PreprocessCfg
 
 from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.scoring.clip.heads import Head
 from interleaved_assets.scoring.clip.image import Pixels
-from interleaved_assets.scoring.clip.model import ClipModel
+from interleaved_assets.scoring.clip.model import HALF_DTYPES, ClipModel
 from interleaved_assets.scoring.clip.text import Tokens
 
 logger = logging.getLogger(__name__)
 
-Embeddings = NDArray[np.float32]
-"""n x width, float32, each row of length 1."""
-
-_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _DEFAULT_BATCH: Final = {"cuda": 256, "cpu": 32}
 
 
 class Launched:
-    """Embeddings that the device may still be computing."""
+    """Rows that the device may still be computing; their copy to the host is in its queue already.
 
-    def __init__(self, parts: Sequence[torch.Tensor], precision: str) -> None:
-        self._parts, self._precision = parts, precision
+    Since the copy stands in the queue before the next batch, that one need not be done for it to arrive.
+    """
 
-    def result(self) -> Embeddings:
-        """The embeddings, waited for.
+    def __init__(self, rows: torch.Tensor, precision: str, order: NDArray[np.intp] | None) -> None:
+        self._precision, self._order = precision, order
+        self._arrived: torch.cuda.Event | None = None
+        self._rows = rows
+        if rows.is_cuda:
+            self._rows = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
+            self._rows.copy_(rows, non_blocking=True)
+            # blocking: the waiting thread sleeps, and leaves its core to the decoders
+            self._arrived = torch.cuda.Event(blocking=True)
+            self._arrived.record(torch.cuda.current_stream(rows.device))
+
+    def result(self) -> NDArray[np.float32]:
+        """The rows, waited for: embeddings, each followed by the scores of the heads where images were embedded.
 
         Raises:
             SettingsError: the model gave values that are not finite.
         """
-        embeddings = np.concatenate([part.cpu().numpy() for part in self._parts])
-        if not np.isfinite(embeddings).all():
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        rows = self._rows.numpy()
+        if not np.isfinite(rows).all():
             raise SettingsError(
                 f"clip.precision: the model gives values that are not finite in {self._precision}; choose 'bf16' or "
                 "'fp32', and see whether the checkpoint is sound"
             )
-        return embeddings
+        return rows if self._order is None else rows[self._order]
 
 
 class Embedder:
-    """A model and how many items it is given at once.
+    """A model with its heads, and how many items it is given at once.
 
     Attributes:
         batch_size: images, or texts, at once. Halved for good when the device runs out of memory.
         is_on_cpu: whether it computes on the cores that decoding takes too.
     """
 
-    def __init__(self, model: ClipModel, batch_size: int | None = None) -> None:
+    def __init__(self, model: ClipModel, batch_size: int | None = None, heads: Sequence[Head] = ()) -> None:
         self.model = model
         self.batch_size = batch_size or _DEFAULT_BATCH[model.device.type]
         self.is_on_cpu = model.device.type == "cpu"
+        self._heads = [head.on(model.device) for head in heads]
         config = model.preprocess_config
         self._mean, self._std = (
             torch.tensor(config[key], device=model.device).view(1, 3, 1, 1) for key in ("mean", "std")
         )
+        self._height_width = PreprocessCfg(**config).input_size[1:]
         self._is_trimmable = _is_trimmable(model)
 
-    def images(self, pixels: Sequence[Pixels]) -> Launched:
-        """Start embedding images, each height x width x 3 as the model takes them."""
-        stacked = torch.from_numpy(np.stack(pixels))
+    def pixel_buffer(self) -> Pixels:
+        """A buffer for :meth:`images`, :attr:`batch_size` x height x width x 3, page-locked where there is a GPU.
+
+        From such memory the copy to the device does not keep the host waiting.
+        """
+        shape = (self.batch_size, *self._height_width, 3)
+        return torch.empty(shape, dtype=torch.uint8, pin_memory=not self.is_on_cpu).numpy()
+
+    def images(self, pixels: Pixels) -> Launched:
+        """Start embedding images, n x height x width x 3 as the model takes them, and scoring them by the heads.
+
+        ``pixels`` must stay as they are until the result is there.
+        """
+        host = torch.from_numpy(pixels)
 
         def embed(part: slice) -> torch.Tensor:
-            batch = self._to_device(stacked[part]).permute(0, 3, 1, 2)
+            batch = host[part].to(self.model.device, non_blocking=True).permute(0, 3, 1, 2)
             # in this order, and in float32, as torchvision's to_tensor and normalize do it
             values = (
                 batch.to(torch.float32, memory_format=torch.contiguous_format).div(255).sub(self._mean).div(self._std)
             )
             with self._autocast():
-                return self.model.module.encode_image(values)
+                embeddings = self.model.module.encode_image(values)
+            embeddings = torch.nn.functional.normalize(embeddings.float(), dim=-1)
+            scores = [head.score(embeddings)[:, None] for head in self._heads]
+            return torch.cat([embeddings, *scores], dim=1)
 
         return self._launch(embed, len(pixels))
 
-    def texts(self, tokens: Sequence[Tokens]) -> Embeddings:
-        """Embeddings of token sequences, in their order. Sequences of like length go together."""
+    def texts(self, tokens: Sequence[Tokens]) -> Launched:
+        """Start embedding token sequences. Sequences of like length go together, the result is in the given order."""
         order = sorted(range(len(tokens)), key=lambda index: len(tokens[index]))
 
         def embed(part: slice) -> torch.Tensor:
-            batch = self._to_device(torch.from_numpy(self._padded([tokens[index] for index in order[part]])))
+            host = torch.from_numpy(self._padded([tokens[index] for index in order[part]]))
+            batch = host if self.is_on_cpu else host.pin_memory().to(self.model.device, non_blocking=True)
             with self._autocast():
-                if self._is_trimmable:
-                    return _encode_trimmed(self.model.module, batch)
-                return self.model.module.encode_text(batch)
+                module = self.model.module
+                embeddings = _encode_trimmed(module, batch) if self._is_trimmable else module.encode_text(batch)
+            return torch.nn.functional.normalize(embeddings.float(), dim=-1)
 
-        found = self._launch(embed, len(tokens)).result()
-        embeddings = np.empty_like(found)
-        embeddings[order] = found
-        return embeddings
+        return self._launch(embed, len(tokens), np.argsort(order))
 
-    def _launch(self, embed: Callable[[slice], torch.Tensor], count: int) -> Launched:
+    def _launch(
+        self, embed: Callable[[slice], torch.Tensor], count: int, order: NDArray[np.intp] | None = None
+    ) -> Launched:
         parts = []
         start = 0
         with torch.inference_mode():
@@ -110,9 +137,9 @@ class Embedder:
                 if part is None:
                     self._halve(size)
                     continue
-                parts.append(torch.nn.functional.normalize(part.float(), dim=-1))
+                parts.append(part)
                 start += size
-        return Launched(parts, self.model.precision)
+            return Launched(torch.cat(parts), self.model.precision, order)
 
     def _halve(self, size: int) -> None:
         self.batch_size = size // 2
@@ -126,14 +153,8 @@ class Embedder:
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _to_device(self, batch: torch.Tensor) -> torch.Tensor:
-        if self.model.device.type == "cuda":
-            # from pinned memory the copy runs beside the kernels of the batch before
-            return batch.pin_memory().to(self.model.device, non_blocking=True)
-        return batch
-
     def _autocast(self) -> AbstractContextManager[object]:
-        dtype = _DTYPES.get(self.model.precision)
+        dtype = HALF_DTYPES.get(self.model.precision)
         return nullcontext() if dtype is None else torch.autocast(self.model.device.type, dtype=dtype)
 
     def _padded(self, tokens: Sequence[Tokens]) -> NDArray[np.int64]:

@@ -16,12 +16,10 @@ layers works too; activations are no part of a state dict, so they are settings
 import pickle
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
@@ -55,23 +53,29 @@ class Head:
         """Width of the embedding that the head takes."""
         return int(self.layers[0][0].shape[1])
 
-    def score(self, embeddings: NDArray[np.float32]) -> NDArray[np.float64]:
+    def on(self, device: torch.device) -> "Head":
+        """The head with its weights on a device."""
+        layers = tuple((weight.to(device), bias.to(device)) for weight, bias in self.layers)
+        mean, deviation = (None if part is None else part.to(device) for part in (self.mean, self.deviation))
+        return replace(self, layers=layers, mean=mean, deviation=deviation)
+
+    def score(self, embeddings: torch.Tensor) -> torch.Tensor:
         """One number for each embedding; its range is the head's own, 0 to 1 behind a sigmoid.
 
         Args:
-            embeddings: n x width, float32, L2-normalised.
+            embeddings: n x width, float32, L2-normalised, on the head's device.
+
+        Returns:
+            n numbers, float32, which the device may still be computing.
         """
-        with torch.inference_mode():
-            values = torch.from_numpy(np.ascontiguousarray(embeddings, np.float32))
-            if self.mean is not None and self.deviation is not None:
-                values = (values - self.mean) / self.deviation
-            for depth, (weight, bias) in enumerate(self.layers):
-                if depth:
-                    values = _activated(values, self.activation)
-                values = torch.nn.functional.linear(values, weight, bias)
-            if self.output == "sigmoid":
-                values = torch.sigmoid(values)
-            return values[:, 0].to(torch.float64).numpy()
+        values = embeddings
+        if self.mean is not None and self.deviation is not None:
+            values = (values - self.mean) / self.deviation
+        for depth, (weight, bias) in enumerate(self.layers):
+            if depth:
+                values = _activated(values, self.activation)
+            values = torch.nn.functional.linear(values, weight, bias)
+        return (torch.sigmoid(values) if self.output == "sigmoid" else values)[:, 0]
 
 
 def load_head(

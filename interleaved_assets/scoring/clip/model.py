@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 import open_clip
 import torch
+from open_clip.model import convert_weights_to_lp
 from safetensors import SafetensorError
 
 from interleaved_assets.io.storage import StorageOptionsByScheme, local_copy, options_of
@@ -26,6 +27,9 @@ from interleaved_assets.scoring.clip.settings import ClipSettings
 logger = logging.getLogger(__name__)
 
 Precision = Literal["fp32", "bf16", "fp16"]
+
+HALF_DTYPES: Final[Mapping[str, torch.dtype]] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""The dtype of each precision but fp32."""
 
 _CONFIG_KEYS: Final = ("embed_dim", "vision_cfg", "text_cfg")
 
@@ -53,7 +57,7 @@ class ClipModel:
 
     Attributes:
         name: model and weights, as a person would say it.
-        module: open_clip's model, in evaluation mode, its weights in float32.
+        module: open_clip's model, in evaluation mode, to be called under autocast where ``precision`` is a half one.
         tokenizer: open_clip's tokenizer for it.
         preprocess_config: open_clip's preprocessing configuration.
         width: width of its embeddings.
@@ -150,6 +154,8 @@ def _load(
             "text_cfg.vocab_size in the configuration it is trained with"
         )
     module.eval().requires_grad_(False)
+    if precision in HALF_DTYPES:
+        convert_weights_to_lp(module.visual, HALF_DTYPES[precision])
     logger.info("loaded %s from %s on %s in %s", label, uri or settings.pretrained, device, precision)
     return ClipModel(
         name=f"{settings.model}/{uri.rpartition('/')[2] if uri else settings.pretrained}",

@@ -1,8 +1,8 @@
-"""The images and texts of a sample on their way to CLIP scores, and the table these end up in."""
+"""Samples read from rows, and the table of CLIP scores made of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,56 +23,49 @@ _NO_TEXT: Final = row_error("no_text", "no text row of the sample has any charac
 _NO_BYTES: Final = row_error("missing_source", "the row has no bytes; materialize it first")
 
 
-class ImageHead(Protocol):
-    """What a head has to be able to do; :class:`interleaved_assets.scoring.clip.heads.Head` is one."""
-
-    @property
-    def column(self) -> str:
-        """The column that its scores fill."""
-
-    def score(self, embeddings: Vector) -> NDArray[np.float64]:
-        """One number for each of n embeddings."""
-
-
 @dataclass
-class Image:
-    """An image row: its bytes while they are needed, then its embedding, or why it has none.
+class ClipImage:
+    """An image row: its bytes while they are needed, then what the model gave for it, or why it gave nothing.
 
     Attributes:
         position: of the row.
         data: the file's bytes; None once they are decoded, or where there are none.
-        vector: its embedding.
+        values: its embedding, followed by the score of each head, float32.
         error: its ``clip_error``.
     """
 
     position: int
     data: Buffer | None
-    vector: Vector | None = None
+    values: Vector | None = None
     error: str | None = None
 
 
 @dataclass
-class Sample:
+class ClipSample:
     """The images and texts of one sample.
 
     Attributes:
         sample_id: its id.
         images: in the order of their rows.
         texts: position and stripped text of every text row that has any, in the order of the rows.
-        pieces: for each text, the keys of the sequences it was cut into: their tokens.
+        pieces: for each text, the keys of the token sequences it was cut into.
         vectors: embeddings of the sequences by key.
+        tokens: the sequences that have no embedding yet, by key.
         waiting: images and sequences still without an embedding.
+        columns: its part of the score table, once that is computed.
     """
 
     sample_id: str
-    images: list[Image] = field(default_factory=list)
+    images: list[ClipImage] = field(default_factory=list)
     texts: list[tuple[int, str]] = field(default_factory=list)
     pieces: list[list[bytes]] = field(default_factory=list)
     vectors: dict[bytes, Vector] = field(default_factory=dict)
+    tokens: dict[bytes, NDArray[np.int32]] = field(default_factory=dict)
     waiting: int = 0
+    columns: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
 
-def samples_of(table: pa.Table) -> Iterator[Sample]:
+def samples_of(table: pa.Table) -> Iterator[ClipSample]:
     """The samples of ``table`` that have images, in the order of their first image or text row, bytes not copied.
 
     ``table`` has ``sample_id``, ``position``, ``modality``, ``text_content``, ``binary_content`` and where there is one
@@ -97,7 +90,7 @@ def samples_of(table: pa.Table) -> Iterator[Sample]:
     for part in np.split(rows, borders):
         if not is_image[part].any():
             continue
-        sample = Sample(table["sample_id"][int(part[0])].as_py())
+        sample = ClipSample(table["sample_id"][int(part[0])].as_py())
         for row in map(int, part):
             if is_image[row]:
                 sample.images.append(_image(int(positions[row]), contents[row], errors[row].as_py()))
@@ -106,11 +99,11 @@ def samples_of(table: pa.Table) -> Iterator[Sample]:
         yield sample
 
 
-def _image(position: int, content: pa.Scalar, error: str | None) -> Image:
+def _image(position: int, content: pa.Scalar, error: str | None) -> ClipImage:
     data = content.as_buffer()
     if error is None and data is None:
         error = _NO_BYTES
-    return Image(position, None if error else data, error=error)
+    return ClipImage(position, None if error else data, error=error)
 
 
 def clip_schema(settings: ClipSettings, width: int) -> pa.Schema:
@@ -142,52 +135,64 @@ def clip_ranges(settings: ClipSettings) -> dict[str, Range]:
     return {"clip_score": Range(-1, 1), "clip_text_position": Range(low=0), **heads, "embedding": _LENGTH_OF_ONE}
 
 
-class ScoreTable:
-    """The score table of one shard while its samples are scored, in whatever order they get there."""
+@dataclass
+class ShardScores:
+    """The samples of one shard, scored in any order, and the score table they give.
 
-    def __init__(self, schema: pa.Schema, heads: Sequence[ImageHead]) -> None:
-        self._schema, self._heads = schema, heads
-        self._columns: list[Mapping[str, Sequence[object]] | None] = []
+    Attributes:
+        name: of the shard.
+        schema: from :func:`clip_schema`.
+        head_columns: the columns of the heads, in the order of their scores in :attr:`ClipImage.values`.
+        samples: in the order of the table's rows.
+        open_samples: samples met that are not scored yet.
+        open_images: images of theirs that were not given to the model yet.
+        is_read: whether all samples have been met.
+    """
 
-    def reserve(self) -> int:
-        """A place for the next sample."""
-        self._columns.append(None)
-        return len(self._columns) - 1
+    name: str
+    schema: pa.Schema
+    head_columns: Sequence[str] = ()
+    samples: list[ClipSample] = field(default_factory=list)
+    open_samples: int = 0
+    open_images: int = 0
+    is_read: bool = False
 
-    def fill(self, place: int, sample: Sample) -> None:
-        """The scores of a sample that has all its embeddings."""
+    def score(self, sample: ClipSample) -> None:
+        """Compute the columns of a sample that has all its embeddings, and let go of these."""
         images = sample.images
         columns: dict[str, Sequence[object]] = {
             "sample_id": [sample.sample_id] * len(images),
             "position": [image.position for image in images],
             "clip_error": [image.error or (None if sample.texts else _NO_TEXT) for image in images],
         }
-        embedded = [index for index, image in enumerate(images) if image.vector is not None]
+        embedded = [index for index, image in enumerate(images) if image.values is not None]
         if embedded:
-            vectors = np.stack([image.vector for image in images if image.vector is not None])
+            values = np.stack([image.values for image in images if image.values is not None])
+            width = values.shape[1] - len(self.head_columns)
+            vectors = values[:, :width]
+            filled: dict[str, Sequence[object]] = {}
             if sample.texts:
-                scores, best = _best_text(vectors, sample)
-                columns["clip_score"] = _spread(scores.tolist(), embedded, len(images))
-                columns["clip_text_position"] = _spread(best, embedded, len(images))
-            for head in self._heads:
-                columns[head.column] = _spread(head.score(vectors).tolist(), embedded, len(images))
-            if "embedding" in self._schema.names:
-                columns["embedding"] = _spread(list(vectors.astype(np.float16)), embedded, len(images))
-        self._columns[place] = columns
+                scores, filled["clip_text_position"] = _best_text(vectors, sample)
+                filled["clip_score"] = scores.tolist()
+            filled |= zip(self.head_columns, values[:, width:].T.tolist(), strict=True)
+            if "embedding" in self.schema.names:
+                filled["embedding"] = list(vectors.astype(np.float16))
+            columns |= {name: _spread(column, embedded, len(images)) for name, column in filled.items()}
+        sample.columns = columns
+        sample.images, sample.texts, sample.pieces, sample.vectors = [], [], [], {}
 
     def table(self) -> pa.Table:
-        """The table, once every place is filled."""
-        parts = [columns for columns in self._columns if columns is not None]
+        """The table, once every sample is scored."""
         arrays = []
-        for column in self._schema:
+        for column in self.schema:
             values: list[object] = []
-            for part in parts:
+            for part in (sample.columns for sample in self.samples):
                 values += part.get(column.name) or [None] * len(part["position"])
             arrays.append(_array(values, column.type))
-        return pa.Table.from_arrays(arrays, schema=self._schema)
+        return pa.Table.from_arrays(arrays, schema=self.schema)
 
 
-def _best_text(vectors: Vector, sample: Sample) -> tuple[NDArray[np.float64], list[int]]:
+def _best_text(vectors: Vector, sample: ClipSample) -> tuple[NDArray[np.float64], list[int]]:
     """Each image's highest cosine similarity to any text, and that text's position."""
     keys = list(dict.fromkeys(key for pieces in sample.pieces for key in pieces))
     similarity = vectors @ np.stack([sample.vectors[key] for key in keys]).T

@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.storage import StorageOptionsByScheme
 from interleaved_assets.model.errors import MissingDependency, OptionError
 from interleaved_assets.scoring.clip.demo_model import refuse_demo_model
+from interleaved_assets.scoring.clip.reading import ImageScores, SampleReader
 from interleaved_assets.scoring.clip.samples import clip_schema
-from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.scoring.clip.stream import ClipStats, ImageScores, ScoreStream, ShardReader
+from interleaved_assets.scoring.clip.settings import ClipSettings, head_column
+from interleaved_assets.scoring.clip.stream import ClipStats, ScoreStream
 
 if TYPE_CHECKING:
     from interleaved_assets.scoring.clip.embed import Embedder
-    from interleaved_assets.scoring.clip.heads import Head
     from interleaved_assets.scoring.clip.image import Preprocess
     from interleaved_assets.scoring.clip.text import Tokenizer
 
 __all__ = ["ClipScorer", "ClipStats", "ImageScores", "load_scorer", "score_shards", "score_table"]
 
+# Tables that may wait for the caller.
+_TABLES_AHEAD: Final = 2
 _EXTRA_PACKAGES: Final = frozenset({"torch", "torchvision", "open_clip", "safetensors"})
 
 
@@ -39,7 +42,6 @@ class ClipScorer:
     embedder: "Embedder"
     tokenizer: "Tokenizer"
     preprocess: "Preprocess"
-    heads: tuple["Head", ...]
 
     @property
     def schema(self) -> pa.Schema:
@@ -91,12 +93,12 @@ def load_scorer(
             f"CLIP scoring needs {error.name}, which is not installed here: pip install 'interleaved-assets[clip]'"
         ) from error
     model = load_clip(settings, options)
+    heads = [load_head(name, head, model.width, options) for name, head in settings.heads.items()]
     return ClipScorer(
         settings=settings,
-        embedder=Embedder(model, settings.batch_size),
+        embedder=Embedder(model, settings.batch_size, heads),
         tokenizer=Tokenizer(model.tokenizer, settings.long_text),
         preprocess=Preprocess.of(model.preprocess_config, model.resizer, settings.max_pixels),
-        heads=tuple(load_head(name, head, model.width, options) for name, head in settings.heads.items()),
     )
 
 
@@ -114,7 +116,7 @@ def score_shards(
     Args:
         shards: name of each shard and its tables, each of whole samples, with ``sample_id``, ``position``,
             ``modality``, ``text_content``, ``binary_content`` and, where there is one, ``materialize_error``. Read in a
-            thread of its own.
+            thread of its own, and scored in another.
         scorer: from :func:`load_scorer`.
         image_scores: gives a shard's stored image scores; needed with ``clip.prescreen``.
         stats: counts that are kept up to date.
@@ -131,15 +133,18 @@ def score_shards(
     """
     if scorer.settings.prescreen.is_on and image_scores is None:
         raise OptionError("clip.prescreen has bounds, so image_scores= has to give the scores they are on")
-    reader = ShardReader(scorer.settings, scorer.schema, scorer.heads, scorer.tokenizer, image_scores)
-    stream = ScoreStream(
-        reader=reader,
+    settings = scorer.settings
+    reader = SampleReader(
+        settings=settings,
+        schema=scorer.schema,
+        head_columns=[head_column(name, head) for name, head in settings.heads.items()],
+        tokenizer=scorer.tokenizer,
         preprocess=scorer.preprocess,
-        embedder=scorer.embedder,
-        threads=scorer.settings.threads,
-        stats=ClipStats() if stats is None else stats,
+        image_scores=image_scores,
     )
-    return stream.run(shards)
+    stream = ScoreStream(reader, scorer.embedder, settings.threads, ClipStats() if stats is None else stats)
+    # in a thread of its own, so that the device has work while the caller writes a table
+    return prefetch(stream.run(shards), depth=_TABLES_AHEAD)
 
 
 def score_table(table: pa.Table, scorer: ClipScorer, *, image_scores: pa.Table | None = None) -> pa.Table:

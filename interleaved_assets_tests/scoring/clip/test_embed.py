@@ -11,7 +11,9 @@ import torch
 
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.scoring.clip.embed import Embedder
+from interleaved_assets.scoring.clip.heads import load_head
 from interleaved_assets.scoring.clip.model import ClipModel, load_clip
+from interleaved_assets.scoring.clip.settings import HeadSettings
 from interleaved_assets.scoring.clip.text import Tokenizer
 from interleaved_assets_tests.scoring.clip_tiny import CONTEXT, SIDE, WIDTH, write_tiny
 
@@ -25,8 +27,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ClipModel:
     return load_clip(write_tiny(tmp_path_factory.mktemp("tiny")))
 
 
-def pixels(count: int) -> list[np.ndarray]:
-    return list(np.random.default_rng(0).integers(0, 256, (count, SIDE, SIDE, 3), dtype=np.uint8))
+def pixels(count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, SIDE, SIDE, 3), dtype=np.uint8)
 
 
 def tokens(model: ClipModel) -> list[np.ndarray]:
@@ -37,7 +39,7 @@ def tokens(model: ClipModel) -> list[np.ndarray]:
 def test_text_embeddings_are_open_clips_own_although_padding_is_left_out(model: ClipModel) -> None:
     wanted = model.module.encode_text(model.tokenizer(TEXTS), normalize=True).detach().numpy()
     truncated = [Tokenizer(model.tokenizer, "truncate")(text)[0] for text in TEXTS]
-    found = Embedder(model, 2).texts(truncated)
+    found = Embedder(model, 2).texts(truncated).result()
     assert found.dtype == np.float32
     assert np.abs(found - wanted).max() < 1e-6
 
@@ -49,9 +51,9 @@ def test_padding_is_left_out_where_it_may_be_and_only_there(model: ClipModel, mo
     monkeypatch.setattr(
         model.module.transformer, "forward", lambda x, **rest: seen.append(x.shape[1]) or forward(x, **rest)
     )
-    trimmed = Embedder(model).texts(short)
+    trimmed = Embedder(model).texts(short).result()
     monkeypatch.setattr(model.module, "text_pool_type", "last")
-    Embedder(model).texts(short)
+    Embedder(model).texts(short).result()
     assert seen == [3, CONTEXT]
     assert trimmed.shape == (1, WIDTH)
 
@@ -61,8 +63,8 @@ def test_embeddings_have_length_1_and_do_not_depend_on_the_batch(model: ClipMode
     one, many = Embedder(model, 1), Embedder(model, batch_size)
     images = pixels(7)
     for found, wanted in (
-        (many.images(images).result(), np.concatenate([one.images([image]).result() for image in images])),
-        (many.texts(tokens(model)), np.concatenate([one.texts([each]) for each in tokens(model)])),
+        (many.images(images).result(), np.concatenate([one.images(image[None]).result() for image in images])),
+        (many.texts(tokens(model)).result(), np.concatenate([one.texts([each]).result() for each in tokens(model)])),
     ):
         assert found.shape == wanted.shape
         assert np.abs(np.linalg.norm(found, axis=1) - 1).max() < 1e-6
@@ -126,6 +128,51 @@ def test_values_that_are_not_finite_are_an_error_and_no_score(model: ClipModel) 
     broken = replace(model, module=Overflowing(), precision="fp16")
     with pytest.raises(SettingsError, match=r"clip.precision: .* not finite in fp16; choose 'bf16' or 'fp32'"):
         Embedder(broken, 4).images(pixels(2)).result()
+
+
+def test_heads_score_a_whole_batch_on_the_device(model: ClipModel, tmp_path: Path) -> None:
+    heads = []
+    for name in ("one", "two"):
+        torch.save({"fc.weight": torch.randn(1, WIDTH), "fc.bias": torch.ones(1)}, tmp_path / f"{name}.pth")
+        heads.append(load_head(name, HeadSettings(path=str(tmp_path / f"{name}.pth"), output="sigmoid"), WIDTH))
+    images = pixels(7)
+    plain = Embedder(model).images(images).result()
+    found = Embedder(model, 4, heads).images(images).result()
+    assert found.shape == (7, WIDTH + 2)
+    assert np.abs(found[:, :WIDTH] - plain).max() < 1e-6
+    for column, head in enumerate(heads):
+        wanted = head.score(torch.from_numpy(plain)).numpy()
+        assert np.abs(found[:, WIDTH + column] - wanted).max() < 1e-6
+        assert np.ptp(wanted) > 0.01
+
+
+def test_a_pixel_buffer_has_room_for_a_batch(model: ClipModel) -> None:
+    embedder = Embedder(model, 5)
+    buffer = embedder.pixel_buffer()
+    assert (buffer.shape, buffer.dtype) == ((5, SIDE, SIDE, 3), np.uint8)
+    buffer[:3] = pixels(3)
+    assert np.array_equal(embedder.images(buffer[:3]).result(), embedder.images(pixels(3)).result())
+
+
+def test_image_weights_are_stored_in_half_precision_and_give_what_autocast_gives(
+    model: ClipModel, tmp_path: Path
+) -> None:
+    half = load_clip(write_tiny(tmp_path).model_copy(update={"precision": "bf16"}))
+    assert half.module.visual.transformer.resblocks[0].mlp.c_fc.weight.dtype == torch.bfloat16
+    assert half.module.visual.ln_pre.weight.dtype == torch.float32
+    found = Embedder(half).images(pixels(4)).result()
+    kept = Embedder(replace(model, precision="bf16")).images(pixels(4)).result()
+    assert np.abs(found - kept).max() < 0.01
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_reads_page_locked_memory_and_gives_what_the_cpu_gives(model: ClipModel, tmp_path: Path) -> None:
+    on_gpu = load_clip(write_tiny(tmp_path).model_copy(update={"device": "cuda", "precision": "fp32"}))
+    embedder = Embedder(on_gpu, 4)
+    buffer = embedder.pixel_buffer()
+    assert torch.from_numpy(buffer).is_pinned()
+    buffer[:] = pixels(4)
+    assert np.abs(embedder.images(buffer).result() - Embedder(model).images(pixels(4)).result()).max() < 1e-3
 
 
 def test_half_precision_computes_in_half_precision(tmp_path: Path) -> None:

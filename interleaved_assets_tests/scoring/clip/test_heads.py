@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from interleaved_assets.model.errors import SettingsError, StorageUnavailable
-from interleaved_assets.scoring.clip.heads import load_head
+from interleaved_assets.scoring.clip.heads import Head, load_head
 from interleaved_assets.scoring.clip.identity import file_versions
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings
 from interleaved_assets.settings import StorageSettings
@@ -25,6 +25,12 @@ WIDTH = 6
 def embeddings(count: int = 5) -> np.ndarray:
     values = np.random.default_rng(0).normal(size=(count, WIDTH)).astype(np.float32)
     return values / np.linalg.norm(values, axis=1, keepdims=True)
+
+
+def scores(head: Head, given: np.ndarray | None = None) -> np.ndarray:
+    """What a head on a device gives for embeddings, those of :func:`embeddings` unless others are given."""
+    values = torch.from_numpy(embeddings() if given is None else given)
+    return head.on(torch.device("cpu")).score(values).numpy()
 
 
 def layer(outputs: int, inputs: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -65,8 +71,8 @@ def test_laions_linear_head(suffix: str, tmp_path: Path) -> None:
     path = written({"weight": weight, "bias": bias}, tmp_path / f"linear{suffix}")
     head = load_head("taste", HeadSettings(path=path, kind="aesthetic"), WIDTH)
     assert (head.column, head.width) == ("aesthetic_score", WIDTH)
-    found = head.score(embeddings())
-    assert found.dtype == np.float64
+    found = scores(head)
+    assert found.dtype == np.float32
     assert found == pytest.approx(embeddings() @ weight[0].numpy() + bias.item(), abs=1e-6)
 
 
@@ -75,7 +81,7 @@ def test_laions_mlp_has_no_activations_and_layers_numbered_with_gaps_beyond_nine
     names = ["layers.0", "layers.2", "layers.4", "layers.10", "layers.11"]
     state = stack(names, [WIDTH, 5, 5, 5, 5, 1])
     head = load_head("taste", HeadSettings(path=written(state, tmp_path / f"mlp{suffix}"), kind="aesthetic"), WIDTH)
-    assert head.score(embeddings()) == pytest.approx(by_hand(state, names), rel=1e-5)
+    assert scores(head) == pytest.approx(by_hand(state, names), rel=1e-5)
 
 
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
@@ -91,7 +97,7 @@ def test_the_nsfw_head_normalizes_and_ends_in_a_probability(suffix: str, tmp_pat
     for name in names[:-1]:
         values = torch.relu(values @ state[f"{name}.weight"].T + state[f"{name}.bias"])
     wanted = torch.sigmoid(values @ state["linear_4.weight"].T + state["linear_4.bias"])[:, 0]
-    found = head.score(embeddings())
+    found = scores(head)
     assert found == pytest.approx(wanted.numpy(), abs=1e-6)
     assert ((found > 0) & (found < 1)).all()
 
@@ -107,20 +113,18 @@ def test_a_head_of_ones_own_with_its_functions(activation: str, output: str, tmp
     head = load_head("mine", settings, WIDTH)
     wanted = by_hand(state, names, activation)
     assert head.column == "mine"
-    assert head.score(embeddings()) == pytest.approx(
-        1 / (1 + np.exp(-wanted)) if output == "sigmoid" else wanted, rel=1e-4
-    )
+    assert scores(head) == pytest.approx(1 / (1 + np.exp(-wanted)) if output == "sigmoid" else wanted, rel=1e-4)
 
 
 def test_a_layer_without_bias_and_half_precision(tmp_path: Path) -> None:
     weight = layer(1, WIDTH, 0)[0].half()
     head = load_head("mine", HeadSettings(path=written({"fc.weight": weight}, tmp_path / "h.pth")), WIDTH)
-    assert head.score(embeddings()) == pytest.approx(embeddings() @ weight[0].float().numpy(), abs=1e-6)
+    assert scores(head) == pytest.approx(embeddings() @ weight[0].float().numpy(), abs=1e-6)
 
 
 def test_no_embeddings_give_no_scores(tmp_path: Path) -> None:
     head = load_head("mine", HeadSettings(path=written({"fc.weight": layer(1, WIDTH, 0)[0]}, tmp_path / "h.pth")))
-    assert head.score(np.zeros((0, WIDTH), np.float32)).shape == (0,)
+    assert scores(head, np.zeros((0, WIDTH), np.float32)).shape == (0,)
 
 
 def test_a_head_for_another_model_names_both_widths(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.scoring.clip.samples import Image, Sample, ScoreTable, clip_schema, samples_of
+from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, ShardScores, clip_schema, samples_of
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings
 
 
@@ -82,28 +82,18 @@ def unit(*values: float) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-class Sum:
-    """A head that adds up the embedding."""
-
-    column = "total"
-
-    def score(self, embeddings: np.ndarray) -> np.ndarray:
-        return embeddings.sum(axis=1).astype(np.float64)
-
-
-def scored(settings: ClipSettings, *samples: Sample, heads: tuple[Sum, ...] = ()) -> pa.Table:
-    scores = ScoreTable(clip_schema(settings, 2), heads)
-    places = [scores.reserve() for _ in samples]
-    for place, sample in reversed(list(zip(places, samples, strict=True))):
-        scores.fill(place, sample)
-    return scores.table()
+def scored(settings: ClipSettings, *samples: ClipSample) -> pa.Table:
+    shard = ShardScores("shard", clip_schema(settings, 2), list(settings.heads), samples=list(samples))
+    for sample in reversed(samples):
+        shard.score(sample)
+    return shard.table()
 
 
 def test_the_best_text_counts_and_of_equal_ones_the_first() -> None:
     up, right = unit(0, 1), unit(1, 0)
-    sample = Sample(
+    sample = ClipSample(
         "a",
-        images=[Image(1, None, vector=unit(1, 3)), Image(4, None, vector=unit(-1, -3))],
+        images=[ClipImage(1, None, values=unit(1, 3)), ClipImage(4, None, values=unit(-1, -3))],
         texts=[(0, "r"), (2, "u"), (3, "u")],
         pieces=[[b"r"], [b"u"], [b"u"]],
         vectors={b"u": up, b"r": right},
@@ -115,9 +105,9 @@ def test_the_best_text_counts_and_of_equal_ones_the_first() -> None:
 
 
 def test_of_a_text_in_windows_the_best_window_counts() -> None:
-    sample = Sample(
+    sample = ClipSample(
         "a",
-        images=[Image(1, None, vector=unit(0, 1))],
+        images=[ClipImage(1, None, values=unit(0, 1))],
         texts=[(0, "long"), (2, "short")],
         pieces=[[b"1", b"2", b"3"], [b"4"]],
         vectors={b"1": unit(1, 0), b"2": unit(0, 1), b"3": unit(-1, 0), b"4": unit(1, 1)},
@@ -128,15 +118,15 @@ def test_of_a_text_in_windows_the_best_window_counts() -> None:
 
 def test_a_cosine_stays_within_its_bounds() -> None:
     vector = np.array([1.0000001, 0], np.float32)
-    sample = Sample("a", [Image(0, None, vector=vector)], [(1, "x")], [[b"x"]], {b"x": vector})
+    sample = ClipSample("a", [ClipImage(0, None, values=vector)], [(1, "x")], [[b"x"]], {b"x": vector})
     assert scored(ClipSettings(), sample)["clip_score"].to_pylist() == [1.0]
 
 
 def test_rows_come_in_the_order_of_the_samples_and_unscored_ones_say_why() -> None:
     settings = ClipSettings(heads={"total": HeadSettings(path="x")}, keep_embeddings=True)
-    lonely = Sample("lonely", [Image(0, None, vector=unit(3, 4))])
-    broken = Sample("broken", [Image(7, None, error="undecodable_image: x")], [(8, "text")])
-    found = scored(settings, lonely, broken, heads=(Sum(),))
+    lonely = ClipSample("lonely", [ClipImage(0, None, values=np.append(unit(3, 4), np.float32(1.4)))])
+    broken = ClipSample("broken", [ClipImage(7, None, error="undecodable_image: x")], [(8, "text")])
+    found = scored(settings, lonely, broken)
     assert found.schema.names == [
         "sample_id",
         "position",

@@ -7,12 +7,15 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.errors import ImageError
+from interleaved_assets.scoring.clip.reading import ImageScores, SampleReader
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
-from interleaved_assets.scoring.clip.stream import ClipStats, ImageScores, ScoreStream, ShardReader
+from interleaved_assets.scoring.clip.stream import ClipStats, ScoreStream
 from interleaved_assets.scoring.containers import Buffer
 
 WIDTH = 4
+LENGTH = 16
+"""Bytes of an image's pixels: its content, filled up with zeros."""
 PATIENCE = 60
 """Seconds until something that has to happen counts as not happening."""
 
@@ -34,38 +37,37 @@ class Ready:
 class Model:
     """Stands for a model: remembers what it was given; pixels and tokens are the content's bytes."""
 
-    def __init__(self, batch_size: int = 4, fails_at: int | None = None) -> None:
-        self.batch_size, self.fails_at, self.is_on_cpu = batch_size, fails_at, False
+    def __init__(self, batch_size: int = 4, fails_at: int | None = None, heads: int = 0) -> None:
+        self.batch_size, self.fails_at, self.is_on_cpu, self.heads = batch_size, fails_at, False, heads
         self.images_given: list[list[bytes]] = []
         self.texts_given: list[list[bytes]] = []
+        self.buffers = 0
 
-    def images(self, pixels: Sequence[np.ndarray]) -> Ready:
+    def pixel_buffer(self) -> np.ndarray:
+        self.buffers += 1
+        return np.zeros((self.batch_size, LENGTH), np.uint8)
+
+    def images(self, pixels: np.ndarray) -> Ready:
         if len(self.images_given) == self.fails_at:
             raise RuntimeError("CUDA error: unspecified launch failure")
-        self.images_given.append([array.tobytes() for array in pixels])
-        return Ready(np.stack([vector(array.tobytes()) for array in pixels]))
+        self.images_given.append([array.tobytes().rstrip(b"\0") for array in pixels])
+        vectors = np.stack([vector(content) for content in self.images_given[-1]])
+        return Ready(np.hstack([vectors, *[vectors.sum(axis=1, keepdims=True)] * self.heads]))
 
-    def texts(self, tokens: Sequence[np.ndarray]) -> np.ndarray:
+    def texts(self, tokens: Sequence[np.ndarray]) -> Ready:
         self.texts_given.append([bytes(array.astype(np.uint8)) for array in tokens])
-        return np.stack([vector(bytes(array.astype(np.uint8))) for array in tokens])
+        return Ready(np.stack([vector(bytes(array.astype(np.uint8))) for array in tokens]))
 
 
 def decode(data: Buffer) -> np.ndarray:
     content = bytes(data)
     if content.startswith(b"bad"):
         raise ImageError("undecodable_image: bad")
-    return np.frombuffer(content, np.uint8)
+    return np.frombuffer(content.ljust(LENGTH, b"\0"), np.uint8)
 
 
 def tokens(text: str) -> list[np.ndarray]:
     return [np.frombuffer(text.encode(), np.uint8).astype(np.int32)]
-
-
-class Sum:
-    column = "total"
-
-    def score(self, embeddings: np.ndarray) -> np.ndarray:
-        return embeddings.sum(axis=1).astype(np.float64)
 
 
 def table(*items: tuple[str, int, str | bytes]) -> pa.Table:
@@ -93,14 +95,16 @@ def stream(
     stats: ClipStats | None = None,
 ) -> ScoreStream:
     settings = settings or ClipSettings()
-    reader = ShardReader(
+    model.heads = len(settings.heads)
+    reader = SampleReader(
         settings=settings,
         schema=clip_schema(settings, WIDTH),
-        heads=[Sum()] if settings.heads else [],
+        head_columns=list(settings.heads),
         tokenizer=tokens,
+        preprocess=preprocess,
         image_scores=image_scores,
     )
-    return ScoreStream(reader, preprocess, model, threads, stats or ClipStats())
+    return ScoreStream(reader, model, threads, stats or ClipStats())
 
 
 def shard(name: str, count: int) -> tuple[str, list[pa.Table]]:
@@ -230,7 +234,10 @@ def test_a_device_that_fails_leaves_the_shards_before_it_and_marks_no_image() ->
     with pytest.raises(RuntimeError, match="unspecified launch failure") as caught:
         next(run)
     assert "while CLIP embedded 4 images of c" in caught.value.__notes__[0]
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("clip-decode", "prefetch"))]
+    deadline = time.monotonic() + PATIENCE
+    while any(thread.name.startswith(("clip-decode", "prefetch")) for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_an_error_of_the_reader_comes_through() -> None:
@@ -273,7 +280,7 @@ def test_no_more_images_are_decoded_ahead_than_two_batches() -> None:
         return decode(data)
 
     class Waiting(Model):
-        def images(self, pixels: Sequence[np.ndarray]) -> Ready:
+        def images(self, pixels: np.ndarray) -> Ready:
             nonlocal ahead
             assert self.images_given or two_batches.wait(PATIENCE)
             with lock:
@@ -283,6 +290,68 @@ def test_no_more_images_are_decoded_ahead_than_two_batches() -> None:
     rows = [("a", 0, "text"), *(("a", number + 1, b"%d" % number) for number in range(200))]
     list(stream(Waiting(batch_size=8), preprocess=counted).run([("a", [table(*rows)])]))
     assert most == 8 + 2 * 8
+
+
+class Lazy(Model):
+    """Reads its input as late as a device may, and notes the order of what is asked of it."""
+
+    def __init__(self, batch_size: int) -> None:
+        super().__init__(batch_size)
+        self.log: list[str] = []
+
+    def images(self, pixels: np.ndarray) -> "LazyResult":
+        self.log.append("launch")
+        return LazyResult(self, pixels)
+
+
+class LazyResult:
+    def __init__(self, model: Lazy, pixels: np.ndarray) -> None:
+        self._model, self._pixels = model, pixels
+
+    def result(self) -> np.ndarray:
+        self._model.log.append("result")
+        return Model.images(self._model, self._pixels).result()
+
+
+def test_the_next_batch_is_launched_before_the_result_of_the_one_before_is_asked_for() -> None:
+    model = Lazy(batch_size=4)
+    list(stream(model).run([shard("a", 16)]))
+    assert model.log == ["launch", "launch", "result", "launch", "result", "launch", "result", "result"]
+
+
+def test_buffers_are_used_again_and_not_before_the_device_has_read_them() -> None:
+    model = Lazy(batch_size=4)
+    ((_, scores),) = stream(model).run([shard("a", 160)])
+    assert scores["clip_score"].to_pylist() == expected(160)
+    # two ahead, one being filled, one next, one launched
+    assert 2 <= model.buffers <= 5
+
+
+def test_a_batch_with_undecodable_images_holds_the_others_alone() -> None:
+    model = Model(batch_size=4)
+    contents = [b"1", b"bad", b"3", b"bad", b"5"]
+    rows = [("a", 0, "text"), *(("a", at + 1, content) for at, content in enumerate(contents))]
+    ((_, scores),) = stream(model).run([("a", [table(*rows)])])
+    assert model.images_given == [[b"1", b"3"], [b"5"]]
+    assert [score is None for score in scores["clip_score"].to_pylist()] == [False, True, False, True, False]
+
+
+def test_samples_without_images_to_embed_end_a_batch_too() -> None:
+    met = []
+
+    def tables() -> Iterator[pa.Table]:
+        for number in range(200):
+            met.append(number)
+            yield table((f"s{number}", 0, "text"), (f"s{number}", 1, b"")).set_column(
+                4, "binary_content", pa.nulls(2, pa.large_binary())
+            )
+
+    shards = [("first", [shard("a", 1)[1][0]]), ("second", tables())]
+    run = stream(Model(batch_size=1)).run(shards)
+    assert next(run)[0] == "first"
+    # batches of 8 samples
+    assert len(met) < 60
+    run.close()
 
 
 @pytest.mark.parametrize("is_on_cpu", [True, False])
@@ -298,7 +367,7 @@ def test_while_a_model_computes_on_the_cpu_nothing_is_decoded(is_on_cpu: bool) -
     class Watching(Model):
         decoded_meanwhile = False
 
-        def images(self, pixels: Sequence[np.ndarray]) -> Ready:
+        def images(self, pixels: np.ndarray) -> Ready:
             if not self.images_given:
                 computing.set()
                 assert waiting.wait(PATIENCE)

@@ -1,0 +1,95 @@
+"""How far the scores are from plain open_clip's, one image and one text at a time in fp32, on the CPU.
+
+    python -m benchmarks.clip_differences                        # the model that the repository ships, 32 drawings
+    python -m benchmarks.clip_differences --images 47 --folder photos
+
+Prints for each precision and each way of scaling the largest difference of a clip_score.
+"""
+
+import argparse
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import open_clip
+import pyarrow as pa
+import torch
+from open_clip.transform import PreprocessCfg, image_transform_v2
+from PIL import Image
+
+from benchmarks.clip import WORDS, photo
+from interleaved_assets.scoring.clip import ClipSettings, load_scorer, score_table
+
+MODELS = Path(__file__).parents[1] / "data" / "models"
+LIMITS = {("fp32", "pillow"): 1e-6, ("fp32", "torch"): 1e-3, ("bf16", "pillow"): 2e-3, ("bf16", "torch"): 2e-3}
+
+
+def samples(images: list[bytes]) -> pa.Table:
+    """A sample of one text for each image."""
+    random = np.random.default_rng(1)
+    rows = []
+    for number, image in enumerate(images):
+        rows.append((str(number), 0, "text", "a drawing of " + " ".join(random.choice(WORDS, 8)), None))
+        rows.append((str(number), 1, "image", None, image))
+    names = ("sample_id", "position", "modality", "text_content", "binary_content")
+    types = (pa.string(), pa.int32(), pa.string(), pa.string(), pa.large_binary())
+    columns = [pa.array(values, dtype) for values, dtype in zip(zip(*rows, strict=True), types, strict=True)]
+    return pa.table(columns, names=names)
+
+
+def plain_scores(settings: ClipSettings, table: pa.Table) -> np.ndarray:
+    """Cosine similarities as open_clip's documentation computes them."""
+    model = load_scorer(settings).embedder.model
+    transform = image_transform_v2(PreprocessCfg(**model.preprocess_config), is_train=False)
+    rows = table.to_pylist()
+    scores = []
+    for text, image in zip(rows[::2], rows[1::2], strict=True):
+        with torch.inference_mode():
+            pixels = transform(Image.open(BytesIO(image["binary_content"])))
+            vector = model.module.encode_image(pixels[None], normalize=True)
+            other = model.module.encode_text(model.tokenizer([text["text_content"]]), normalize=True)
+            scores.append(float((vector @ other.T)[0, 0]))
+    return np.array(scores)
+
+
+def differences(images: list[bytes], settings: ClipSettings) -> dict[tuple[str, str], float]:
+    """The largest difference from the plain scores, by precision and way of scaling."""
+    table = samples(images)
+    wanted = plain_scores(settings.model_copy(update={"precision": "fp32"}), table)
+    found = {}
+    for precision, resize in LIMITS:
+        scorer = load_scorer(settings.model_copy(update={"precision": precision, "resize": resize}))
+        scores = score_table(table, scorer)["clip_score"].to_numpy()
+        found[precision, resize] = float(np.abs(scores - wanted).max())
+    return found
+
+
+def main() -> None:
+    """Run the benchmark with the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=32, help="images (default 32)")
+    parser.add_argument("--folder", type=Path, help="of JPEG files (default none: drawn)")
+    parser.add_argument("--model", default="scenes", help="open_clip model (default the shipped one)")
+    parser.add_argument("--pretrained", default=str(MODELS / "scenes-clip.safetensors"), help="weights of the model")
+    options = parser.parse_args()
+    random = np.random.default_rng(0)
+    if options.folder:
+        images = [path.read_bytes() for path in sorted(options.folder.glob("*.jp*g"))[: options.images]]
+    else:
+        images = [photo(random, 640, 480) for _ in range(options.images)]
+    settings = ClipSettings(
+        enabled=True,
+        model=options.model,
+        pretrained=options.pretrained,
+        model_config_path=str(MODELS / "scenes-clip.json") if options.model == "scenes" else None,
+        device="cpu",
+        threads=2,
+        allow_demo_model=True,
+    )
+    print(f"{len(images)} images, {options.model}, torch {torch.__version__}, open_clip {open_clip.__version__}")
+    for (precision, resize), difference in differences(images, settings).items():
+        print(f"{precision}  resize = {resize:<7} {difference:.1e}  (limit {LIMITS[precision, resize]:.0e})")
+
+
+if __name__ == "__main__":
+    main()
