@@ -1,4 +1,4 @@
-"""The error policy: what stays, what goes, and what the ledger says of it."""
+"""The error policy: kept rows, dropped rows, and the ledger."""
 
 import logging
 
