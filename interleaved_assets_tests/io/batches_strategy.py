@@ -1,4 +1,4 @@
-"""Strategies for any valid batch: odd ids, gaps, every type of passthrough column, values that JSON cannot say."""
+"""Hypothesis strategies for valid batches: unusual ids, gaps, all passthrough types, values that JSON lacks."""
 
 import datetime
 import string

@@ -1,4 +1,4 @@
-"""Cutting and joining tables at sample borders."""
+"""Splitting and joining tables at sample borders."""
 
 import itertools
 import subprocess

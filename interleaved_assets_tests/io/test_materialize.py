@@ -1,4 +1,4 @@
-"""Filling image rows from their locators: ranges, members, whole files, frames; and everything that can be wrong."""
+"""Filling image rows from their locators: byte ranges, members, whole files, frames, and every row error."""
 
 import io
 import os

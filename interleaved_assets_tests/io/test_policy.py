@@ -1,4 +1,4 @@
-"""The error policy: what stays, what goes, and what the ledger says of it."""
+"""The error policy: kept rows, dropped rows, and the ledger."""
 
 import logging
 
@@ -39,7 +39,7 @@ def test_error_names_shard_sample_member_and_code() -> None:
     error = caught.value
     assert (error.shard, error.sample_id, error.position) == ("s.tar", "bad", 0)
     assert (error.member, error.code) == ("bad.tiff", "short_read")
-    assert str(error).startswith("s.tar: sample 'bad', position 0, member 'bad.tiff': short_read: 1 of 2 bytes. Mend")
+    assert str(error).startswith("s.tar: sample 'bad', position 0, member 'bad.tiff': short_read: 1 of 2 bytes. Fix")
 
 
 @pytest.mark.parametrize(

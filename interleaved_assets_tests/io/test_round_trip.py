@@ -1,4 +1,4 @@
-"""Every valid batch comes back from a tar, and from Parquet behind it, as it was."""
+"""Every valid batch is unchanged after writing to tar and reading, and then to Parquet."""
 
 import datetime
 import tempfile

@@ -1,4 +1,4 @@
-"""Reading: open_input and local_copy; which failures may pass."""
+"""Reading: open_input and local_copy; permanent and transient failures."""
 
 import errno
 from pathlib import Path

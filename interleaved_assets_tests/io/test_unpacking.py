@@ -1,4 +1,4 @@
-"""What a compressed tar may cost, and filesystems that raise what they like."""
+"""Limits for compressed tars, and filesystems that raise unusual exceptions."""
 
 import gzip
 import tarfile

@@ -1,4 +1,4 @@
-"""Readers that are left behind: the garbage collector may close them anywhere, and nothing hangs."""
+"""Readers that are not closed: the garbage collector closes them in any thread without a deadlock."""
 
 import gc
 import subprocess

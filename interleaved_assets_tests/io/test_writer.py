@@ -1,4 +1,4 @@
-"""What both shard writers share, seen through the Parquet writer."""
+"""The base of both shard writers, tested with the Parquet writer."""
 
 import re
 from collections.abc import Iterator

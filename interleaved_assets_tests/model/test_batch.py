@@ -1,4 +1,4 @@
-"""The batch: its views, what makes it valid, adding and deleting rows."""
+"""The batch: conversions, validation, adding and deleting rows."""
 
 import dataclasses
 import logging

@@ -1,4 +1,4 @@
-"""Casting nested columns, those included that Arrow's own cast breaks."""
+"""Casts of nested columns, including those where Arrow's cast fails."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Errors: their tree, their texts, and what executors need of them."""
+"""The exceptions: hierarchy, texts and pickling."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""The ledger: why a row went, and that all add up."""
+"""The ledger: reasons of dropped rows, and the balance of row counts."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Canonical types, alignment, and where a schema comes from."""
+"""Canonical types, alignment, and the precedence of schemas."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""The JSON locator: built, read, and what is refused."""
+"""The JSON locator: building, parsing, and invalid locators."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A tiny CLIP model of random weights, and the plain open_clip computation with it."""
+"""A tiny CLIP model with random weights, and its embeddings computed with open_clip."""
 
 import json
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Drawn images and their encodings, for the tests of scoring and selection; seeded, so the same every time."""
+"""Drawn images and their encodings for the tests of scoring and selection, with a fixed seed."""
 
 from io import BytesIO
 

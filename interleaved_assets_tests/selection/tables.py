@@ -1,4 +1,4 @@
-"""Rows and scores written out by hand, for the tests of selection."""
+"""Hand-written rows and scores for the tests of selection."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The code in docs/extending.md runs, in its order, on a shard made here."""
+"""The code in docs/extending.md runs in order on a generated shard."""
 
 import re
 import sys

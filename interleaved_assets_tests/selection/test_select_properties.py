@@ -1,4 +1,4 @@
-"""Selection against a plain rendering of its rules, one row at a time, on random rows, scores and settings."""
+"""Selection equals a row-by-row reference implementation on random rows, scores and settings."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""The index of a tar agrees with the standard library's, damage is told, headers are the same each day."""
+"""The index of a tar equals that of the standard library; damage is reported; headers are deterministic."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""Reading Parquet: whole samples in bounded steps, the columns asked for, files of others."""
+"""Reading Parquet: whole samples in bounded steps, selected columns, files of other writers."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every Arrow type that comes back from Parquet as another, or not at all."""
+"""Every Arrow type that Parquet changes or lacks is read as it was written."""
 
 from decimal import Decimal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Writing Parquet: row groups, bytes that depend on the rows alone, nothing half written."""
+"""Writing Parquet: row groups, deterministic bytes, no partial files."""
 
 import hashlib
 import itertools

@@ -1,4 +1,4 @@
-"""Output that appears whole or not at all, on a local disk, on S3 and elsewhere."""
+"""Atomic output on a local disk, on S3 and on other filesystems."""
 
 import gc
 import hashlib

@@ -1,4 +1,4 @@
-"""Local files that change while they are read, and what is no regular file."""
+"""Local files that change while they are read, and paths that are not regular files."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What passes the check of a locator is opened below its root: both read a URL in one way."""
+"""The check of a locator and the opening of its file parse a URL in the same way."""
 
 import os
 from pathlib import Path

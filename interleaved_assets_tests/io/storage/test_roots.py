@@ -1,4 +1,4 @@
-"""Which places a locator may point to."""
+"""Allowed roots of a locator."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Stamps: what a writer gives is what a look at its file gives, until another file takes its place."""
+"""The stamp of a commit equals the stamp read from the file, until the file is replaced."""
 
 import errno
 import os

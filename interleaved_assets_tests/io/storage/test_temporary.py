@@ -1,4 +1,4 @@
-"""Temporary files of writers that are killed, that are alive, and of several at once."""
+"""Temporary files of killed, live and concurrent writers."""
 
 import errno
 import re

@@ -1,4 +1,4 @@
-"""Cutting frames out of TIFFs: pixels and tags as Pillow and tifffile see them, and every kind of damage."""
+"""Frames extracted from TIFFs have the same pixels and tags in Pillow and tifffile; damaged TIFFs."""
 
 import io
 import struct
