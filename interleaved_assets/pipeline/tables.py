@@ -28,7 +28,7 @@ def read_table(
     """
     table = find_table(uri, storage_options, shard=shard, stage=stage, left_out=left_out)
     if table is None:
-        raise ShardError(f"shard {shard}: {uri} is not there: materialize {stage} again")
+        raise ShardError(f"shard {shard}: {uri} is missing: materialize {stage} again")
     return table
 
 

@@ -1,4 +1,4 @@
-"""Runs of stages in threads that stop before each of their steps until they are told to go on."""
+"""Runs of stages in threads that stop before each of their steps until the test lets them continue."""
 
 import queue
 import threading
@@ -27,7 +27,7 @@ class SteppedRun:
     _thread: threading.Thread | None = None
 
     def step(self) -> None:
-        """Take the next step, and wait until it is done; nothing where the run has ended."""
+        """Take the next step, and wait until it is done; does nothing if the run has ended."""
         if self.result is not None:
             return
         if self._thread is None:
@@ -43,7 +43,7 @@ class SteppedRun:
             self.step()
 
     def kill(self) -> None:
-        """Stop where it is; nothing where it has ended, or never began."""
+        """End the run before its next step; does nothing if it has ended or never began."""
         if self._thread is not None and self._thread.is_alive():
             self._orders.put("die")
             self._thread.join(_WAIT_SECONDS)

@@ -1,4 +1,4 @@
-"""Every shard there is, wherever it shows, and how it stands."""
+"""The status of every shard with a raw shard, a record or a registered partition."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ STAGES = ["normalized", "image_scores", "filtered", "final_tars"]
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Two shards that went through, one of them in a folder, and one that was not tried."""
+    """Two shards that completed all stages, one of them in a folder, and one without a run."""
     settings = project(tmp_path)
     for name in ("a", "web/b", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name[-1]))
@@ -69,7 +69,7 @@ def test_failed_and_never_materialized_shards_have_different_statuses(settings: 
     assert statuses(found) == {
         "a": "filtered failed: its error stands on the shard",
         "c": "normalized failed: its error stands on the shard",
-        "web/b": "complete",  # the record vouches for it, whatever a later run made of its events
+        "web/b": "complete",  # its record is valid, although its last run failed
     }
     assert found.status("a", found.valid_records("a")).state is State.FAILED
 
@@ -87,7 +87,7 @@ def test_a_file_written_again_with_the_same_bytes_is_current_after_the_next_snap
     seen = compare_with_snapshot(list_raw_shards(storage), {}, storage, now=100, quiet_seconds=0, at_most=9)
     write_snapshot(seen.snapshot, snapshot_uri(storage, 3), storage.options)
     assert statuses(read_dataset_status(settings)) == {"a": "complete", "web/b": changed}
-    os.utime(tmp_path / "raw/a.tar", (6, 6))  # after that look
+    os.utime(tmp_path / "raw/a.tar", (6, 6))  # after that snapshot
     assert statuses(read_dataset_status(settings)) == {"a": changed, "web/b": changed}
 
 

@@ -237,7 +237,7 @@ def test_an_input_that_changes_while_it_is_read_is_not_recorded(
 def test_a_run_of_the_input_stage_that_fails_or_is_killed_before_it_writes_leaves_the_input_valid(
     settings: Settings, tmp_path: Path
 ) -> None:
-    """What was read is what the record said, whether that record is still there or not."""
+    """The bytes that were read are those that the record named, whether that record still exists or not."""
     first = take_through(Copy("one").stage, "a", settings).record
 
     def fail() -> None:
@@ -397,7 +397,7 @@ def test_a_record_that_cannot_be_removed_after_a_failure_is_logged_beside_the_er
 
 @dataclass
 class Together:
-    """Copies raw shards in one go."""
+    """Copies many raw shards with one call."""
 
     fail_before: str = ""
     error: Exception = field(default_factory=lambda: StorageUnavailable("the storage is away"))

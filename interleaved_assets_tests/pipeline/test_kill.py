@@ -1,4 +1,4 @@
-"""A run that is killed, at every moment at which what lies there changes: the re-run ends as if it had not been."""
+"""A run that is killed at every moment at which storage changes: the next run ends as if no run had been killed."""
 
 import hashlib
 import multiprocessing

@@ -48,9 +48,9 @@ def test_a_damaged_table_names_shard_file_and_what_to_do(stored: Path, damage: s
 
 
 def test_the_error_for_a_missing_table_names_the_stage_to_run(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
-    with pytest.raises(ShardError, match=r"^shard cc/a: .*/no\.parquet is not there: materialize image_scores again$"):
+    with pytest.raises(ShardError, match=r"^shard cc/a: .*/no\.parquet is missing: materialize image_scores again$"):
         read(tmp_path / "no.parquet")
-    with pytest.raises(ShardError, match=r"^shard cc/a: s3://.*/no\.parquet is not there: materialize image_scores"):
+    with pytest.raises(ShardError, match=r"^shard cc/a: s3://.*/no\.parquet is missing: materialize image_scores"):
         read(f"{bucket}/no.parquet", s3_server.storage_options)
 
 

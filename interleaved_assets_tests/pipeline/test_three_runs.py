@@ -108,7 +108,7 @@ def assert_valid_records_are_true(settings: Settings, when: str) -> None:
 
 
 def made_from(data_version: str) -> Iterator[bytes]:
-    """What the reader makes of the outputs that have this data version."""
+    """The bytes that the reading stage writes for outputs of this data version."""
     for version in "123":
         contents = [f"{role} by version {version}".encode() for role in ("rows", "ledger")]
         hashes = {

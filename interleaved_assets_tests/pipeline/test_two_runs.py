@@ -1,4 +1,4 @@
-"""Two runs on one shard and stage at once, in every order of their steps: no record that is valid is untrue.
+"""Two runs on one shard and stage at once, in every order of their steps: every valid record describes the outputs.
 
 Each run is a thread that begins, writes one output, then another, and ends. A run that is killed stops after one of its
 steps, for good.
@@ -87,7 +87,7 @@ class Place:
         return runs
 
     def valid(self) -> Record | None:
-        """The valid record, after a look at whether it is true: each output has the content that it names."""
+        """The valid record; asserts that each output has the content that it names."""
         found = read_valid_record(self.record_uri, {})
         if found is not None:
             for output in found.outputs.values():

@@ -85,12 +85,12 @@ def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
 
 KEEP_RATE: Final = ShardCheck(
     "keep_rate_within_bounds",
-    "The share of rows that selection keeps lies between checks.min_keep_rate and checks.max_keep_rate, that of images "
-    "is not below the former, and the share of rows is no farther than checks.max_keep_rate_distance from the "
-    "median of other shards selected under the same settings: those of the "
-    "same run, and up to checks.other_shards more, chosen evenly. A median, because a few odd shards do not move it; a "
-    "plain distance, because where shards are all alike any measure of their spread is next to nothing. With fewer "
-    "others than checks.min_other_shards only the fixed bounds count. An error below checks.min_keep_rate, else warns.",
+    "The share of rows that selection keeps lies between checks.min_keep_rate and checks.max_keep_rate, the share of "
+    "images is at least checks.min_keep_rate, and the share of rows is no farther than checks.max_keep_rate_distance "
+    "from the median of other shards selected under the same settings: those of the same run, and up to "
+    "checks.other_shards more, chosen at equal distances. The median is used because a few unusual shards do not "
+    "change it, and an absolute distance because the spread of similar shards is close to 0. With fewer others than "
+    "checks.min_other_shards only the fixed bounds count. An error below checks.min_keep_rate, otherwise a warning.",
     judge_keep_rate,
     compares=True,
 )

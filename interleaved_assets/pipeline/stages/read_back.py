@@ -118,7 +118,7 @@ class WrittenSamples:
         try:
             for number, sample in enumerate(_webdataset_samples(stream), start=1):
                 if number > len(self._samples):
-                    return f"it has a sample {sample['__key__']!r} more than were written"
+                    return f"it has more samples than were written, the first is {sample['__key__']!r}"
                 if problem := _difference(self._samples[number - 1], sample):
                     return f"sample {number}, {self._samples[number - 1].key!r}: {problem}"
         except StorageError as error:
@@ -126,9 +126,9 @@ class WrittenSamples:
             error.args = error.args[:1]
             raise
         except _CANNOT_BE_READ as error:
-            return f"behind sample {number}: {type(error).__name__}: {next(iter(error.args), '')}"
+            return f"after sample {number}: {type(error).__name__}: {next(iter(error.args), '')}"
         if number < len(self._samples):
-            return f"{len(self._samples)} samples were written, and {number} come back"
+            return f"{len(self._samples)} samples were written and {number} were read"
         return None
 
 
@@ -144,7 +144,7 @@ def _difference(expected: _Expected, sample: Mapping[str, Any]) -> str | None:
     """The difference between a sample that was read and the one written; None if they are equal."""
     key = sample["__key__"]
     if key != expected.key:
-        return f"in its place comes {key!r}"
+        return f"sample {key!r} was read instead"
     if "json" not in sample:
         return "it has no JSON"
     document = json.loads(sample["json"])
@@ -156,11 +156,11 @@ def _difference(expected: _Expected, sample: Mapping[str, Any]) -> str | None:
             # webdataset lower-cases what follows the key
             content = sample.get(token.removeprefix(f"{key}.").lower())
             if content is None:
-                return f"its JSON names the image {token!r}, which is not there"
+                return f"its JSON names the image {token!r}, which is missing"
             items.append(_Item.of(place, _IMAGE, content))
     found = _Expected.of(key, items)
     if found.images != expected.images:
-        return f"{expected.images} images were written, and {found.images} come back"
+        return f"{expected.images} images were written and {found.images} were read"
     if found.contents != expected.contents:
         return "texts or bytes of images differ, or their order"
     # if gaps between positions are too wide for lists, the lists have no gaps and the positions are in EXACT_FIELD

@@ -86,7 +86,7 @@ def test_a_raw_root_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
 
 
 def with_times(monkeypatch: pytest.MonkeyPatch, **times: object) -> None:
-    """Let the local filesystem tell ``times`` of the shards by name, as another storage might, and nothing else."""
+    """Let the local filesystem return ``times`` by name of the shard, as another storage might."""
     real = LocalFileSystem.find
 
     def find(fs: LocalFileSystem, path: str, **options: Any) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def test_the_selection_keeps_columns_and_decides_by_scores(settings: Settings) -
     lineage = column_lineage(found["filtered"], settings.reading)
     assert set(lineage) == set(found["normalized"].columns)
     assert all(sources == of("normalized", name) for name, sources in lineage.items())
-    # clip has a threshold by default, and judges nothing while its stage is off
+    # clip has a threshold by default, and is not applied while its stage is off
     assert deciding_columns(found["filtered"], settings.scoring, settings.selection) == (
         *of("image_scores", "sharpness", "qr_area_ratio"),
         *of("normalized", "modality", "text_content"),

@@ -1,4 +1,4 @@
-"""Where a raw shard lies whose key was too long to say it; the listing itself is in ``test_watch.py``."""
+"""Finding raw shards by keys that were cut; the listing itself is in ``test_snapshot.py``."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +45,7 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def put(storage: StorageSettings, name: str, content: bytes = b"x") -> str:
-    """Write a shard with a long name; its key."""
+    """Write a shard with a long name; returns its key."""
     path = Path(storage.raw_root, FOLDERS, f"{name}.tar")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

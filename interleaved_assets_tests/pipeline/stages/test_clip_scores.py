@@ -1,4 +1,4 @@
-"""CLIP scores as a stage, with a tiny model: values, what is wrong with one shard of many, and trying again."""
+"""CLIP scores as a stage, with a tiny model: values, errors of one shard of many, and trying again."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def prepared(folder: Path, shards: dict[str, dict], text: str = "") -> Settings:
-    """A project with these shards as far as their image scores."""
+    """A project whose shards have image scores."""
     settings = project(folder, MODEL + text)
     for key, documents in shards.items():
         write_shard(folder / "raw" / f"{key}.tar", documents)

@@ -1,4 +1,4 @@
-"""Selection as a stage: which rows stay, why the others do not, and what stops it."""
+"""Selection as a stage: which rows it keeps, why it drops the others, and its errors."""
 
 import json
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def paths(settings: Settings) -> ShardPaths:
 
 
 def run(settings: Settings) -> tuple[Record, pa.Table, list[dict]]:
-    """The record, the rows that stay, the ledger."""
+    """The record, the rows that are kept, the ledger."""
     record = take_through(STAGE, "a", settings).record
     rows, ledger = (pq.read_table(record.outputs[role].uri) for role in ("rows", "ledger"))
     return record, rows, ledger.to_pylist()

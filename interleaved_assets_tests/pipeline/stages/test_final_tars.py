@@ -42,7 +42,7 @@ def test_a_tar_that_does_not_read_back_is_deleted_and_not_recorded(
 ) -> None:
     put = TarShard._put
     monkeypatch.setattr(TarShard, "_put", lambda self, name, content: put(self, name.replace("png", "jpg"), content))
-    with pytest.raises(ReadBackError, match=r"names the image 'doc-0-a\.1\.png', which is not there"):
+    with pytest.raises(ReadBackError, match=r"names the image 'doc-0-a\.1\.png', which is missing"):
         through_all(settings)
     assert not (tmp_path / "out/records/final_tars/a.json").exists()
     assert list((tmp_path / "out/tars").iterdir()) == []

@@ -1,4 +1,4 @@
-"""Scores of a shard's images as a stage: what is measured of known pictures, and what has none."""
+"""Image scores as a stage: the scores of known pictures, and images without a score."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def test_an_image_that_cannot_be_measured_has_a_reason_and_no_score(tmp_path: Pa
 
 
 def normalized_with_a_missing_image(settings: Settings) -> str:
-    """The shard's rows, the last image of which could not be had."""
+    """The shard's rows, the last image of which could not be fetched."""
     record = take_through(normalized.STAGE, "a", settings).record
     uri = record.outputs["rows"].uri
     table = pq.read_table(uri)

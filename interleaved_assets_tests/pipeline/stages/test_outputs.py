@@ -61,7 +61,7 @@ def test_clip_scores_are_joined_if_clip_is_on_and_has_run(settings: Settings, tm
 
 
 def test_a_missing_score_table_is_named(settings: Settings) -> None:
-    with pytest.raises(ShardError, match=r"shard cc/a: .*image_scores/cc/a\.parquet is not there: materialize image_s"):
+    with pytest.raises(ShardError, match=r"shard cc/a: .*image_scores/cc/a\.parquet is missing: materialize image_s"):
         read_scores(paths(settings), with_clip=False)
 
 
