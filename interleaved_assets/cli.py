@@ -112,14 +112,16 @@ def parser() -> argparse.ArgumentParser:
     )
     trace.add_argument("--shard", metavar="KEY", help="partition key of the sample's shard; default: look in every one")
     trace.set_defaults(run=show_trace)
-    wonder = commands.add_parser(
+    what_if_parser = commands.add_parser(
         "what-if", help="what other thresholds would keep, from the stored scores alone", description=WHAT_IF
     )
-    wonder.add_argument(
+    what_if_parser.add_argument(
         "change", nargs="+", metavar="NAME=VALUE", help="a setting of [selection], as in min_sharpness=80"
     )
-    wonder.add_argument("--shard", metavar="KEY", action="append", help="partition key; default: every scored shard")
-    wonder.set_defaults(run=show_what_if)
+    what_if_parser.add_argument(
+        "--shard", metavar="KEY", action="append", help="partition key; default: every scored shard"
+    )
+    what_if_parser.set_defaults(run=show_what_if)
     return top
 
 

@@ -7,7 +7,7 @@ import dagster as dg
 from interleaved_assets.defs.assets import OWNERS
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.private_api import keep_connections
-from interleaved_assets.defs.status_notes import tell_statuses
+from interleaved_assets.defs.status_notes import publish_status_notes
 from interleaved_assets.io.storage import atomic_output, join
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import State, survey
@@ -41,7 +41,7 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))
         problems = []
         if found.problem:
-            problems.append(f"Changed and vanished raw shards are not told apart from others: {found.problem}")
+            problems.append(f"Changed and vanished raw shards cannot be recognized: {found.problem}")
             context.log.warning(problems[-1])
         uri = join(settings.storage.output_root, REPORT_FILE)
         least = settings.checks.min_keep_rate
@@ -49,7 +49,7 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         with atomic_output(uri, settings.storage.options) as out:
             out.write(page.encode())
         statuses = {shard.key: shard.problem or shard.status.text for shard in data.worst() if not shard.is_current}
-        tell_statuses(context, statuses, set(registered), settings)
+        publish_status_notes(context, statuses, set(registered), settings)
         return dg.MaterializeResult(
             metadata={
                 "report": dg.MetadataValue.md(markdown_report(data, problems, least)),
