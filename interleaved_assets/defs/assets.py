@@ -37,7 +37,7 @@ _SHARD_IO_STEP: Final = StepNeeds(SHARD_IO, {})
 
 
 @dataclass(frozen=True)
-class Shown:
+class StageDisplay:
     """How a stage appears in the UI, with its checks and pictures of each shard."""
 
     description: str
@@ -47,23 +47,23 @@ class Shown:
     draw: Draw | None = None
 
 
-SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
+STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
     {
-        "normalized": Shown(
+        "normalized": StageDisplay(
             "The shard as Parquet in the row model, image bytes included: one row per text and image, in document "
             "order, and one per document for its other fields.",
             "ingest",
             frozenset({"parquet"}),
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
         ),
-        "image_scores": Shown(
+        "image_scores": StageDisplay(
             "One row per image: size, sharpness, QR code area. Measured once and kept; thresholds are applied later.",
             "score",
             frozenset({"parquet", "opencv"}),
             (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE, IMAGE_SCORE_SCHEMA),
             score_pictures("image_scores"),
         ),
-        "clip_scores": Shown(
+        "clip_scores": StageDisplay(
             "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
             "its embedding. Runs on the GPU.",
             "score",
@@ -71,7 +71,7 @@ SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
             (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
             score_pictures("clip_scores"),
         ),
-        "filtered": Shown(
+        "filtered": StageDisplay(
             "The rows that pass the thresholds in interleaved.toml. The ledger has the other rows, with reason, "
             "measured value and threshold.",
             "select",
@@ -79,7 +79,7 @@ SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
             selection_pictures,
         ),
-        "final_tars": Shown(
+        "final_tars": StageDisplay(
             "Training tars: per sample <key>.json and its images, readable as plain MINT-1T.",
             "publish",
             frozenset({"webdataset"}),
@@ -120,7 +120,7 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
 
 
 def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.AssetsDefinition:
-    shown = SHOWN[stage.name]
+    display = STAGE_DISPLAYS[stage.name]
     # stages that take their shards together are those that run on a device
     needs = gpu_step(settings.clip.device) if stage.together else _SHARD_IO_STEP
 
@@ -132,19 +132,19 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         backfill_policy=dg.BackfillPolicy.multi_run(settings.run.shards_per_run),
         code_version=code_version,
         dagster_type=dg.Nothing,
-        description=shown.description,
-        group_name=shown.group,
-        kinds=set(shown.kinds),
+        description=display.description,
+        group_name=display.group,
+        kinds=set(display.kinds),
         owners=OWNERS,
-        tags={"layer": shown.group, "pool": needs.pool},  # to select by: tag:pool=gpu
+        tags={"layer": display.group, "pool": needs.pool},  # to select by: tag:pool=gpu
         pool=needs.pool,
         op_tags=needs.op_tags,
         check_specs=[
             dg.AssetCheckSpec(check.name, asset=stage.name, description=check.description, partitions_def=shards)
-            for check in shown.checks
+            for check in display.checks
         ],
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
-        yield from run_over_shards(context, stage, shown.checks, shown.draw, settings, code_version)
+        yield from run_over_shards(context, stage, display.checks, display.draw, settings, code_version)
 
     return shard_asset

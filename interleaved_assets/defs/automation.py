@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import dagster as dg
 
-from interleaved_assets.defs.requests import Job, gaps_of, known_progress, range_requests, ranges_of
+from interleaved_assets.defs.requests import AssetJob, gaps_of, known_progress, range_requests, ranges_of
 from interleaved_assets.defs.schedules import log_due
 from interleaved_assets.defs.sensors import cursor_number, from_the_start
 from interleaved_assets.defs.shard_events import failed_with_present_inputs
@@ -22,7 +22,7 @@ from interleaved_assets.pipeline.status import due_shards
 from interleaved_assets.settings import Settings, StorageSettings
 
 
-def build_automation_sensor(settings: Settings, job: Job) -> dg.SensorDefinition:
+def build_automation_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefinition:
     """The sensor that launches the stages for shards that ``raw_shard_sensor`` has reported as new or changed.
 
     A shard is requested once for each content, and only while no run or backfill works on it. One that failed with the

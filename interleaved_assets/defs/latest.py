@@ -13,7 +13,7 @@ _NAMED: Final = 10_000
 _FETCHED: Final = 1_000
 """Events that are loaded by one query; Dagster refuses more than 10,000."""
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 
 def event_type(asset: str) -> dg.DagsterEventType:
@@ -68,6 +68,6 @@ def _pages(fetch: Callable[..., dg.EventRecordsResult], selected: dg.AssetRecord
         cursor, more = page.cursor, page.has_more
 
 
-def _some_at_a_time(items: Sequence[Item], at_most: int) -> Iterator[Sequence[Item]]:
+def _some_at_a_time(items: Sequence[_Item], at_most: int) -> Iterator[Sequence[_Item]]:
     for start in range(0, len(items), at_most):
         yield items[start : start + at_most]

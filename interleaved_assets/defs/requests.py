@@ -21,10 +21,10 @@ LARGEST_GAP: Final = 10
 (``benchmarks/README.md``)."""
 
 # of Dagster's own type, which has no public name
-Job = Any
+AssetJob = Any
 
 
-def build_job(settings: Settings) -> Job:
+def build_job(settings: Settings) -> AssetJob:
     """The job that takes a range of shards through all stages; automation and the nightly schedule launch it."""
     return dg.define_asset_job(
         BRING_UP_TO_DATE,

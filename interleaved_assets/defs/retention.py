@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 
-NAME: Final = "delete_old_runs"
+DELETE_OLD_RUNS: Final = "delete_old_runs"
 REPORT: Final = "dataset_report"
 _CRON: Final = "30 3 * * *"
 _PAGE: Final = 500
@@ -33,7 +33,7 @@ def build_retention(settings: Settings) -> dg.ScheduleDefinition:
         context.log.info(f"deleted {deleted} runs that were created more than {days} days ago")
 
     @dg.job(
-        name=NAME,
+        name=DELETE_OLD_RUNS,
         executor_def=dg.in_process_executor,
         description="Deletes old runs. dagster.yaml has settings for the retention of ticks, and none for runs.",
     )
@@ -41,7 +41,7 @@ def build_retention(settings: Settings) -> dg.ScheduleDefinition:
         delete()
 
     return dg.ScheduleDefinition(
-        name=NAME,
+        name=DELETE_OLD_RUNS,
         job=job,
         cron_schedule=_CRON,
         execution_timezone="UTC",
@@ -89,7 +89,7 @@ def _finished_runs(instance: dg.DagsterInstance, before: datetime, settings: Set
 
 def _is_ours(run: dg.DagsterRun, settings: Settings) -> bool:
     """Whether a run is of one of our jobs, or of our assets and checks alone."""
-    if run.job_name in (NAME, BRING_UP_TO_DATE):
+    if run.job_name in (DELETE_OLD_RUNS, BRING_UP_TO_DATE):
         return True
     ours = {dg.AssetKey(name) for name in (RAW_SHARDS, *stage_dag(settings), REPORT)}
     targets = {*(run.asset_selection or ()), *(check.asset_key for check in run.asset_check_selection or ())}

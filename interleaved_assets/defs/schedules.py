@@ -7,7 +7,7 @@ import dagster as dg
 
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.requests import Job, known_progress, range_requests, ranges_of
+from interleaved_assets.defs.requests import AssetJob, known_progress, range_requests, ranges_of
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import versions_looked_at
@@ -18,7 +18,7 @@ REPORT_CRON: Final = "0 6 * * *"
 """When the report is made anew, in UTC: after the nightly run, whose default is 02:00."""
 
 
-def build_nightly_schedule(settings: Settings, job: Job) -> dg.ScheduleDefinition:
+def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefinition:
     """A schedule over all shards, off until somebody turns it on in the UI.
 
     Dagster's own staleness over all partitions takes minutes at ten thousand shards. Comparing records takes seconds,

@@ -99,7 +99,7 @@ def record_failure(
         _log(context, check.name, key, verdict, target)
 
 
-class Failure(NamedTuple):
+class ShardFailure(NamedTuple):
     """What :func:`record_failure` has logged of a shard."""
 
     first: FirstFailure
@@ -107,7 +107,7 @@ class Failure(NamedTuple):
     input_events: dict[str, int]
 
 
-def standing_failures(instance: dg.DagsterInstance, stage: str, keys: Collection[str]) -> dict[str, Failure]:
+def standing_failures(instance: dg.DagsterInstance, stage: str, keys: Collection[str]) -> dict[str, ShardFailure]:
     """The last failure at ``stage`` of those of ``keys`` that failed there and were not materialized since.
 
     Other observations, such as a status note that was published after the failure, do not hide it.
@@ -115,7 +115,7 @@ def standing_failures(instance: dg.DagsterInstance, stage: str, keys: Collection
     observed = latest_ids(instance, stage, dg.DagsterEventType.ASSET_OBSERVATION, keys)
     made = latest_ids(instance, stage, dg.DagsterEventType.ASSET_MATERIALIZATION, observed)
     recent = {key: event for key, event in observed.items() if event > made.get(key, -1)}
-    failures: dict[str, Failure] = {}
+    failures: dict[str, ShardFailure] = {}
     other: list[str] = []
     for record in observations(instance, stage, ids=list(recent.values())):
         if failure := _failure(record):
@@ -129,7 +129,7 @@ def standing_failures(instance: dg.DagsterInstance, stage: str, keys: Collection
     return failures
 
 
-def _failure(record: dg.EventLogRecord) -> Failure | None:
+def _failure(record: dg.EventLogRecord) -> ShardFailure | None:
     """The failure that an observation tells of; None for other observations."""
     event = record.asset_observation
     if event is None or _FAILED_AT not in event.metadata:
@@ -140,7 +140,7 @@ def _failure(record: dg.EventLogRecord) -> Failure | None:
         if name.startswith(f"{INPUT_EVENT}/")
     }
     first = FirstFailure(str(event.metadata[_FAILED_AT].value), str(event.metadata[_ERROR].value))
-    return Failure(first, record.run_id, input_events)
+    return ShardFailure(first, record.run_id, input_events)
 
 
 def failed_with_present_inputs(

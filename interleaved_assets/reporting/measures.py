@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from interleaved_assets.selection.filters import ImageFilter, SampleFilter, find_filter, known_filters
+from interleaved_assets.selection.filters import ImageFilter, SampleFilter, Values, find_filter, known_filters
 from interleaved_assets.selection.settings import SelectionSettings
 
-Values = NDArray[np.float64]
 Scale = Literal["linear", "log", "any"]
 
 

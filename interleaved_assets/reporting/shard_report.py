@@ -153,7 +153,7 @@ def _tiles(
     """Captioned tiles of ``pictures``, in their order."""
     scores = _of_pictures(scores, pictures)
     rows = dict(zip(_keys(scores), scores.to_pylist(), strict=True))
-    told = _told_scores(scores, measures)
+    scores_of = _scores_by_image(scores, measures)
     drops: dict[ImageKey, dict[str, Any]] = {}
     if facts.ledger is not None:
         ledger = _of_pictures(facts.ledger.filter(pc.equal(facts.ledger["modality"], "image")), pictures)
@@ -163,7 +163,7 @@ def _tiles(
     for key, data in pictures.items():
         row, drop = rows.get(key, {}), drops.get(key)
         reason = _reason(drop, by_filter) if drop else None
-        others = [f"{name} {value}" for name, value in told.get(key, []) if not (reason or "").startswith(name)]
+        others = [f"{name} {value}" for name, value in scores_of.get(key, []) if not (reason or "").startswith(name)]
         size = f"{row['width']}×{row['height']}" if row.get("width") else "size unknown"
         lines = (reason, size, *others[:1]) if reason else (*others[:2], size)
         error = row.get("score_error") or (drop["detail"] if drop else None)
@@ -171,17 +171,17 @@ def _tiles(
     return tiles
 
 
-def _told_scores(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[tuple[str, str]]]:
+def _scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[tuple[str, str]]]:
     """Short name and value of each score that an image has, those aside that its size tells anyway."""
-    told: dict[ImageKey, list[tuple[str, str]]] = defaultdict(list)
+    scores_of: dict[ImageKey, list[tuple[str, str]]] = defaultdict(list)
     for measure in measures:
         values = measure.values(scores)
         if values is None or set(measure.columns) <= _SIZE_COLUMNS:
             continue
         for key, value in zip(_keys(scores), values.tolist(), strict=True):
             if not math.isnan(value):
-                told[key].append((measure.short, text.score(value)))
-    return told
+                scores_of[key].append((measure.short, text.score(value)))
+    return scores_of
 
 
 def _reason(drop: Mapping[str, Any], by_filter: Mapping[str, Measure]) -> str:
