@@ -1,4 +1,4 @@
-"""The assets of the stages: one partition per shard, each body one call into a plain function."""
+"""The assets of the stages: one partition per shard; each body is one call of a plain function."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,14 +50,14 @@ class StageDisplay:
 STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
     {
         "normalized": StageDisplay(
-            "The shard as Parquet in the row model, image bytes included: one row per text and image, in document "
-            "order, and one per document for its other fields.",
+            "The shard as Parquet in the row model, with image bytes: one row per text and image in document order, "
+            "and one row per document for its other fields.",
             "ingest",
             frozenset({"parquet"}),
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
         ),
         "image_scores": StageDisplay(
-            "One row per image: size, sharpness, QR code area. Measured once and kept; thresholds are applied later.",
+            "One row per image: size, sharpness, QR code area. Measured once; thresholds are applied in filtered.",
             "score",
             frozenset({"parquet", "opencv"}),
             (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE, IMAGE_SCORE_SCHEMA),
@@ -72,7 +72,7 @@ STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
             score_pictures("clip_scores"),
         ),
         "filtered": StageDisplay(
-            "The rows that pass the thresholds in interleaved.toml. The ledger has the other rows, with reason, "
+            "The rows that pass the thresholds in interleaved.toml. The ledger lists the other rows with reason, "
             "measured value and threshold.",
             "select",
             frozenset({"parquet"}),
@@ -80,7 +80,7 @@ STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
             selection_pictures,
         ),
         "final_tars": StageDisplay(
-            "Training tars: per sample <key>.json and its images, readable as plain MINT-1T.",
+            "Training tars: <key>.json and the images of each sample, readable as plain MINT-1T.",
             "publish",
             frozenset({"webdataset"}),
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, READS_BACK),
@@ -104,8 +104,8 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
         name=RAW_SHARDS,
         partitions_def=shards,
         group_name="ingest",
-        description="Raw MINT-1T style tars below storage.raw_root, one partition each. They are observed and not "
-        "made: the Events tab has address, size and version of each; Dagster counts all of them as missing.",
+        description="Raw MINT-1T style tars below storage.raw_root, one partition each. They are observed, not "
+        "materialized: the Events tab shows URI, size and version of each, and Dagster counts all of them as missing.",
         tags={"layer": "raw", "dagster/kind/tar": ""},
     )
     def raw_shards(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
@@ -121,10 +121,10 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
 
 def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.AssetsDefinition:
     display = STAGE_DISPLAYS[stage.name]
-    # stages that take their shards together are those that run on a device
+    # stages that take their shards together run on a device
     needs = gpu_step(settings.clip.device) if stage.together else _SHARD_IO_STEP
 
-    # Nothing: the stages write the outputs as files, and an IO manager has nothing to store
+    # Nothing: the stages write the outputs themselves, so an IO manager has nothing to store
     @dg.asset(  # type: ignore[call-overload]  # Dagster takes Nothing as a type, its annotations do not
         name=stage.name,
         deps=list(stage.inputs),
@@ -136,7 +136,7 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         group_name=display.group,
         kinds=set(display.kinds),
         owners=OWNERS,
-        tags={"layer": display.group, "pool": needs.pool},  # to select by: tag:pool=gpu
+        tags={"layer": display.group, "pool": needs.pool},  # for selections such as tag:pool=gpu
         pool=needs.pool,
         op_tags=needs.op_tags,
         check_specs=[

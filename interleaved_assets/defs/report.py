@@ -1,4 +1,4 @@
-"""dataset_report: the whole data set at a glance, unpartitioned."""
+"""The asset dataset_report: the state and the figures of the whole data set, unpartitioned."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ REPORT_FILE: Final = "dataset_report.html"
 
 
 def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
-    """The asset that adds up what the stages have stored of all shards; it reads scores and ledgers, never an image."""
+    """The asset that sums up the stored outputs of all shards; it reads records, scores and ledgers, but no images."""
 
     @dg.asset(
         name="dataset_report",
@@ -30,9 +30,9 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         kinds={"html"},
         owners=OWNERS,
         tags={"layer": "report"},
-        description="Totals, which shards are not current and why, keep rates, score distributions, what other "
+        description="Totals, shards that are not current with the reason, keep rates, score distributions, what other "
         "thresholds would keep, the shards to check first. As metadata here, and as one self-contained HTML "
-        "file. Made anew every morning; publishes on the page of each shard why it is not current.",
+        "file. Made every morning. Publishes the reason on the page of each shard that is not current.",
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         keep_connections(context.instance)
@@ -65,10 +65,10 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
 
 
 def figures(data: DatasetAggregate) -> dict[str, Any]:
-    """What the UI plots over time: shards in each state, what came in and what was kept, drops and errors by name."""
+    """Figures that the UI plots over time: shards by state, totals in and kept, drops by reason, errors by code."""
     states = data.by_state()
     numbers: dict[str, Any] = {"shards": len(data.shards)}
-    # also the states of no shard: a line that stops is not a line at zero
+    # states without shards too, so that their plots show 0
     numbers |= {f"shards_{state}": states[state] for state in State}
     for tally in totals(data):
         numbers |= {f"{tally.name}_in": tally.before, f"{tally.name}_kept": tally.after}

@@ -19,22 +19,23 @@ from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import Settings
 
 UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
-# What reading a shard's small files costs is waiting for the storage; each of these threads holds one shard's scores.
+# Reading a shard's small files is mostly waiting for the storage. Each of these threads holds the scores of one shard.
 _READERS: Final = 16
 _IMAGE_TABLES: Final = (image_scores.NAME, clip_scores.NAME)
 _SAMPLE_TABLE: Final = "sample_scores"
 
 
 def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> ShardFacts:
-    """What became of one shard, as far as its records fit together; whether it is current is not asked here."""
+    """The facts of one shard, from its mutually consistent records; its status is not determined."""
     return _facts(key, read_stages(key, settings, stage_dag(settings)), settings, thumbnails=thumbnails)
 
 
 def all_shard_facts(survey: Survey) -> Iterator[ShardFacts]:
-    """What became of each shard of ``survey``, and how it stands, in the order of the keys.
+    """The facts and the status of each shard of ``survey``, in the order of the keys.
 
-    Counts and ledgers go as far as the records of a shard are of the same rows, for it may be under way.
-    Some shards are read at a time; those that were read and not yet taken are few. One that cannot be read says so.
+    Counts and ledgers end at the last stage whose record is of the same rows as those before, since a run may be
+    working on the shard. Several shards are read in parallel, and few are held. A shard that cannot be read has the
+    status :data:`UNREADABLE` and the error as its problem.
     """
 
     def facts(key: str) -> ShardFacts:
@@ -76,7 +77,7 @@ def _facts(
         images_kept=kept.images,
         counted_to=dropping[-1],
         scores=reduce(join_scores, images) if images else None,
-        # a ledger that its record calls empty need not be read
+        # a ledger that is empty according to its record is not read
         ledger=read_ledgers(paths, options, [name for name in dropping if records[name].dropped]),
         values={} if samples is None else {filtered.RATIO: samples[filtered.RATIO].to_numpy()},
         not_stored=tuple(name for name, table in tables.items() if table is None),
@@ -86,10 +87,10 @@ def _facts(
 
 
 def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:
-    """``records`` without those whose rows in are not the rows that the stage before has recorded now.
+    """``records`` without those whose input rows are not the present output rows of the stage before.
 
-    While a shard is being made again, some of its records are of before and some are new: what the one kept and the
-    other dropped does not add up. Which scores a selection went by makes no difference to that.
+    While a shard is being made again, some of its records are old and some are new, and their counts do not add up.
+    Inputs other than rows, such as the scores of a selection, do not matter here.
     """
     found: dict[str, Record] = {}
     for name, record in records.items():
@@ -102,7 +103,7 @@ def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:
 def _tables_of_scores(
     records: Mapping[str, Record], paths: ShardPaths, options: StorageOptions, *, thumbnails: bool
 ) -> dict[str, pa.Table | None]:
-    """The tables of scores that ``records`` speak of, by the folder they lie in; None for one that was deleted."""
+    """The tables of scores that ``records`` name, by folder; None for a table that was deleted."""
     tables = {
         name: find_scores_of(name, paths, options, thumbnails=thumbnails) for name in _IMAGE_TABLES if name in records
     }
@@ -112,7 +113,7 @@ def _tables_of_scores(
 
 
 def _errors(records: Mapping[str, Record]) -> dict[str, int]:
-    # an error that a row carries on from normalization is counted where it arose
+    # an error that a row has since normalization is counted there
     counts: dict[str, int] = dict(records["normalized"].errors)
     for code, count in records["image_scores"].errors.items() if "image_scores" in records else ():
         counts[code] = max(count, counts.get(code, 0))

@@ -315,7 +315,7 @@ def test_a_failed_shard_is_not_requested_after_a_reset_of_the_cursor(
         assert note.asset_observation is not None
         assert "status" in note.asset_observation.metadata
     assert automation.tick() == []
-    assert automation.said == "current: 0, failed with the content they have: 1"
+    assert automation.said == "current: 0, failed with their present content: 1"
     automation.cursor = None
     assert automation.tick() == []
     automation.put("a", 2)

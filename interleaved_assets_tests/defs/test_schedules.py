@@ -228,7 +228,7 @@ def test_a_vanished_shard_is_not_requested(instance: dg.DagsterInstance, setting
 
 def test_a_wrong_cron_expression_is_named(tmp_path: Path) -> None:
     settings = project(tmp_path, '[watch]\nnightly = "at two"\n')
-    with pytest.raises(SettingsError, match=r"watch\.nightly: 'at two' is no cron expression"):
+    with pytest.raises(SettingsError, match=r"watch\.nightly: 'at two' is not a cron expression"):
         build_nightly_schedule(settings, build_job(settings))
 
 

@@ -63,7 +63,7 @@ def test_a_vanished_shard_keeps_its_partition_and_is_told_once(watcher: Watcher,
     watcher.tick()
     (tmp_path / "raw" / "a.tar").unlink()
     assert watcher.tick() == {}
-    assert watcher.said == "not yet quiet: 0, vanished: 1"
+    assert watcher.said == "still changing: 0, vanished: 1"
     assert watcher.tick() == {}
     assert watcher.said == "0 shards, none new or changed"
     assert watcher.instance.get_dynamic_partitions("shards") == ["a"]

@@ -185,7 +185,7 @@ def test_more_shards_may_fail_than_events_are_fetched_at_a_time(
     summary = str(failure.step_failure_data.user_failure_data.description)
     assert summary.startswith("final_tars: 5 of 6 shards failed")
     for name in "bcdef":
-        assert f"{name}: shard {name}: final_tars was not tried, since normalized failed: " in summary
+        assert f"{name}: shard {name}: final_tars was skipped because normalized failed: " in summary
     assert summary.count("its first 512 bytes are no tar header") == 5
 
 

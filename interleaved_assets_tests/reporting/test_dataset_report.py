@@ -81,7 +81,7 @@ def test_the_figures_of_the_page() -> None:
     assert page.row("undecodable_image")[-1] == "web/flyers|000 · b at 1: undecodable_image: 0 bytes"
     assert page.row("sharpness") == ["sharpness", "Sharpness", "keep ≥ 100", "7", "1", "85.7 %", "1", "1"]
     assert page.row("clip") == ["clip", "CLIP similarity", "keep ≥ 0.15", "not scored", "–", "0", "0"]
-    assert page.row("ratio")[3] == "judges samples"
+    assert page.row("ratio")[3] == "filters samples"
     assert page.row("web/flyers|000") == [
         "web/flyers|000",
         "complete",
@@ -205,7 +205,7 @@ def test_everything_dropped() -> None:
     page = Page(html_report(data))
     assert "Everything was dropped." in page.text
     # 14 rows in, 5 in the ledger, none kept
-    assert "Neither kept nor in the ledger, or there twice: 9 rows in 1 shard." in page.text
+    assert "Rows neither kept nor in the ledger, or counted twice: 9 rows in 1 shard." in page.text
     assert "9 rows unaccounted for" in page.text
 
 
@@ -216,7 +216,12 @@ def test_no_scores_and_incomplete_shards() -> None:
     assert "1 complete, 1 missing" in " ".join(page.text.split())
     assert page.row("web/flyers|000")[1] == "missing no image_scores"
     assert page.row("missing") == ["missing", "no image_scores", "1", "web/flyers|000"]
-    assert page.row("complete") == ["complete", "every stage is done, from what there is now", "1", "web/guides"]
+    assert page.row("complete") == [
+        "complete",
+        "every stage is done from the present inputs, settings and code",
+        "1",
+        "web/guides",
+    ]
     classes = [attributes.get("class") for _, attributes in page.elements]
     assert classes.count("badge bad") == 2  # of the status, and of the shard
 
@@ -247,23 +252,23 @@ def test_shards_under_way_are_counted_in_part_and_the_report_says_so() -> None:
     data = aggregate([to_normalized, to_filtered, replace(to_filtered, key="web/other"), guides()], MEASURES)
     page = Page(html_report(data))
     said = (
-        "Counted in part: 1 shard to normalized, 2 shards to filtered. What later stages drop of them still counts as "
-        "kept here."
+        "Not fully counted: 1 shard up to normalized, 2 shards up to filtered. Rows that later stages will drop still "
+        "count as kept here."
     )
     assert said in page.text
     assert said in markdown_report(data).replace("\\_", "_")
     assert page.row("web/new")[1] == "stale image_scores stale: normalized changed; counted to normalized"
-    assert page.row("web/new")[3] == "–"  # selection has not come to it
-    assert "Neither kept nor in the ledger" not in page.text
+    assert page.row("web/new")[3] == "–"  # selection has not run on it
+    assert "neither kept nor in the ledger" not in page.text
     classes = [attributes.get("class") for _, attributes in page.elements]
     assert (classes.count("note"), classes.count("problem")) == (1, 0)  # nothing is wrong with a shard under way
     current = Page(html_report(both()))
-    assert "Counted in part" not in current.text
-    assert "to be selected again" not in current.text
+    assert "Not fully counted" not in current.text
+    assert "has to run again" not in current.text
 
 
 @pytest.mark.parametrize(
-    ("stage", "counted_to", "told"),
+    ("stage", "counted_to", "noted"),
     [
         ("filtered", "final_tars", True),
         ("image_scores", "filtered", True),
@@ -272,23 +277,23 @@ def test_shards_under_way_are_counted_in_part_and_the_report_says_so() -> None:
         (None, "final_tars", False),
     ],
 )
-def test_drops_under_other_thresholds_than_those_shown_are_told(stage: str | None, counted_to: str, told: bool) -> None:
+def test_drops_under_earlier_thresholds_are_noted(stage: str | None, counted_to: str, noted: bool) -> None:
     shard = replace(flyers(), status=Status(State.STALE, "stale", stage), counted_to=counted_to)
     page = Page(html_report(aggregate([shard, guides()], MEASURES)))
     said = (
-        "selected again (1 shard), its drops are those of the last",
-        "selected again (1 shard), that was by the rule",
+        "selection has to run again (1 shard), the drops are those of the last run",
+        "selection has to run again (1 shard), the counts are those of the last run",
     )
-    assert [text in page.text for text in said] == [told, told]
+    assert [text in page.text for text in said] == [noted, noted]
 
 
-def test_scores_that_were_deleted_are_told() -> None:
+def test_deleted_scores_are_noted() -> None:
     gone = [
         replace(flyers(), scores=None, not_stored=("image_scores", "sample_scores")),
         replace(guides(), not_stored=("sample_scores",)),
     ]
     data = aggregate(gone, MEASURES)
-    said = "Deleted, and so not among the scores: image_scores of 1 shard, sample_scores of 2 shards."
+    said = "Not among the scores, because deleted: image_scores of 1 shard, sample_scores of 2 shards."
     page = Page(html_report(data))
     assert said in page.text
     assert "rows kept 13 of 18" in " ".join(page.text.split())
