@@ -53,9 +53,9 @@ def test_trace_passes_over_a_shard_that_cannot_be_read(
     assert main([*curated, "trace", "doc-98-b"]) == 2
     printed = capsys.readouterr()
     assert "doc-98-b in shard b" in printed.out
-    assert "interleaved: shard a was passed over: " in printed.err
+    assert "interleaved: shard a was skipped: " in printed.err
     assert main([*curated, "trace", "nobody"]) == 2
-    assert "no sample 'nobody' in 2 shards, 1 of them passed over" in capsys.readouterr().err
+    assert "no sample 'nobody' in 2 shards, 1 of them skipped" in capsys.readouterr().err
 
 
 def test_trace_of_a_tar(curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_trace_of_a_tar(curated: list[str], tmp_path: Path, capsys: pytest.Captu
     with tar.open("ab") as file:
         file.write(b"more")
     assert main([*curated, "trace", "--tar", str(tar)]) == 2
-    assert f"{tar} is not as it was written" in capsys.readouterr().err
+    assert f"{tar} differs from what was written" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["x", "--tar", "y.tar"]])
