@@ -118,7 +118,7 @@ def test_the_same_content_in_a_new_file_is_not_requested(automation: Automation)
     assert automation.tick() == []
 
 
-def test_new_content_requests_that_shard_alone(automation: Automation) -> None:
+def test_new_content_requests_only_that_shard(automation: Automation) -> None:
     for name, seed in (("a", 1), ("b", 2)):
         automation.put(name, seed)
     automation.observe()

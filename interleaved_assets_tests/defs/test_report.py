@@ -96,7 +96,7 @@ def test_a_raw_root_that_is_gone_does_not_lose_the_report(tmp_path: Path, instan
     assert "does not exist" in (tmp_path / "out/dataset_report.html").read_text()
 
 
-def test_the_reason_stands_on_the_page_of_the_shard_once(tmp_path: Path, instance: DagsterInstance) -> None:
+def test_the_reason_is_published_once_on_the_page_of_the_shard(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = three_shards(tmp_path, instance)
     failed = ("bad", "normalized failed: its error stands on the shard")
     report(instance, settings)

@@ -141,7 +141,7 @@ def test_the_policy_names_the_hash_of_the_script() -> None:
     assert f"script-src 'sha256-{digest}'" in page
 
 
-def test_what_comes_from_data_stays_text() -> None:
+def test_text_from_data_is_escaped() -> None:
     attack = "<script>alert(1)</script>"
     hostile = ShardFacts(
         key=f"k{attack}",
@@ -165,7 +165,7 @@ def test_the_same_data_gives_the_same_page() -> None:
     assert html_report(both()) == html_report(aggregate([guides(), flyers()], MEASURES))
 
 
-def test_a_long_table_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_table_is_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HTML_SHARDS", 3)
     shards = [replace(guides(), key=f"web/{number:02d}", images_kept=number % 3) for number in range(12)]
     page = Page(html_report(aggregate(shards, MEASURES)))
@@ -226,7 +226,7 @@ def test_no_scores_and_incomplete_shards() -> None:
     assert classes.count("badge bad") == 2  # of the status, and of the shard
 
 
-def test_what_is_not_current_stands_in_the_markdown() -> None:
+def test_shards_that_are_not_current_are_in_the_markdown() -> None:
     stale = Status(State.STALE, "filtered stale: settings changed: min_sharpness 100.0 → 80.0", "filtered")
     shards = [replace(guides(), key=f"web/{number}", status=stale) for number in range(5)]
     markdown = markdown_report(aggregate([flyers(), *shards], MEASURES), ["the raw root did not answer"])
@@ -245,7 +245,7 @@ def test_a_problem_of_the_data_set_and_of_a_shard_is_on_the_page() -> None:
     assert page.row("web/x")[1] == "unreadable records/x.json is no record"
 
 
-def test_shards_under_way_are_counted_in_part_and_the_report_says_so() -> None:
+def test_shards_not_fully_counted_are_noted() -> None:
     stale = Status(State.STALE, "image_scores stale: normalized changed", "image_scores")
     to_normalized = replace(guides(), key="web/new", counted_to="normalized", status=stale)
     to_filtered = replace(flyers(), key="web/half", counted_to="filtered", status=stale)
@@ -307,7 +307,7 @@ def test_scores_that_are_all_missing() -> None:
     assert page.row("Sharpness")[-1] == "no values"
 
 
-def test_the_page_says_first_that_nearly_everything_was_dropped() -> None:
+def test_the_page_begins_with_a_warning_that_nearly_everything_was_dropped() -> None:
     data = aggregate([replace(flyers(), images_kept=1)], MEASURES)
     (before, kept) = data.total("images_in"), data.total("images_kept")
     said = f"Nearly everything was dropped: {kept} of {before} images"

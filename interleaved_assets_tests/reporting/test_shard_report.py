@@ -65,7 +65,7 @@ def test_deleted_scores_are_noted() -> None:
     assert "dropped_pictures" not in pieces
 
 
-def test_what_the_tables_say() -> None:
+def test_contents_of_the_tables() -> None:
     pieces = shard_report(flyers(), MEASURES)
     assert pieces["summary"] == (
         "|  | in | kept | dropped | kept, share |\n"
