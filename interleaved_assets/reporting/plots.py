@@ -62,11 +62,8 @@ def score_histogram(sketch: ScoreSketch, title: str | None = None, size: Size = 
     return figure
 
 
-def reasons_bar(kept: int, dropped: Mapping[str, int], unit: str = "rows") -> Figure:
-    """Bars of the kept and of the dropped by reason, the most frequent first; rare reasons share one bar.
-
-    ``kept`` and the values of ``dropped`` count ``unit``.
-    """
+def reasons_bar(kept: int, dropped: Mapping[str, int]) -> Figure:
+    """Bars of kept rows and of dropped rows by reason, the most frequent first; rare reasons share one bar."""
     ordered = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
     if len(ordered) > MOST_REASONS:
         rest = ordered[MOST_REASONS - 1 :]
@@ -75,7 +72,7 @@ def reasons_bar(kept: int, dropped: Mapping[str, int], unit: str = "rows") -> Fi
     total = kept + sum(dropped.values())
     figure, axes = new_figure(Size(STANDARD.width, 0.95 + 0.27 * len(bars)))
     height = figure.get_figheight()
-    came = f"{total:,} {unit} in  ·  {text.share(kept, total)} kept" if total else "nothing came in"
+    came = f"{total:,} rows in  ·  {text.share(kept, total)} kept" if total else "nothing came in"
     write_title(figure, "Kept and dropped", came)
     longest = max(len(name) for name, _ in bars)
     left = min(0.05 + 0.0112 * longest, 0.42)

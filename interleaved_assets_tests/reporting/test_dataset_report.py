@@ -169,7 +169,7 @@ def test_a_long_table_is_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(module, "HTML_SHARDS", 3)
     shards = [replace(guides(), key=f"web/{number:02d}", images_kept=number % 3) for number in range(12)]
     page = Page(html_report(aggregate(shards, MEASURES)))
-    assert "9 further shards are in the sums" in page.text
+    assert "9 further shards count in the sums" in page.text
     assert [row[0] for row in page.rows if row[:1] and row[0].strip().startswith("web/")] == [
         "web/00",
         "web/03",
