@@ -6,7 +6,7 @@ INTERLEAVED_HOME ?= $(CURDIR)/.dagster_home
 # independent of a DAGSTER_HOME that the caller has for other projects
 export DAGSTER_HOME := $(INTERLEAVED_HOME)
 UI_PORT ?= 3000
-# Time limits of sensor and schedule evaluations in seconds, for very many shards or records in a bucket; Dagster's default is 60.
+# Time limits of sensor and schedule evaluations in seconds, for very many shards; the default of Dagster is 60.
 export DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS ?= 300
 export DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS ?= 600
 # Runs of a backfill that the daemon queues before it checks whether the backfill was cancelled; Dagster's default is 25.
