@@ -1,27 +1,27 @@
-# `make demo` and `make test` need nothing but Python 3.11 to 3.13; everything goes into $(VENV).
+# `make demo` and `make test` need only Python 3.11 to 3.13; everything is installed into $(VENV).
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 INTERLEAVED_HOME ?= $(CURDIR)/.dagster_home
-# not a DAGSTER_HOME that the caller may have for other projects
+# independent of a DAGSTER_HOME that the caller has for other projects
 export DAGSTER_HOME := $(INTERLEAVED_HOME)
 UI_PORT ?= 3000
-# Seconds that the daemon gives a look at very many shards, or at their records in a bucket; Dagster's own limit is 60.
+# Time limits of sensor and schedule evaluations in seconds, for very many shards; the default of Dagster is 60.
 export DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS ?= 300
 export DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS ?= 600
-# Runs that the daemon queues of a backfill before it asks whether the backfill was cancelled; Dagster's own number is 25.
+# Runs of a backfill that the daemon queues before it checks whether the backfill was cancelled; Dagster's default is 25.
 export DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE ?= 2
 
 .DELETE_ON_ERROR:
 .PHONY: demo ui test test-all check format wheel clean help
 
 help:
-	@echo "make demo    install, make demo shards, take them through every asset, print what happened"
+	@echo "make demo    install, draw demo shards, materialize every asset, print a summary"
 	@echo "make ui      the Dagster UI on that data, http://127.0.0.1:$(UI_PORT)"
 	@echo "make test    the tests (no system packages, no GPU, no network)"
-	@echo "make test-all  those that need PostgreSQL, Chromium, Caddy, libzbar or Ray too; installs them (apt-get, pip)"
+	@echo "make test-all  tests that need PostgreSQL, Chromium, Caddy, libzbar or Ray; installs these (apt-get, pip)"
 	@echo "make check   lint, format and types"
-	@echo "make wheel   the package alone as a wheel, in dist/"
+	@echo "make wheel   the package as a wheel, in dist/"
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/python3.11 ...")'
@@ -33,8 +33,8 @@ $(DAGSTER_HOME)/dagster.yaml: dagster.yaml | $(BIN)/.installed
 	mkdir -p $(DAGSTER_HOME)
 	cp dagster.yaml $@
 
-# Once for a new instance: limits that somebody has changed since stay. Also makes the SQLite storage, which services
-# that start at the same time have damaged.
+# Once for a new instance, so that limits changed later are kept. Also creates the SQLite storage, which services that
+# start at the same time have damaged.
 $(DAGSTER_HOME)/.pools: | $(DAGSTER_HOME)/dagster.yaml
 	$(BIN)/dagster instance concurrency set gpu 1
 	$(BIN)/dagster instance concurrency set shard_io 2
@@ -75,7 +75,7 @@ format: $(BIN)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The same bytes for the same commit. build/ goes first: files that were removed since would be packed from it.
+# The same bytes for the same commit. build/ is deleted first: removed files would be packed from it.
 wheel: $(BIN)/.installed
 	rm -rf build dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 315532800) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .

@@ -59,7 +59,7 @@ TARGETS = {"cpu": {"model": 0.85}, "cuda": {"model": 0.70, "one by one": 10.0}}
 
 
 def photo(random: np.random.Generator, width: int = 1000, height: int = 800) -> bytes:
-    """A JPEG of quality 90, some 170 kB for 1000 x 800 pixels: about what a camera gives at that size."""
+    """A JPEG of quality 90, about 170 kB for 1000 x 800 pixels, similar to a photograph of that size."""
     base = Image.fromarray(random.integers(0, 256, (height // 20, width // 20, 3), dtype=np.uint8))
     pixels = np.asarray(base.resize((width, height), Image.Resampling.BICUBIC)).astype(np.int16)
     pixels += random.integers(-9, 10, pixels.shape, dtype=np.int16)
@@ -97,7 +97,7 @@ def read(paths: list[Path]) -> Iterator[tuple[str, Iterator[pa.Table]]]:
 
 
 def pipeline(paths: list[Path], scorer: ClipScorer) -> None:
-    """Parquet in, score tables out."""
+    """From Parquet shards to score tables."""
     stats = ClipStats()
     scored = sum(table["clip_score"].null_count == 0 for _, table in score_shards(read(paths), scorer, stats=stats))
     if scored != len(paths):
@@ -123,7 +123,7 @@ def model_alone(scorer: ClipScorer, images: int) -> Callable[[], None]:
 
 
 def decoding(paths: list[Path], scorer: ClipScorer, threads: int) -> None:
-    """Decoding and scaling alone."""
+    """Only decoding and scaling."""
     with ThreadPoolExecutor(threads) as pool:
         for _, tables in read(paths):
             for table in tables:
@@ -153,7 +153,7 @@ def one_by_one(paths: list[Path], scorer: ClipScorer) -> None:
 
 
 def best_times(contenders: dict[str, Callable[[], None]], rounds: int) -> dict[str, tuple[float, float]]:
-    """Seconds and CPU seconds of each, the least of some rounds in which they take turns."""
+    """Seconds and CPU seconds of each: the minimum of several alternating rounds."""
     times: dict[str, tuple[float, float]] = {}
     for _ in range(rounds):
         for name, run in contenders.items():
@@ -166,7 +166,7 @@ def best_times(contenders: dict[str, Callable[[], None]], rounds: int) -> dict[s
 
 
 def report(times: dict[str, tuple[float, float]], images: int, device: str) -> None:
-    """A table of images per second, and how many times as fast as the others the pipeline is."""
+    """A table of images per second, and the speed of the pipeline relative to the others."""
     print(f"{'':<12}{'seconds':>10}{'images/s':>10}{'CPU s':>10}{'pipeline is':>14}{'by CPU s':>10}{'target':>10}")
     ours, our_cpu = times["pipeline"]
     for name, (seconds, cpu) in times.items():

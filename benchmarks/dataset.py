@@ -31,7 +31,7 @@ SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ha", "jen", "kil", "lor", "mus", "na
 
 @dataclass(frozen=True)
 class DatasetSize:
-    """How much to make; the defaults are the set that the benchmark's targets are stated for."""
+    """Size of the data; the targets of the benchmark are for the defaults."""
 
     shards: int = 6
     samples: int = 85
@@ -64,7 +64,7 @@ def _falling_noise(rng: np.random.Generator, side: int, falloff: float) -> np.nd
 
 
 def picture_size(rng: np.random.Generator, mean_pixels: int) -> tuple[int, int]:
-    """Width and height of a picture: the area is spread around the mean, the ratio is one that cameras make."""
+    """Width and height of a picture: an area around the mean, and an aspect ratio of cameras."""
     ratio = rng.choice(ASPECT_RATIOS, p=ASPECT_WEIGHTS)
     pixels = mean_pixels * rng.gamma(4.0, 0.25)
     height = int(np.clip((pixels / ratio) ** 0.5, 48, CANVAS_SIDE // 2.5))
@@ -142,12 +142,12 @@ def write_shard(
 
 
 def draw_canvases(seed: int) -> list[np.ndarray]:
-    """The canvases all pictures of a set are cut from."""
+    """The canvases from which all pictures of a set are cut."""
     return [canvas(np.random.default_rng([seed, 1_000_000 + number])) for number in range(CANVASES)]
 
 
 def ensure_dataset(folder: Path, form: Form, size: DatasetSize | None = None) -> list[Path]:
-    """The tars of one form below ``folder``, made where they are missing."""
+    """The tars of one form below ``folder``; missing ones are made."""
     size = size or DatasetSize()
     paths = [folder / f"{form}-seed{size.seed}" / f"shard-{number:05d}.tar" for number in range(size.shards)]
     if not all(path.exists() for path in paths):
@@ -158,7 +158,7 @@ def ensure_dataset(folder: Path, form: Form, size: DatasetSize | None = None) ->
 
 
 def main() -> None:
-    """Make a set and say how large it is."""
+    """Make a set and print its size."""
     parser = argparse.ArgumentParser(description="Make the benchmark's shards.")
     parser.add_argument("--output", type=Path, required=True, help="folder to put them in")
     parser.add_argument("--form", choices=FORMS, default="raw")

@@ -41,14 +41,14 @@ TARGETS = {
 
 
 class Timing(NamedTuple):
-    """What one run took: by the clock, and of all processors together."""
+    """Elapsed seconds and CPU seconds of one run."""
 
     seconds: float
     cpu_seconds: float
 
 
 Contestant = Callable[[str, list[Path], Path], Timing]
-"""Does one direction from the inputs into a new folder."""
+"""Converts the inputs of one direction into a new folder."""
 
 
 @dataclass
@@ -61,11 +61,11 @@ class Result:
     check: dict[str, str] = field(default_factory=dict)
 
     def seconds(self, contestant: str) -> list[float]:
-        """A contestant's times by the clock."""
+        """Elapsed seconds of a contestant."""
         return [timing.seconds for timing in self.timings[contestant]]
 
     def ratios(self) -> dict[str, float]:
-        """How many times faster we are than the peer as it comes, and than the faster of its settings.
+        """Our speed relative to the peer with defaults, and to the faster of its settings.
 
         The third is the faster setting's processor time over ours, which says more on a machine with other work.
         """
@@ -80,7 +80,7 @@ class Result:
 
 
 def copy(_direction: str, inputs: list[Path], output: Path) -> Timing:
-    """``cp`` of the inputs, the floor that any of the directions could reach."""
+    """``cp`` of the inputs: the lower bound for every direction."""
     output.mkdir(parents=True)
     started, before = time.perf_counter(), os.times()
     subprocess.run(["cp", "--reflink=never", *map(str, inputs), str(output)], check=True)
@@ -100,7 +100,7 @@ def asking(worker: Worker, **extra: object) -> Contestant:
 
 
 def contestants_of(direction: str, peer: Worker | None, own: Worker | None, way: str) -> dict[str, Contestant]:
-    """Who takes part in a direction, in the order of their turns."""
+    """The contestants of a direction, in the order of their runs."""
     taking_part: dict[str, Contestant] = {"cp": copy}
     if peer:
         taking_part["peer"] = asking(peer)
@@ -112,7 +112,7 @@ def contestants_of(direction: str, peer: Worker | None, own: Worker | None, way:
 
 
 def turn(run: Contestant, direction: str, inputs: list[Path], output: Path, inspect: Callable[[Path], None]) -> Timing:
-    """One timing: the input in the page cache, no dirty pages left from before, the output gone afterwards."""
+    """One timing: with the input in the page cache, without dirty pages; the output is deleted afterwards."""
     shutil.rmtree(output, ignore_errors=True)
     for path in inputs:
         with path.open("rb", buffering=0) as stream:
@@ -128,7 +128,7 @@ def turn(run: Contestant, direction: str, inputs: list[Path], output: Path, insp
 def measure(
     result: Result, inputs: list[Path], taking_part: dict[str, Contestant], rounds: int, work: Path, truth: Written
 ) -> None:
-    """All rounds of one direction. The first is a rehearsal: its outputs are checked and its times are not kept."""
+    """All rounds of one direction. The first is a warm-up: its outputs are checked, its times discarded."""
     direction, target = result.direction, result.direction.split("-")[1]
     result.timings = {name: [] for name in taking_part}
     for number in range(rounds + 1):
@@ -144,7 +144,7 @@ def measure(
 
 
 def compare(found: Written, truth: Written) -> str:
-    """One phrase on how an output differs from what it should hold."""
+    """A phrase on how an output differs from the expected content."""
     if found == truth:
         return "exact"
     parts = [
@@ -167,7 +167,7 @@ def parquet_inputs(maker: Contestant, tars: list[Path], folder: Path) -> list[Pa
 
 
 def table(results: list[Result]) -> str:
-    """The results as a Markdown table; seconds are medians, with the least and the most in brackets."""
+    """The results as a Markdown table; seconds are medians, with minimum and maximum in brackets."""
     head = [
         "data",
         "direction",

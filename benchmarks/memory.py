@@ -1,4 +1,4 @@
-"""Peak memory of reading and writing one big shard: it must follow ``max_batch_bytes`` and not the shard.
+"""Peak memory of converting one big shard: it must depend on ``max_batch_bytes``, not on the size of the shard.
 
     python -m benchmarks.memory --work build/bench
 
@@ -46,7 +46,7 @@ class PeakMemory:
         self._thread.join()
 
     def now(self) -> dict[str, int]:
-        """What the kernel counts at this moment, in bytes."""
+        """Present memory of this process in bytes, as counted by the kernel."""
         lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
         return {line[0][:-1]: int(line[1]) * 1024 for line in lines if line[0][:-1] in self.FIELDS}
 
@@ -57,7 +57,7 @@ class PeakMemory:
 
 
 def convert(direction: str, source: Path, output: Path, max_batch_bytes: int) -> None:
-    """One shard from one form into the other, as a user writes it."""
+    """Convert one shard with the public readers and writers."""
     from interleaved_assets.io.parquet.reader import InterleavedParquetReader
     from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
     from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader

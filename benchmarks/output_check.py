@@ -1,4 +1,4 @@
-"""What a run wrote, read back without either contestant's code: rows, and a digest of every image's pixels."""
+"""Reads back the output of a run without the code of either contestant: rows, and a digest of each image's pixels."""
 
 import hashlib
 import io
@@ -15,12 +15,12 @@ from PIL import Image, ImageSequence
 
 @dataclass(frozen=True)
 class Written:
-    """What a folder of outputs holds."""
+    """Content of a folder of outputs."""
 
     samples: int
     texts: int
     pixels: Counter[str]
-    """Digest of size and RGB pixels to how many images have it."""
+    """Number of images by digest of size and RGB pixels."""
 
     @property
     def images(self) -> int:
@@ -29,7 +29,7 @@ class Written:
 
 
 def expected(tars: list[Path], lowest: float, highest: float) -> Written:
-    """What the inputs hold once images outside the aspect ratios are gone."""
+    """Content of the inputs without images outside the aspect ratios."""
     samples = texts = 0
     pixels: Counter[str] = Counter()
     for payload, members in _documents(tars):
@@ -44,7 +44,7 @@ def expected(tars: list[Path], lowest: float, highest: float) -> Written:
 
 
 def written(folder: Path, form: str) -> Written:
-    """What the outputs of one run hold; ``form`` is ``wds`` or ``parquet``."""
+    """Content of the outputs of one run; ``form`` is ``wds`` or ``parquet``."""
     samples = texts = 0
     pixels: Counter[str] = Counter()
     if form == "parquet":

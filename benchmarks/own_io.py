@@ -47,7 +47,7 @@ def library(request: dict, settings: SelectionSettings) -> None:
 
 
 def pipeline(request: dict, settings: SelectionSettings) -> None:
-    """Every input as the assets would do it, one output file for each, with its hash."""
+    """Every input as in the assets: one output file each, with its hash."""
     source, target = request["direction"].split("-")
     for uri in request["inputs"]:
         output = str(Path(request["output"]) / f"{Path(uri).stem}.{'tar' if target == 'wds' else 'parquet'}")

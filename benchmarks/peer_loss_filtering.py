@@ -74,7 +74,7 @@ def opencv_detector_raises() -> Iterator[None]:
 
 
 def _explained(side: Side, batches: list[Any], kind: str) -> Outcome:
-    """Whether a filter says that it could not judge the one image."""
+    """Whether a filter reports that it could not judge the one image."""
     filtered, failure = attempt(lambda: side.filter(batches, kind))
     if failure:
         return Outcome(False, f"stops: {failure}")

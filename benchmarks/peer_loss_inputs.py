@@ -1,4 +1,4 @@
-"""Inputs of the loss cases, made with the standard library and Pillow, and ways to look into what was written."""
+"""Inputs of the loss cases, made with the standard library and Pillow, and functions that read the outputs."""
 
 import io
 import json
@@ -17,7 +17,7 @@ Members = dict[str, bytes | dict[str, Any]]
 
 
 class Outcome(NamedTuple):
-    """Whether data was lost, and what was seen, as a phrase for a table cell."""
+    """Whether data was lost, and the observation as a phrase for a table cell."""
 
     lost: bool
     seen: str
@@ -39,7 +39,7 @@ def make_tar(path: Path, members: Members, mode: str = "w") -> Path:
 
 
 def picture(number: int = 0, size: tuple[int, int] = (48, 32)) -> Image.Image:
-    """A noisy picture, a different one for each number."""
+    """A noisy picture that depends on the number."""
     width, height = size
     noise = np.random.default_rng(number).integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
     return Image.fromarray(noise).resize(size, Image.Resampling.BICUBIC)
@@ -82,7 +82,7 @@ def tar_json(paths: list[Path]) -> list[dict[str, Any]]:
 
 
 def attempt(action: Callable[[], Any]) -> tuple[Any, str]:
-    """The result of an action, or None and how it failed; a case observes failures, so all of them count."""
+    """The result of an action, or None and its error; cases observe failures, so any error counts."""
     try:
         return action(), ""
     except Exception as error:  # noqa: BLE001  # the failure is the observation
@@ -99,7 +99,7 @@ def members_of(paths: list[Path]) -> dict[str, bytes]:
 
 
 def rows_with_gaps() -> pa.Table:
-    """Two documents out of alphabetical order, positions with gaps, and a document with nothing but metadata."""
+    """Two documents in non-alphabetical order, positions with gaps, and a document with metadata only."""
     rows = [("b", -1, None), ("b", 1, "one"), ("b", 4, "four"), ("a", -1, None), ("a", 0, "zero"), ("empty", -1, None)]
     return pa.table(
         {

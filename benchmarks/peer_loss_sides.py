@@ -1,4 +1,4 @@
-"""The few calls that the loss cases need, spoken by either library; each side loads only where it runs."""
+"""The calls that the loss cases need, implemented for both libraries; each side is imported only where it runs."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,16 +10,16 @@ Batches = list[Any]
 
 
 class Side(Protocol):
-    """What a library is asked to do; a batch is the library's own object."""
+    """The operations of a library; a batch is an object of that library."""
 
     def read(self, paths: list[Path], *, lazy: bool = False, sample_id_field: str | None = None) -> Batches:
         """Read WebDataset tars, with image bytes unless ``lazy``."""
 
     def found(self, folder: Path) -> int:
-        """How many tars a reader with its usual endings finds in a folder."""
+        """Number of tars that a reader with default endings finds in a folder."""
 
     def batches(self, table: pa.Table) -> Batches:
-        """Rows that came from elsewhere."""
+        """A batch of the given rows."""
 
     def rows(self, batches: Batches) -> Rows:
         """All rows, in order."""
@@ -34,7 +34,7 @@ class Side(Protocol):
         """Write all batches and return the files."""
 
     def said(self) -> list[str]:
-        """What the last read or filter said of rows it did not hand on: stage, reason and detail."""
+        """Rows that the last read or filter reported as dropped: stage, reason and detail."""
 
 
 class PeerSide:

@@ -1,4 +1,4 @@
-"""Where nemo-curator 1.4.0 loses data, and what this project does with the same input: one row a claim.
+"""Where nemo-curator 1.4.0 loses data, and the result of this project for the same input: one row for each claim.
 
     python -m benchmarks.peer_losses --peer-python peer-env/bin/python
 

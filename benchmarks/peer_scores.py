@@ -39,7 +39,7 @@ EXACT = 1e-6
 
 
 def encoded(rows: pa.Table, suffix: str, options: list[int]) -> pa.Table:
-    """``rows`` with every image encoded anew; what cannot be decoded stays as it is."""
+    """``rows`` with every image encoded again; images that cannot be decoded are unchanged."""
     contents = []
     for content in rows["binary_content"].to_pylist():
         try:
@@ -68,7 +68,7 @@ def ask_peer(python: Path, rows: pa.Table, request: dict[str, object]) -> dict[s
 
 
 def decisions(rows: pa.Table, scores: pa.Table, **settings: object) -> np.ndarray:
-    """One bool for each row: what one of our filters keeps."""
+    """One bool for each row: whether one of our filters keeps it."""
     chosen = SelectionSettings(on_score_error="drop_row", **settings)
     return np.array(select(selection_rows(rows), scores, chosen).keep.to_pylist())
 

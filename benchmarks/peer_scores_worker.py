@@ -1,4 +1,4 @@
-"""What nemo-curator 1.4.0 makes of rows in a Parquet file; runs in that package's environment.
+"""Scores and decisions of nemo-curator 1.4.0 for rows in a Parquet file; runs in the environment of that package.
 
 Standard input: ``{"rows": PATH, "blur": [threshold, …], "aspect": [[low, high], …], "ratio": [[low, high], …]}``.
 Standard output: ``{"sharpness": […], "aspect_ratio": […], "blur": [[…], …], "aspect": …, "ratio": …}``, where scores

@@ -64,7 +64,7 @@ def opencv_aruco(image: Image) -> list[Corners]:
 
 
 def zxing_then_aruco(image: Image) -> list[Corners]:
-    """A cascade that is not gated: OpenCV's second detector looks wherever zxing-cpp read nothing."""
+    """A cascade that is not gated: OpenCV's second detector searches every image in which zxing-cpp read nothing."""
     return find_with_zxing(image) or opencv_aruco(image)
 
 
@@ -82,21 +82,21 @@ FINDERS: dict[str, Find] = {
 
 @dataclass
 class Tally:
-    """What one detector made of one set of images."""
+    """The results of one detector on one set of images."""
 
     codes: int = 0
     found: int = 0
     images: int = 0
     dropped: int = 0
-    """Images that the default threshold would drop."""
+    """Number of images that the default threshold would drop."""
     invented: int = 0
-    """Images with a quadrilateral that is no code."""
+    """Number of images with a quadrilateral that is not a code."""
     failed: int = 0
-    """Images on which the detector raised."""
+    """Number of images on which the detector raised an error."""
     seconds: list[float] = field(default_factory=list)
 
     def add(self, find: Find, image: Image, codes: list[Corners] | None) -> None:
-        """Search one image; ``codes`` None: it has one, nobody knows where."""
+        """Search one image; ``codes`` None: it has a code at an unknown place."""
         started = time.perf_counter()
         try:
             found = find(image)
@@ -130,7 +130,7 @@ def overlap(one: Corners, other: Corners) -> float:
 
 
 def photographs_with_codes(folder: Path) -> Iterator[tuple[Image, list[Corners] | None]]:
-    """Each picture below ``folder``, and where its code is if a file beside it says so."""
+    """Each picture below ``folder``, with the place of its code where a file beside it has it."""
     names = ("topLeftCorner", "topRightCorner", "bottomRightCorner", "bottomLeftCorner")
     for path in sorted(path for path in folder.rglob("*") if path.suffix in (".png", ".jpg", ".jpeg")):
         beside, codes = path.with_name("output.json"), None

@@ -1,4 +1,4 @@
-"""Take real shards through the chain and compare what comes out with what went in, pixel by pixel and row by row.
+"""Run real shards through all stages and compare output with input, pixel by pixel and row by row.
 
 For each tar: every image of the final tar against its source (decoded by Pillow, frame or member), the final tar as the
 ``webdataset`` package reads it, and as our own reader does, against the filtered rows.
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def report(tar: Path, settings: Settings) -> bool:
-    """Print the figures of one shard; whether everything is equal."""
+    """Print the figures of one shard; returns whether everything is equal."""
     started = time.perf_counter()
     records = {name: take_through(stage, tar.stem, settings).record for name, stage in stage_dag(settings).items()}
     seconds = time.perf_counter() - started
@@ -64,7 +64,7 @@ def report(tar: Path, settings: Settings) -> bool:
 
 
 def pixels_are_equal(tar: Path, rows: pa.Table) -> bool:
-    """Each image that is left against the frame or member that its ``source_ref`` names, decoded by Pillow."""
+    """Compare each kept image with the frame or member that its ``source_ref`` names, decoded by Pillow."""
     members = {}
     with tarfile.open(tar) as file:
         for member in file:
@@ -95,7 +95,7 @@ def webdataset_agrees(uri: str, rows: pa.Table) -> bool:
 
 
 def reader_agrees(uri: str, rows: pa.Table) -> bool:
-    """Our reader's rows against the filtered ones, all columns but ``source_ref``, with their types."""
+    """Compare the rows of our reader with the filtered ones: all columns except ``source_ref``, with their types."""
     batches = InterleavedWebdatasetReader(uri, sample_id_field="sample_id", materialize_on_read=True)
     read = pa.concat_tables([batch.to_pyarrow() for batch in batches]).drop_columns("source_ref")
     expected = rows.drop_columns("source_ref")

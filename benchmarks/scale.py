@@ -1,4 +1,4 @@
-"""Ten thousand shards under real Dagster processes: ticks, backfills, pages, beside what the project promises of them.
+"""Ten thousand shards under real Dagster processes: ticks, backfills, pages, compared with the targets of the project.
 
     python -m benchmarks.scale --work build/scale --shards 10000 --json build/scale.json
     python -m benchmarks.scale --work build/scale --only sensor,automation --storage sqlite
@@ -30,7 +30,7 @@ from benchmarks.scale_ticks import automation, many, nightly, report, sensor
 from benchmarks.scale_world import INSTANCE_FILES, Figure, World
 
 Measurement = Callable[[World], list[Figure]]
-# In this order: what wants shards that were never materialized comes before what finishes them.
+# In this order: measurements that need shards never materialized come before those that materialize them.
 MEASUREMENTS: Final[Mapping[str, Measurement]] = MappingProxyType(
     {
         "sensor": sensor,
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def end(signal_number: int, _: object) -> None:
-    """Leave in order, so that everything that was started ends and the folder goes; a second signal changes nothing."""
+    """Exit so that all started processes end and the folder is deleted; further signals are ignored."""
     signal.signal(signal_number, signal.SIG_IGN)
     sys.exit("terminated")
 
@@ -100,7 +100,7 @@ def taken(name: str, measure: Measurement, world: World) -> dict[str, Any]:
 
 
 def summary(arguments: argparse.Namespace, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Everything there is to keep, as JSON takes it."""
+    """All results as JSON values."""
     return {
         "shards": arguments.shards,
         "storage": arguments.storage,

@@ -1,4 +1,4 @@
-"""Ten thousand small shards, and the traces that taking them through every stage would have left.
+"""Ten thousand small shards, with the outputs, records and events of runs through all stages.
 
 A shard is a tar of one or two documents with a text and a small picture each, one of a few dozen variants. Variants are
 really taken through the chain; every other shard is given its variant's outputs as hard links, and records and events
@@ -38,7 +38,7 @@ _EVENTS_AT_ONCE = 1000
 
 
 def write_settings(folder: Path, *, raw_root: str = "raw", output_root: str = "out") -> Settings:
-    """A project in ``folder``, CLIP off; its sensors stand still until somebody turns them on."""
+    """A project in ``folder``, CLIP off; its sensors are off."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "interleaved.toml"
     file.write_text(
@@ -54,7 +54,7 @@ def shard_name(number: int) -> str:
 
 
 def variant_of(key: str) -> int:
-    """Which variant the shard with this key is a copy of."""
+    """The variant of which the shard with this key is a copy."""
     return int(key.rpartition("/")[2]) % VARIANTS
 
 
@@ -75,7 +75,7 @@ def variants(folder: Path) -> list[Path]:
 
 
 def contents(folder: Path) -> list[bytes]:
-    """What the tars of :func:`variants` hold."""
+    """Content of the tars of :func:`variants`."""
     return [path.read_bytes() for path in variants(folder)]
 
 
@@ -100,7 +100,7 @@ def write_first_snapshot(settings: Settings) -> dict[str, RawSource]:
 
 
 def register_all(instance: dg.DagsterInstance, settings: Settings) -> dict[str, RawSource]:
-    """Register and observe every shard below the raw root, and leave a snapshot that says so; gives them by key."""
+    """Register and observe every shard below the raw root, and write their snapshot; returns them by key."""
     sources = write_first_snapshot(settings)
     instance.add_dynamic_partitions(SHARDS, list(sources))
     store(instance, (observed(key, source) for key, source in sources.items()))
@@ -117,7 +117,7 @@ def observed(key: str, source: RawSource) -> DagsterEvent:
 
 
 def store(instance: dg.DagsterInstance, events: Iterator[DagsterEvent]) -> None:
-    """Store events outside any run, many at once: reporting them one by one takes some 10 ms each."""
+    """Store many events at once, outside of a run: reporting them one by one takes about 10 ms each."""
     while batch := list(islice(events, _EVENTS_AT_ONCE)):
         entries = [
             EventLogEntry(
@@ -135,7 +135,7 @@ def store(instance: dg.DagsterInstance, events: Iterator[DagsterEvent]) -> None:
 
 
 def finish_all(instance: dg.DagsterInstance, settings: Settings, work: Path) -> None:
-    """Leave outputs, records and events as if every registered shard had been taken through the whole chain."""
+    """Write outputs, records and events as if every registered shard had passed all stages."""
     raws = {raw.key: raw for raw in list_raw_shards(settings.storage)}
     keys = [key for key in instance.get_dynamic_partitions(SHARDS) if key in raws]
     model = _Model(settings, work)
@@ -158,7 +158,7 @@ def finish_all(instance: dg.DagsterInstance, settings: Settings, work: Path) -> 
 
 
 def materialized(record: Record, tags: Mapping[str, str], settings: Settings) -> DagsterEvent:
-    """The event by which a run tells of a shard, metadata and versions included."""
+    """The event that a run logs for a shard, with metadata and versions."""
     event = dg.AssetMaterialization(
         record.stage,
         partition=record.shard,
@@ -173,7 +173,7 @@ def materialized(record: Record, tags: Mapping[str, str], settings: Settings) ->
 
 
 class _Model:
-    """The variants, really taken through the chain, in a project of their own."""
+    """The variants, run through all stages in a separate project."""
 
     def __init__(self, settings: Settings, work: Path) -> None:
         self._settings = settings

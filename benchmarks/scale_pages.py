@@ -1,4 +1,4 @@
-"""How long a page of the Dagster UI takes until its content is there, in Debian's Chromium."""
+"""Seconds until a page of the Dagster UI shows its content, in Debian's Chromium."""
 
 import re
 import time
@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from benchmarks.scale_world import Figure, World
 
 CHROMIUM = "/usr/bin/chromium"
-# Headless, as root in a container, and without the browser's own calls home.
+# Headless, as root in a container, and without the background requests of the browser.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -24,7 +24,7 @@ PATIENCE_MS = 120_000
 
 
 def pages(world: World) -> list[Figure]:
-    """Pages over shards that are through the whole chain, each in a new browser: first visit, second visit."""
+    """Pages of shards that passed all stages, each in a new browser: first visit, second visit."""
     keys = world.finished()
     one = keys[len(keys) // 2]
     count = f"{len(keys):,}".replace(",", ",?")

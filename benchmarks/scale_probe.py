@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def measured(action: Callable[[], dict[str, Any]], memory: Memory) -> dict[str, Any]:
-    """What ``action`` gives, with its seconds, the memory it began with and its peak."""
+    """The result of ``action``, with its seconds, memory at the start and peak memory."""
     memory.forget_peak()
     before, started = memory.now(), time.perf_counter()
     found = action()

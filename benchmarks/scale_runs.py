@@ -1,4 +1,4 @@
-"""What the daemon makes of many shards: those that land at once, a backfill of them all, a backfill to its end."""
+"""Work of the daemon with many shards: shards that land at once, the start of a large backfill, a whole backfill."""
 
 import time
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ ARRIVING, TO_THE_END = 2000, 300
 SECONDS_A_SHARD_AND_ASSET = 0.3
 PATIENCE_S = 1800
 FIRST_ARRIVING, FIRST_TO_THE_END = 500_000, 600_000
-"""Numbers of shards that no other measurement knows."""
+"""Numbers of shards that no other measurement uses."""
 
 SENSOR = {
     "repositoryName": "__repository__",
@@ -59,7 +59,7 @@ query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on Partit
 
 
 def arrivals(world: World) -> list[Figure]:
-    """2,000 new shards at once, while the daemon looks every 5 s: until all are registered and observed."""
+    """2,000 new shards at once, with a tick every 5 s: until all are registered and observed."""
     known = world.registered()
     numbers = range(FIRST_ARRIVING, FIRST_ARRIVING + ARRIVING)
     with world.dagster() as services, services.instance() as instance:
@@ -98,7 +98,7 @@ def arrivals(world: World) -> list[Figure]:
 
 
 def backfill(world: World) -> list[Figure]:
-    """A backfill of every shard through the whole chain: until its first runs work; then it is cancelled."""
+    """A backfill of every shard through all stages: until its first runs work; then it is cancelled."""
     keys = world.registered()
     with world.dagster() as services, services.instance() as instance:
         started = time.perf_counter()
@@ -129,7 +129,7 @@ def backfill(world: World) -> list[Figure]:
 
 
 def cost(world: World) -> list[Figure]:
-    """A few hundred shards through the whole chain, to the end; and the same work without Dagster."""
+    """A whole backfill of a few hundred shards; and the same work without Dagster."""
     known = world.registered()
     numbers = range(FIRST_TO_THE_END, FIRST_TO_THE_END + TO_THE_END)
     write_shards(world.raw, world.tars, numbers)
@@ -193,7 +193,7 @@ def _ended_ticks(services: Dagster) -> list[dict[str, Any]]:
 
 
 def _ticks_until_quiet(services: Dagster, since: float) -> list[dict[str, Any]]:
-    """The ticks since then that had something to do; none while there may be more of them."""
+    """The ticks since then that reported shards; none while there may be more."""
     ticks = [tick for tick in _ended_ticks(services) if tick["timestamp"] > since]
     busy = [tick for tick in ticks if not _found_nothing(tick)]
     return busy if busy and _found_nothing(ticks[-1]) else []

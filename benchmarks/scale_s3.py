@@ -1,4 +1,4 @@
-"""The raw root and the outputs in a bucket: a look at it, and the nightly schedule over the records there."""
+"""Raw root and outputs in a bucket: a tick of the sensor, and the nightly schedule over the records there."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -20,7 +20,7 @@ BUCKET = "scale"
 
 
 def s3(world: World) -> list[Figure]:
-    """Everything in a bucket of a server on this machine, whose answers take a millisecond or two."""
+    """Raw root and outputs in a bucket of a server on this machine, which answers in 1 to 2 ms."""
     world.finished()
     with s3_server(world.work / "s3") as variables, environment(variables):
         fs = fsspec.filesystem("s3")
@@ -45,7 +45,7 @@ def s3(world: World) -> list[Figure]:
 
 
 def _takes_files(fs: Any) -> bool:
-    """Whether the server is up: its gateway answers before the parts behind it do."""
+    """Whether the server is ready: its gateway answers before its other parts do."""
     try:
         if not fs.exists(BUCKET):
             fs.mkdir(BUCKET)
@@ -61,7 +61,7 @@ def _upload(fs: Any, files: Iterator[tuple[str, bytes]]) -> None:
 
 
 def _records(world: World, sources: Mapping[str, RawSource], output_root: str) -> Iterator[tuple[str, bytes]]:
-    """The records of every shard as they would be had it been read from the bucket."""
+    """The records of every shard, with sources in the bucket."""
     for key, source in sources.items():
         local = world.settings.storage.shard(key)
         remote = ShardPaths(output_root=output_root.removeprefix("s3://"), key=key)

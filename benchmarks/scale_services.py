@@ -1,4 +1,4 @@
-"""What the scale measurements run on: PostgreSQL, an S3 server, and Dagster's own processes, all on loopback.
+"""Services of the scale measurements: PostgreSQL, an S3 server, and the processes of Dagster, all on loopback.
 
 Everything started here is ended with its block, and its folder is removed. PostgreSQL comes from Debian's package, with
 its settings as they are, so that a commit waits for the disk as it does in production.
@@ -48,7 +48,7 @@ def wait_for(happened: Callable[[], Any], seconds: float, what: str, *, every: f
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """``variables`` in this process's environment, and so in that of whatever it starts."""
+    """``variables`` in the environment of this process and of the processes it starts."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -147,7 +147,7 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
 
 
 class Memory:
-    """What the kernel counts of a process's memory, in MiB; its peak can be set back."""
+    """Memory of a process in MiB, as counted by the kernel; its peak can be reset."""
 
     def __init__(self, pid: int | None = None) -> None:
         self._folder = Path("/proc") / ("self" if pid is None else str(pid))
@@ -187,7 +187,7 @@ class Dagster:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, *, daemon: bool = True) -> None:
-        """Start them all, and wait until the webserver knows the assets."""
+        """Start all of them, and wait until the webserver lists the assets."""
         code = f"{{host: 127.0.0.1, port: {self._code_port}, location_name: {LOCATION}}}"
         (self.home / "workspace.yaml").write_text(f"load_from:\n  - grpc_server: {code}\n")
         code_server = ("-m", "interleaved_assets.definitions", "--host", "127.0.0.1", "--port", str(self._code_port))
@@ -216,7 +216,7 @@ class Dagster:
         self.processes.clear()
 
     def memory(self, name: str) -> Memory:
-        """Of one of the processes: ``code-server``, ``webserver`` or ``daemon``."""
+        """Memory of one process: ``code-server``, ``webserver`` or ``daemon``."""
         return Memory(self.processes[name].pid)
 
     def instance(self) -> DagsterInstance:

@@ -1,4 +1,4 @@
-"""What an evaluation costs, in a fresh process: a look at the raw root, a tick of automation, the nightly schedule."""
+"""Cost of evaluations in a fresh process: ticks of both sensors, the nightly schedule, the report."""
 
 import shutil
 from pathlib import Path
@@ -13,13 +13,13 @@ CHANGED, STALE = 400, 500
 
 
 def sensor(world: World) -> list[Figure]:
-    """A look at the raw root that finds nothing new."""
+    """A tick of ``raw_shard_sensor`` without new shards."""
     world.registered()
     return quiet_ticks(world.probe("sensor", "--cursor", CURSOR, "--times", "3"), world.shards)
 
 
 def many(world: World) -> list[Figure]:
-    """The same over ten times as many files."""
+    """The same with ten times as many files."""
     folder, shards = world.work / "many", TIMES_MORE * world.shards
     settings = write_settings(folder)
     try:
@@ -43,7 +43,7 @@ def many(world: World) -> list[Figure]:
 
 
 def automation(world: World) -> list[Figure]:
-    """A tick of the sensor behind the automation conditions."""
+    """A tick of the sensor ``automation``."""
     figures = []
     if not world.is_finished:
         world.registered()
@@ -61,21 +61,21 @@ def automation(world: World) -> list[Figure]:
     with world.instance() as instance:
         sources = {key: world.sources[key].model_copy(update={"version": f"etag:new-{key}"}) for key in changed}
         store(instance, (observed(key, source) for key, source in sources.items()))
-        news = world.probe("automation", "--cursor", cursor)
+        changed_tick = world.probe("automation", "--cursor", cursor)
         store(instance, (observed(key, world.sources[key]) for key in changed))
-    assert news["evaluations"][0]["requested"], "changed shards were not requested"
+    assert changed_tick["evaluations"][0]["requested"], "changed shards were not requested"
     return [
         *figures,
         Figure("first tick after a start, nothing new", quiet[0]["seconds"], "s"),
         Figure("tick with nothing new", quiet[-1]["seconds"], "s"),
-        Figure(f"tick with {len(changed)} changed shards", _longest(news), "s"),
-        *memory_figures(news, "this tick"),
+        Figure(f"tick with {len(changed)} changed shards", _longest(changed_tick), "s"),
+        *memory_figures(changed_tick, "this tick"),
         Figure("size of its cursor", len(cursor) / 1000, "kB"),
     ]
 
 
 def nightly(world: World) -> list[Figure]:
-    """An evaluation of the schedule: every record against the present settings, code and raw shards."""
+    """An evaluation of ``nightly``: all records compared with the present settings, code and raw shards."""
     keys = world.finished()
     figures = quiet_night(world.probe("nightly", "--times", "2"))
     stale = keys[:: max(1, len(keys) // STALE)][:STALE]
@@ -96,7 +96,7 @@ def nightly(world: World) -> list[Figure]:
 
 
 def report(world: World) -> list[Figure]:
-    """``dataset_report`` over every shard, in a run of its own."""
+    """A run of ``dataset_report`` over all shards."""
     world.finished()
     probed = world.probe("report")
     return [Figure("a run of it", _longest(probed), "s"), *memory_figures(probed, "the run")]

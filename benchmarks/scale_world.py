@@ -1,4 +1,4 @@
-"""The project that the scale measurements share: its shards, its Dagster instance, and how far they have come.
+"""The project that the scale measurements share: its shards, its Dagster instance, and their state.
 
 Each state is made once, by the first measurement that asks for it; a measurement that changes something puts it back.
 """
@@ -24,7 +24,7 @@ INSTANCE_FILES: Final = {"postgres": "deploy/postgres/dagster.yaml", "sqlite": "
 
 
 class Figure(NamedTuple):
-    """One measured value, beside the most it may be where the project promises that."""
+    """One measured value, with its target where there is one."""
 
     what: str
     value: float
@@ -52,7 +52,7 @@ class World:
                 instance.event_log_storage.set_concurrency_slots(pool, slots)
         self.is_finished = False
         self.sources: dict[str, RawSource] = {}
-        """What was observed of each registered shard, by key."""
+        """The observed source of each registered shard, by key."""
 
     @property
     def raw(self) -> Path:
@@ -70,7 +70,7 @@ class World:
         return list(self.sources)
 
     def finished(self) -> list[str]:
-        """Every shard has been through the whole chain; gives the keys."""
+        """Every shard has passed all stages; returns the keys."""
         keys = self.registered()
         if not self.is_finished:
             with self.instance() as instance:
@@ -79,7 +79,7 @@ class World:
         return keys
 
     def probe(self, what: str, *arguments: str, settings_file: Path | None = None) -> dict[str, Any]:
-        """What :mod:`benchmarks.scale_probe` prints, run in a process of its own.
+        """The output of :mod:`benchmarks.scale_probe`, run in a process of its own.
 
         Raises:
             RuntimeError: it failed; the message holds what it said.
@@ -109,7 +109,7 @@ class World:
 
 
 def memory_figures(probed: dict[str, Any], what: str, target: float | None = None) -> Sequence[Figure]:
-    """Of a probe: what the process needs by itself, what evaluating takes on top of that, and the sum.
+    """Memory of a probe: of the loaded process, added by the evaluation, and the sum.
 
     The increase is what a target is about: imports are there once, whatever the number of shards.
     """

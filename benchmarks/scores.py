@@ -1,4 +1,4 @@
-"""What scoring and selecting cost: ms an image of 1000 x 800, seconds for the decision on 100,000 stored scores.
+"""Cost of scoring and selection: ms for an image of 1000 x 800, seconds for decisions on 100,000 stored scores.
 
 python -m benchmarks.scores [--images 60] [--threads 1 2]
 """
@@ -20,7 +20,7 @@ ROUNDS = 5
 
 
 def best_of(action: Callable[[], object]) -> float:
-    """Seconds of the fastest of some runs, after one to warm up."""
+    """Seconds of the fastest of several runs, after a warm-up."""
     action()
     seconds = []
     for _ in range(ROUNDS):

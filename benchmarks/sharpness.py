@@ -29,7 +29,7 @@ MEASURES: dict[str, tuple[Callable[[BgrImage], float], float]] = {
     "`sharpness`": (sharpness, 100.0),
     "`sharpness_256`": (sharpness_256, 100.0),
 }
-"""Each with the threshold that the shipped settings name, or NeMo Curator's."""
+"""The measures, each with the threshold of the shipped settings or of NeMo Curator."""
 
 
 class Case(NamedTuple):

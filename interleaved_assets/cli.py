@@ -1,4 +1,4 @@
-"""The ``interleaved`` command: questions about the data set that need no UI, answered from what is stored."""
+"""The ``interleaved`` command: questions about the data set, answered from stored outputs without the UI."""
 
 import argparse
 import json
@@ -35,13 +35,13 @@ LONGEST_SHOWN = 80
 LONGEST_LINE = 2000
 """Characters of a line of an error message, which may name a path of any length."""
 LONGEST_VALUE = 1000
-"""Characters of a value given to ``what-if``, below the 4,300 digits that Python makes a number of."""
-TRACE = "Follows one sample, or one final tar, through what the stages have stored and recorded."
-WHAT_IF = "Decides again on every stored score under changed settings of [selection]. Reads no image, writes nothing."
+"""Characters of a value given to ``what-if``; Python converts at most 4,300 digits to a number."""
+TRACE = "Follows one sample, or one final tar, through the stored outputs and records of the stages."
+WHAT_IF = "Runs selection on the stored scores with changed settings of [selection]. Reads no image, writes nothing."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; gives the exit code: 0 done, 1 nothing found, 2 an error, reported on stderr."""
+    """Run the command line; returns the exit code: 0 done, 1 nothing found, 2 an error, reported on stderr."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         _check_arguments(given)
@@ -53,20 +53,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
-    """Bytes that are no text have no place in ids, keys and paths of ours; Arrow and JSON refuse them with tracebacks.
+    """Refuse arguments that are not text: ids, keys and paths are text, and Arrow and JSON fail on other bytes.
 
     Raises:
         OptionError: an argument is not UTF-8, or has a zero byte.
     """
     for argument in arguments:
-        if "\0" in argument or re.search("[\ud800-\udfff]", argument):  # how Python spells bytes that are not UTF-8
+        if "\0" in argument or re.search("[\ud800-\udfff]", argument):  # Python represents bytes that are not UTF-8 so
             raise OptionError(f"argument {_short(argument)} is not UTF-8 text")
 
 
 class _DataConsole(Console):
-    """Prints texts from data: ``[left]`` in a sample's id is no markup, and no control character gets to the terminal.
+    """Prints text from data without markup, such as ``[left]`` in a sample id, and without control characters.
 
-    Texts, cells and titles that are given as ``str`` all come through :meth:`render_str`.
+    All texts, cells and titles given as ``str`` pass :meth:`render_str`.
     """
 
     def render_str(self, text: str, **style: Any) -> Text:
@@ -95,7 +95,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
+    """The parser of the command line."""
     top = _Parser("interleaved", description="Questions about a data set of interleaved shards.")
     top.add_argument("--settings", metavar="FILE", help="settings file; default: interleaved.toml in this folder")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -104,28 +104,30 @@ def parser() -> argparse.ArgumentParser:
     show.set_defaults(run=show_settings)
 
     trace = commands.add_parser(
-        "trace", help="the path of one sample through the stages, or where a final tar comes from", description=TRACE
+        "trace", help="the path of one sample through the stages, or the origin of a final tar", description=TRACE
     )
     what = trace.add_mutually_exclusive_group(required=True)
     what.add_argument("sample_id", nargs="?", help="a sample: its rows at every stage, with drop reasons")
     what.add_argument(
         "--tar", metavar="PATH", help="a final tar, path or URL: its raw shard, and each stage's settings and hashes"
     )
-    trace.add_argument("--shard", metavar="KEY", help="partition key of the sample's shard; default: look in every one")
+    trace.add_argument("--shard", metavar="KEY", help="partition key of the sample's shard; default: search all shards")
     trace.set_defaults(run=show_trace)
-    wonder = commands.add_parser(
-        "what-if", help="what other thresholds would keep, from the stored scores alone", description=WHAT_IF
+    what_if_parser = commands.add_parser(
+        "what-if", help="what other thresholds would keep, from stored scores", description=WHAT_IF
     )
-    wonder.add_argument(
-        "change", nargs="+", metavar="NAME=VALUE", help="a setting of [selection], as in min_sharpness=80"
+    what_if_parser.add_argument(
+        "change", nargs="+", metavar="NAME=VALUE", help="a setting of [selection], such as min_sharpness=80"
     )
-    wonder.add_argument("--shard", metavar="KEY", action="append", help="partition key; default: every scored shard")
-    wonder.set_defaults(run=show_what_if)
+    what_if_parser.add_argument(
+        "--shard", metavar="KEY", action="append", help="partition key; default: every scored shard"
+    )
+    what_if_parser.set_defaults(run=show_what_if)
     return top
 
 
 def show_what_if(options: argparse.Namespace, console: Console) -> int:
-    """Compare what the settings in force keep with what changed ones would."""
+    """Compare the selection under the settings in force with that under changed settings."""
     settings = load_settings(options.settings)
     overrides = dict(_override(text) for text in options.change)
     changed = changed_settings(settings.selection, overrides)
@@ -161,13 +163,13 @@ def show_what_if(options: argparse.Namespace, console: Console) -> int:
 def _override(text: str) -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not sign:
-        raise SettingsError(f"what-if: {_short(text)} is not NAME=VALUE, as in min_sharpness=80")
+        raise SettingsError(f"what-if: {_short(text)} is not NAME=VALUE, such as min_sharpness=80")
     if len(value) > LONGEST_VALUE:
         raise SettingsError(f"what-if: the value of {_short(name)} has {len(value)} characters, over {LONGEST_VALUE}")
     try:
         found = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
-        return name, value  # a bare word, such as drop_row
+        return name, value  # an unquoted text, such as drop_row
     except RecursionError:
         raise SettingsError(f"what-if: the value of {_short(name)} is nested too deeply") from None
     if len(found) > 1:
@@ -185,18 +187,18 @@ def show_settings(options: argparse.Namespace, console: Console) -> int:
 
 
 def show_trace(options: argparse.Namespace, console: Console) -> int:
-    """Print where a sample went, or where a final tar comes from."""
+    """Print the path of a sample, or the origin of a final tar."""
     settings = load_settings(options.settings)
     if options.tar is not None:
         return _show_tar(trace_tar(options.tar, settings), console)
-    # what has been recorded, and not what lies below the raw root: of a raw shard that is gone the outputs are not
+    # recorded shards, not those below the raw root: outputs of a removed raw shard are still there
     stages = stage_dag(settings)
     keys = [options.shard] if options.shard else sorted(recorded_stages(settings.storage, stages))
     found, unread = False, 0
     for key, traces in find_sample(options.sample_id, keys, settings.storage, stages):
         if isinstance(traces, InterleavedError):
             unread += 1
-            _print_error(f"interleaved: shard {key} was passed over: {traces}")
+            _print_error(f"interleaved: shard {key} was skipped: {traces}")
             continue
         found = True
         source = traces[0].record.source
@@ -210,13 +212,13 @@ def show_trace(options: argparse.Namespace, console: Console) -> int:
             else:
                 rows_before = trace.kept.num_rows
     if not found:
-        passed_over = f", {unread} of them passed over" if unread else ""
-        _print_error(f"no sample {_short(options.sample_id)} in {len(keys)} shards{passed_over}")
+        skipped = f", {unread} of them skipped" if unread else ""
+        _print_error(f"no sample {_short(options.sample_id)} in {len(keys)} shards{skipped}")
     return 2 if unread else 0 if found else 1
 
 
 def _show_tar(trace: TarTrace, console: Console) -> int:
-    """Print a tar's origin; gives 2 where its bytes are not those that were written."""
+    """Print the origin of a tar; returns 2 where its bytes differ from those that were written."""
     facts = [("tar", trace.uri), ("shard", trace.key), ("sha256", trace.sha256)]
     if trace.source is not None:
         facts.append(("raw shard", f"{trace.source.uri}  {trace.source.size:,} bytes  {trace.source.version}"))
@@ -224,7 +226,7 @@ def _show_tar(trace: TarTrace, console: Console) -> int:
     for name, record in trace.records.items():
         console.print()
         console.print(name)
-        again = "  made again since: what follows is not what went into this tar" if name in trace.remade else ""
+        again = "  made again since: not the version in this tar" if name in trace.remade else ""
         lines = [("version", f"{record.data_version}{again}"), ("code", record.code_version)]
         lines += [(f"from {source}", version) for source, version in record.inputs.items()]
         lines += [
@@ -235,14 +237,14 @@ def _show_tar(trace: TarTrace, console: Console) -> int:
         _print_facts(lines, console)
     if not trace.as_recorded:
         _print_error(
-            f"interleaved: {trace.uri} is not as it was written: its record says {trace.recorded.size:,} bytes, "
+            f"interleaved: {trace.uri} differs from what was written: its record has {trace.recorded.size:,} bytes, "
             f"sha256 {trace.recorded.sha256}. Delete it and materialize final_tars of shard {trace.key}."
         )
     return 0 if trace.as_recorded else 2
 
 
 def _print_facts(lines: Sequence[tuple[str, str]], console: Console) -> None:
-    """Names and values, one to a line however long: URIs and hashes are there to be copied and searched for."""
+    """Print names and values, one a line of any length, so that URIs and hashes can be copied and searched."""
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         console.print(f"  {name:<{width}}  {value}", soft_wrap=True, highlight=False)
@@ -251,7 +253,7 @@ def _print_facts(lines: Sequence[tuple[str, str]], console: Console) -> None:
 def _in_tar(trace: StageTrace, sample_id: str, rows: int) -> str:
     place = f"{trace.record.stage}  {trace.record.outputs['rows'].uri}: "
     if not rows:
-        return f"{place}nothing of it"
+        return f"{place}no row of it"
     return f"{place}{member_key(sample_id)}.json and its images, {rows} row{'' if rows == 1 else 's'}"
 
 

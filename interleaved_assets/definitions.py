@@ -1,4 +1,4 @@
-"""The one thing ``workspace.yaml`` points at."""
+"""The module that ``workspace.yaml`` names: the definitions under the settings in force."""
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.settings import load_settings

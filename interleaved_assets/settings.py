@@ -4,9 +4,9 @@ The file is found through ``INTERLEAVED_SETTINGS``, else as ``interleaved.toml``
 ``DAGSTER_HOME``. Environment variables win over the file: ``INTERLEAVED_<SECTION>__<KEY>``, for example
 ``INTERLEAVED_STORAGE__RAW_ROOT=s3://bucket/raw``.
 
-Settings travel with every run and stand in records, so no secret gets in: a URL with a user, a password or a query is
-refused, and so is a storage option that is not known to be public. Credentials come from the environment that boto and
-fsspec read (``AWS_ACCESS_KEY_ID``, ``FSSPEC_S3``, …). No message repeats a value given for storage.
+Settings are sent with every run and written to records, so they must not contain secrets: a URL with a user, a password
+or a query is refused, and so is a storage option that is not known to be public. Credentials come from the environment
+that boto and fsspec read (``AWS_ACCESS_KEY_ID``, ``FSSPEC_S3``, …). No message contains a value given for storage.
 """
 
 import importlib
@@ -34,7 +34,7 @@ from interleaved_assets.shard_paths import ShardPaths
 FILE_NAME = "interleaved.toml"
 FILE_VARIABLE = "INTERLEAVED_SETTINGS"
 HOME_VARIABLE = "INTERLEAVED_HOME"
-"""Where the Makefile keeps the Dagster instance; no setting of ours."""
+"""Environment variable of the Makefile with the folder of the Dagster instance; not a setting."""
 ENV_PREFIX = "INTERLEAVED_"
 _MIB = 2**20
 
@@ -44,7 +44,7 @@ class _Section(BaseModel):
 
 
 class PluginSettings(_Section):
-    """Modules with scorers and filters of your own: see docs/extending.md."""
+    """Modules with scorers and filters of your own; docs/extending.md explains them."""
 
     modules: tuple[str, ...] = Field(
         default=(),
@@ -55,7 +55,7 @@ class PluginSettings(_Section):
     @field_validator("modules")
     @classmethod
     def _imported(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Import the modules, so that what they register is known to the sections that follow."""
+        """Import the modules, so that the sections that follow know the scorers and filters they register."""
         for name in names:
             try:
                 importlib.import_module(name)
@@ -98,7 +98,7 @@ class StorageSettings(_Section):
 
 
 class ReadingSettings(_Section):
-    """How a document's JSON is laid out."""
+    """The layout of a document's JSON."""
 
     sample_id_field: str | None = Field(
         default=None,
@@ -125,12 +125,12 @@ class ReadingSettings(_Section):
 
 
 class ErrorSettings(_Section):
-    """What becomes of a row whose bytes could not be had."""
+    """The policy for rows whose bytes could not be fetched."""
 
     on_materialize_error: ErrorPolicy = Field(
         default="error",
-        description="error fails the shard, warn keeps the row with its error, drop_row and drop_sample drop through "
-        "the ledger. Default error.",
+        description="error fails the shard, warn keeps the row with its error, drop_row and drop_sample drop it or its "
+        "sample and list the drops in the ledger. Default error.",
     )
     max_error_rate: float = Field(
         default=1.0,
@@ -142,16 +142,16 @@ class ErrorSettings(_Section):
 
 
 class RunSettings(_Section):
-    """How work is cut and how much of it goes on at once."""
+    """Size of runs, parallelism and memory."""
 
     shards_per_run: int = Field(
-        default=100, ge=1, le=10_000, description="Shards a backfill gives to one run. Default 100."
+        default=100, ge=1, le=10_000, description="Most shards in one run of a backfill. Default 100."
     )
     storage_tries: int = Field(
         default=4,
         ge=1,
         le=20,
-        description="Times a shard is tried while the storage does not answer, with pauses up to 30 s. Default 4.",
+        description="Attempts at a shard while the storage does not answer, with pauses up to 30 s. Default 4.",
     )
     parallel_shards: int = Field(default=2, ge=1, le=256, description="Shards a step works on at once. Default 2.")
     max_batch_bytes: ByteSize = Field(
@@ -163,12 +163,11 @@ class RunSettings(_Section):
     keep_days: int = Field(
         default=90,
         ge=1,
-        description="Days after which a run is deleted once every result of it has been replaced by a later run. "
-        "Default 90.",
+        description="Days after which a run is deleted if all of its results were replaced by later runs. Default 90.",
     )
     executor: Literal["in_process", "multiprocess", "ray", "k8s"] = Field(
         default="in_process",
-        description="Where steps work: in_process, one process for the run; multiprocess, one for each step; ray, a "
+        description="Where steps run: in_process, one process for the run; multiprocess, one for each step; ray, a "
         "Ray cluster; k8s, a Kubernetes job for each step. Default in_process.",
     )
 
@@ -217,43 +216,43 @@ class WatchSettings(_Section):
 
     enabled: bool = Field(
         default=False,
-        description="Whether the sensor and the automation behind it run from the start; else they are turned on in "
-        "the UI. Default false.",
+        description="Whether both sensors and the schedules daily_report and check_raw_root are on from the start; "
+        "else they are turned on in the UI. Default false.",
     )
     interval_seconds: int = Field(
-        default=60, ge=5, le=86_400, description="Seconds between two looks at the raw root. Default 60."
+        default=60, ge=5, le=86_400, description="Seconds between two ticks of the sensors. Default 60."
     )
     quiet_seconds: float = Field(
         default=60, ge=0, description="Seconds a shard must stay unchanged before it is taken as complete. Default 60."
     )
     nightly: str = Field(
         default="0 2 * * *",
-        description="When the nightly schedule looks for stale shards, as cron in UTC. Default 0 2 * * *.",
+        description="Time of the nightly schedule, as cron in UTC. Default 0 2 * * *.",
     )
     max_per_tick: int = Field(
         default=400,
         ge=1,
         le=500,
-        description="New or changed shards reported per look; the rest waits for the next. Default 400.",
+        description="New or changed shards reported in one tick; the rest waits for the next. Default 400.",
     )
     max_tick_seconds: float = Field(
         default=30,
         gt=0,
         le=50,
-        description="Seconds a look may spend on reading new or changed local shards, to hash them; the rest waits for "
-        "the next. At most 50: Dagster gives up on a sensor after 60. Default 30.",
+        description="Seconds that a tick may take to hash new or changed local shards; the rest waits for the next. At "
+        "most 50: Dagster ends a tick after 60. Default 30.",
     )
 
 
 class CheckSettings(_Section):
-    """What the checks hold shards to that no stage's own work depends on; changing it makes nothing stale."""
+    """Bounds of the checks. No stage depends on them: changing one makes nothing stale."""
 
     min_keep_rate: float = Field(
         default=0.05,
         ge=0,
         le=1,
         description="Share of a shard's rows, and of its images, that selection has to keep, 0 to 1; below it the "
-        "check fails as an ERROR, whatever other shards keep, and the report says so. 0 turns it off. Default 0.05.",
+        "check fails as an ERROR, and the report has a warning for the whole data set. 0 turns it off. Default 0.05.",
     )
     max_keep_rate: float = Field(
         default=1.0,
@@ -265,30 +264,30 @@ class CheckSettings(_Section):
         default=0.3,
         ge=0,
         le=1,
-        description="How far a shard's share of kept rows may be from the median of other shards, 0 to 1; beyond it "
-        "the check warns. 1 turns the comparison off. Default 0.3.",
+        description="Largest distance of a shard's share of kept rows from the median of other shards, 0 to 1; above "
+        "it the check warns. 1 turns the comparison off. Default 0.3.",
     )
     other_shards: int = Field(
         default=200,
         ge=0,
         le=10_000,
-        description="Other shards whose records a step reads for that median, chosen evenly, besides those it works "
-        "on itself. Default 200.",
+        description="Other shards whose records a step reads for that median, evenly chosen, besides its own shards. "
+        "Default 200.",
     )
     min_other_shards: int = Field(
         default=5,
         ge=1,
-        description="With fewer other shards than this there is no median to compare with. Default 5.",
+        description="Fewest other shards for that comparison; with fewer there is none. Default 5.",
     )
     max_raw_age_hours: float | None = Field(
         default=None,
         gt=0,
-        description="Hours since the newest raw shard landed, after which the raw root no longer counts as fresh. "
-        "Default none: only a raw root that cannot be listed is reported.",
+        description="Hours since the newest raw shard landed, after which the check raw_root_fresh warns. Default "
+        "none: no limit.",
     )
     raw_root_cron: str = Field(
         default="0 * * * *",
-        description="When the raw root is looked at for that, as cron in UTC. Default 0 * * * *, every hour.",
+        description="Time of the check raw_root_fresh, as cron in UTC. Default 0 * * * *, every hour.",
     )
 
     @model_validator(mode="after")
@@ -312,7 +311,7 @@ class Settings(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
-    # the first, because fields are checked in this order
+    # the first field, because fields are validated in this order
     plugins: PluginSettings = Field(default_factory=PluginSettings, description="Modules with own scorers and filters.")
     storage: StorageSettings = Field(default_factory=StorageSettings, description="Roots of input and output.")
     reading: ReadingSettings = Field(default_factory=ReadingSettings, description="Layout of the documents' JSON.")
@@ -390,37 +389,37 @@ def load_settings(path: Path | str | None = None) -> Settings:
     if _is_within(storage.output_root, storage.raw_root) or _is_within(storage.raw_root, storage.output_root):
         raise SettingsError(
             f"{file}: storage.raw_root {storage.raw_root} and storage.output_root {storage.output_root} "
-            "lie in one another: what is written would be read as new shards. Give them folders of their own."
+            "lie inside one another: outputs would be read as new shards. Use separate folders."
         )
     return settings.model_copy(update={"storage": storage, "clip": _with_absolute_files(settings.clip, file.parent)})
 
 
 def _refuse_secrets(settings: Settings, file: Path) -> None:
-    """Raise where a URL has room for a secret, or an option is not known to hold none; names the setting, no value."""
+    """Raise where a URL may contain a secret, or an option is not known to be public; the message has no value."""
     for name, value in _texts(settings.model_dump()):
-        # of an option that names a host the scheme may be left out
+        # the scheme may be left out of an option that names a host
         if has_user(value) or (name.startswith("storage.options.") and has_user(f"https://{value}")):
             raise SettingsError(
-                f"{file}: {name} has a user or password in its URL, and settings travel with every run: leave it out, "
+                f"{file}: {name} has a user or password in its URL, and settings are sent with every run: leave it out "
                 "and give it in the environment, for S3 as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else as "
                 "FSSPEC_<SCHEME>_<OPTION>"
             )
         if has_query(value):
             raise SettingsError(
-                f"{file}: {name} has a query or a fragment in its URL (behind ? or #), as signed URLs have, and "
-                "settings travel with every run: name the file without it and give credentials in the environment, or "
-                "download it and name the copy"
+                f"{file}: {name} has a query or a fragment in its URL (after ? or #), as signed URLs have, and "
+                "settings are sent with every run: name the file without it and give credentials in the "
+                "environment, or download it and name the copy"
             )
     if (option := find_unlisted(settings.storage.options)) is not None:
         raise SettingsError(
-            f"{file}: storage.options.{option} is not known to hold no secret, and settings travel with every run: "
+            f"{file}: storage.options.{option} is not known to be public, and settings are sent with every run: "
             "give it in the environment, for S3 as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else as "
             f"FSSPEC_<SCHEME>_{option.partition('.')[0].upper()}"
         )
 
 
 def _texts(values: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Every text among the settings, also within tables and lists, with the setting's name."""
+    """Every text in the settings, also inside tables and lists, with the name of its setting."""
     if isinstance(values, str):
         yield name, values
     elif isinstance(values, Mapping):
@@ -463,7 +462,7 @@ def _describe(problem: Any) -> str:
 
 
 def _given(problem: Any) -> str:
-    """What was given, where it can be no secret: one value, and none for a place or for storage."""
+    """The value given, where it cannot be a secret; its type for texts, lists and storage."""
     value, field = problem["input"], _field_at(problem["loc"])
     is_text = field is not None and field.annotation in (str, str | None)
     if problem["loc"][:1] in ((), ("storage",)) or is_text or not isinstance(value, str | int | float | bool | None):
@@ -490,7 +489,7 @@ def _known_keys(location: tuple[str | int, ...]) -> list[str]:
 
 
 def _refuse_unknown_variables() -> None:
-    """A misspelt variable would otherwise do nothing, and nobody would see it."""
+    """Refuse misspelt variables, which would otherwise have no effect."""
     for variable in sorted(os.environ):
         if not variable.startswith(ENV_PREFIX) or variable in (FILE_VARIABLE, HOME_VARIABLE):
             continue

@@ -53,9 +53,9 @@ def test_trace_passes_over_a_shard_that_cannot_be_read(
     assert main([*curated, "trace", "doc-98-b"]) == 2
     printed = capsys.readouterr()
     assert "doc-98-b in shard b" in printed.out
-    assert "interleaved: shard a was passed over: " in printed.err
+    assert "interleaved: shard a was skipped: " in printed.err
     assert main([*curated, "trace", "nobody"]) == 2
-    assert "no sample 'nobody' in 2 shards, 1 of them passed over" in capsys.readouterr().err
+    assert "no sample 'nobody' in 2 shards, 1 of them skipped" in capsys.readouterr().err
 
 
 def test_trace_of_a_tar(curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,11 +72,11 @@ def test_trace_of_a_tar(curated: list[str], tmp_path: Path, capsys: pytest.Captu
     with tar.open("ab") as file:
         file.write(b"more")
     assert main([*curated, "trace", "--tar", str(tar)]) == 2
-    assert f"{tar} is not as it was written" in capsys.readouterr().err
+    assert f"{tar} differs from what was written" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["x", "--tar", "y.tar"]])
-def test_trace_wants_a_sample_or_a_tar(
+def test_trace_needs_a_sample_or_a_tar(
     curated: list[str], capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -96,7 +96,7 @@ def test_what_if_compares_with_the_settings_in_force(curated: list[str], capsys:
     assert [cell.strip() for cell in lines["dropped: sharpness_below"].split("│")[2:5]] == ["2", "0", "-2"]
 
 
-def test_what_if_reads_shards_at_a_time(
+def test_what_if_reads_several_shards_in_parallel(
     curated: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     both_are_read = threading.Barrier(2, timeout=30)
@@ -110,7 +110,7 @@ def test_what_if_reads_shards_at_a_time(
     assert "2 shards" in capsys.readouterr().out
 
 
-def test_what_if_says_which_shard_cannot_be_read(
+def test_what_if_names_a_shard_that_cannot_be_read(
     curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out/image_scores/b.parquet").unlink()
@@ -126,7 +126,7 @@ def test_what_if_says_which_shard_cannot_be_read(
         ("min_sharp=1", "min_sharp: Extra inputs are not permitted"),
     ],
 )
-def test_what_if_refuses_what_is_no_setting(
+def test_what_if_refuses_unknown_settings(
     curated: list[str], capsys: pytest.CaptureFixture[str], change: str, message: str
 ) -> None:
     assert main([*curated, "what-if", change]) == 2
@@ -165,7 +165,7 @@ def test_an_odd_argument_is_one_line_of_error(
     assert len(printed.err) <= 2100
 
 
-def test_the_time_for_a_message_grows_with_its_length_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_time_for_a_message_depends_only_on_its_length(capsys: pytest.CaptureFixture[str]) -> None:
     started = time.process_time()
     _print_error("x" * 1_000_000)  # took hours with a scheme of any length
     assert time.process_time() - started < 10

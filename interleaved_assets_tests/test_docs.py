@@ -1,4 +1,4 @@
-"""docs/operating.md against what is there: settings, checks, commands, files."""
+"""The docs against the repository: paths, and in docs/operating.md also settings, checks and commands."""
 
 import re
 from pathlib import Path
@@ -18,6 +18,42 @@ PAGE = REPOSITORY / "docs/operating.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 CODE = re.findall(r"`([^`\n]+)`", TEXT)
 SECTIONS = tuple(Settings.model_fields)
+PACKAGE = REPOSITORY / "interleaved_assets"
+FOLDERS = sorted(
+    f"{path.relative_to(PACKAGE)}/"
+    for path in PACKAGE.rglob("*")
+    if path.is_dir() and "__pycache__" not in path.parts and any(file.is_file() for file in path.iterdir())
+)
+PAGES = sorted(
+    [
+        *REPOSITORY.glob("*.md"),
+        *REPOSITORY.glob("docs/**/*.md"),
+        REPOSITORY / "benchmarks/README.md",
+        REPOSITORY / "data/models/README.md",
+    ]
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(REPOSITORY).as_posix())
+def test_every_path_it_names_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    link = r"\]\(([\w./-]+)(?:#[\w-]+)?\)"
+    links = set(re.findall(link, text))
+    assert {target for target in links if not (page.parent / target).exists()} == set()
+    text = re.sub(link, "]", text)
+    roots = "interleaved_assets_tests|interleaved_assets|deploy|docs|benchmarks|data/models"
+    in_repository = set(re.findall(rf"(?<![\w./-])(?:{roots})/[\w./-]*\w", text))
+    assert {path for path in in_repository if not (REPOSITORY / path).exists()} == set()
+    # in code, a path that begins with a folder of the package is relative to the package
+    tops = "|".join(folder.rstrip("/") for folder in FOLDERS if folder.count("/") == 1)
+    in_package = set(re.findall(rf"`((?:{tops})/[\w./-]*)`", text))
+    assert {path for path in in_package if not (PACKAGE / path).exists()} == set()
+
+
+def test_the_architecture_has_one_line_for_every_folder() -> None:
+    text = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
+    described = re.findall(r"^\| `([\w/]+/)` \|", text, flags=re.MULTILINE)
+    assert sorted(described) == FOLDERS
 
 
 def names_of_settings(model: type[BaseModel], prefix: str = "") -> set[str]:
@@ -38,17 +74,13 @@ def test_every_setting_it_names_exists() -> None:
     assert named - names_of_settings(Settings) == set()
 
 
-def test_every_file_it_names_exists() -> None:
-    links = set(re.findall(r"\]\(([\w./-]+)\)", TEXT))
-    assert links
-    assert {link for link in links if not (PAGE.parent / link).exists()} == set()
-    of_ours = r"(?:interleaved_assets|deploy|docs)/[\w./-]+|\w+\.(?:yaml|toml)"
-    paths = {code for code in CODE if re.fullmatch(of_ours, code)}
+def test_every_configuration_file_it_names_exists() -> None:
+    paths = {code for code in CODE if re.fullmatch(r"\w+\.(?:yaml|toml)", code)}
     assert "dagster.yaml" in paths
     assert {path for path in paths if not (REPOSITORY / path).exists()} == set()
 
 
-def test_every_check_and_every_launcher_has_its_line(tmp_path: Path) -> None:
+def test_every_check_sensor_and_schedule_has_a_line(tmp_path: Path) -> None:
     definitions = build_definitions(project(tmp_path))
     graph = definitions.resolve_asset_graph()
     checks = {key.name for key in graph.asset_check_keys}
@@ -58,27 +90,27 @@ def test_every_check_and_every_launcher_has_its_line(tmp_path: Path) -> None:
     assert lines == checks | launchers
 
 
-def test_every_check_stands_on_the_assets_that_have_it(tmp_path: Path) -> None:
+def test_every_check_is_listed_with_the_assets_that_have_it(tmp_path: Path) -> None:
     graph = build_definitions(project(tmp_path)).resolve_asset_graph()
     scores = {"image_scores"}
     chain = {"normalized", *scores, "filtered", "final_tars"}
     for name, where in re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \| [^|]+ \|$", TEXT, flags=re.MULTILINE):
         has = {key.asset_key.path[-1] for key in graph.asset_check_keys if key.name == name}
-        told = {
+        listed = {
             "every asset that writes": chain,
             "all but `final_tars`": chain - {"final_tars"},
             "the scores": scores,
         }.get(where, set(re.findall(r"`(\w+)`", where)))
-        assert told == has, name
+        assert listed == has, name
 
 
 @pytest.mark.parametrize("command", re.findall(r"^interleaved ([^#\n]+?)\s*#", TEXT, flags=re.MULTILINE))
-def test_every_command_is_one(command: str) -> None:
+def test_every_command_parses(command: str) -> None:
     words = re.sub(r"<[^>]+>", "something", command).split()
     parser().parse_args(words)
 
 
-def test_the_hours_it_names_are_those_in_force(tmp_path: Path) -> None:
+def test_the_hours_it_names_are_those_of_the_schedules(tmp_path: Path) -> None:
     (retention,) = [
         schedule
         for schedule in build_definitions(project(tmp_path)).schedules or ()

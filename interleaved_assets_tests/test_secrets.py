@@ -45,7 +45,6 @@ PLACES = (
     "clip.model",
     "clip.pretrained",
     "clip.model_config_path",
-    "clip.cache_dir",
     "clip.heads.taste.path",
 )
 OPTIONS: tuple[Mapping[str, Any], ...] = (

@@ -60,11 +60,11 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ('[scoring]\nscorers = ["sharpnes"]\n', r"scoring\.scorers: .*no scorer named sharpnes; there are sharpness"),
         (
             '[storage.options]\nsecret = "s"\n',
-            r"storage\.options\.secret is not known to hold no secret.*AWS_SECRET_ACCESS_KEY",
+            r"storage\.options\.secret is not known to be public.*AWS_SECRET_ACCESS_KEY",
         ),
         (
             '[storage.options.client_kwargs]\naws_session_token = "s"\n',
-            r"storage\.options\.client_kwargs\.aws_session_token is not known to hold no secret",
+            r"storage\.options\.client_kwargs\.aws_session_token is not known to be public",
         ),
         ("[run\n", r"interleaved\.toml is not valid TOML"),
     ],
@@ -128,7 +128,7 @@ def test_files_of_the_model_start_at_the_file_and_tags_stay(tmp_path: Path) -> N
     ("raw", "out"), [("data", "data/out"), ("data/raw", "data"), ("s3://b", "s3://b/out"), ("x", "x")]
 )
 def test_roots_that_lie_in_one_another_are_refused(tmp_path: Path, raw: str, out: str) -> None:
-    with pytest.raises(SettingsError, match="lie in one another"):
+    with pytest.raises(SettingsError, match="lie inside one another"):
         load_settings(write(tmp_path, f'[storage]\nraw_root = "{raw}"\noutput_root = "{out}"\n'))
 
 

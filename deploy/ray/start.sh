@@ -4,11 +4,11 @@
 #   deploy/ray/start.sh head --num-cpus=2 --num-gpus=1
 #   deploy/ray/start.sh worker 10.0.0.5:6379 --num-gpus=1
 #
-# Further arguments go to `ray start`. The environment of this process is that of the steps: credentials for the bucket
+# Further arguments are passed to `ray start`. Steps have the environment of this process: credentials for the bucket
 # (AWS_…) and for PostgreSQL (DAGSTER_PG_…), INTERLEAVED_SETTINGS, and the virtual environment's bin folder in PATH.
 #
-#   RAY_AUTH_TOKEN   secret of the cluster, 32 characters or more, the same in every process that takes part
-#   RAY_NODE_IP      address of this node to the others; 127.0.0.1 unless set
+#   RAY_AUTH_TOKEN   secret of the cluster, 32 characters or more, the same in every process of the cluster
+#   RAY_NODE_IP      address of this node for the others; 127.0.0.1 unless set
 #   RAY_JOB_PORT     port of the job server and dashboard, 8265 unless set; always on 127.0.0.1, see the docs for a tunnel
 set -eu
 
@@ -16,9 +16,9 @@ if [ "${#RAY_AUTH_TOKEN}" -lt 32 ]; then
     echo "RAY_AUTH_TOKEN needs 32 characters or more: export RAY_AUTH_TOKEN=\$(openssl rand -hex 32)" >&2
     exit 2
 fi
-# The settings of a run travel with its steps; a variable of this node would win over them, and no one would see it.
+# The settings of a run are sent with its steps; a variable of this node would override them without notice.
 if env | grep -q '^INTERLEAVED_.*__'; then
-    echo "set no INTERLEAVED_<SECTION>__<KEY> on a Ray node: the run brings its settings along" >&2
+    echo "set no INTERLEAVED_<SECTION>__<KEY> on a Ray node: the settings are sent with the run" >&2
     exit 2
 fi
 export RAY_AUTH_MODE=token

@@ -1,10 +1,10 @@
-"""The Dagster side: assets, checks, sensors, jobs, resources. The only folder that imports Dagster."""
+"""Dagster definitions: assets, checks, sensors, schedules, jobs. The only folder that imports Dagster."""
 
 import warnings
 
 import dagster as dg
 
-# Backfill policies, partitioned checks and observable partitions are "beta" or "preview" in the release that is
-# pinned. Tests hold what is used of them; a reader of the terminal can do nothing about it.
+# Backfill policies, partitioned checks and observable partitions are "beta" or "preview" in the pinned release of
+# Dagster. Tests cover what is used of them, and users of the terminal cannot act on these warnings.
 for _category in (dg.BetaWarning, dg.PreviewWarning):
     warnings.filterwarnings("ignore", category=_category)

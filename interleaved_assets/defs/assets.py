@@ -1,4 +1,4 @@
-"""The assets of the stages: one partition per shard, each body one call into a plain function."""
+"""The assets of the stages: one partition per shard; each body is one call of a plain function."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _SHARD_IO_STEP: Final = StepNeeds(SHARD_IO, {})
 
 
 @dataclass(frozen=True)
-class Shown:
+class StageDisplay:
     """How a stage appears in the UI, with its checks and pictures of each shard."""
 
     description: str
@@ -47,23 +47,23 @@ class Shown:
     draw: Draw | None = None
 
 
-SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
+STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
     {
-        "normalized": Shown(
-            "The shard as Parquet in the row model, image bytes included: one row per text and image, in document "
-            "order, and one per document for its other fields.",
+        "normalized": StageDisplay(
+            "The shard as Parquet in the row model, with image bytes: one row per text and image in document order, "
+            "and one row per document for its other fields.",
             "ingest",
             frozenset({"parquet"}),
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
         ),
-        "image_scores": Shown(
-            "One row per image: size, sharpness, QR code area. Measured once and kept; thresholds are applied later.",
+        "image_scores": StageDisplay(
+            "One row per image: size, sharpness, QR code area. Measured once; thresholds are applied in filtered.",
             "score",
             frozenset({"parquet", "opencv"}),
             (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE, IMAGE_SCORE_SCHEMA),
             score_pictures("image_scores"),
         ),
-        "clip_scores": Shown(
+        "clip_scores": StageDisplay(
             "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
             "its embedding. Runs on the GPU.",
             "score",
@@ -71,16 +71,16 @@ SHOWN: Final[Mapping[str, Shown]] = MappingProxyType(
             (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
             score_pictures("clip_scores"),
         ),
-        "filtered": Shown(
-            "The rows that pass the thresholds in interleaved.toml. The ledger has the other rows, with reason, "
+        "filtered": StageDisplay(
+            "The rows that pass the thresholds in interleaved.toml. The ledger lists the other rows with reason, "
             "measured value and threshold.",
             "select",
             frozenset({"parquet"}),
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
             selection_pictures,
         ),
-        "final_tars": Shown(
-            "Training tars: per sample <key>.json and its images, readable as plain MINT-1T.",
+        "final_tars": StageDisplay(
+            "Training tars: <key>.json and the images of each sample, readable as plain MINT-1T.",
             "publish",
             frozenset({"webdataset"}),
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, READS_BACK),
@@ -104,8 +104,8 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
         name=RAW_SHARDS,
         partitions_def=shards,
         group_name="ingest",
-        description="Raw MINT-1T style tars below storage.raw_root, one partition each. They are observed and not "
-        "made: the Events tab has address, size and version of each; Dagster counts all of them as missing.",
+        description="Raw MINT-1T style tars below storage.raw_root, one partition each. They are observed, not "
+        "materialized: the Events tab shows URI, size and version of each, and Dagster counts all of them as missing.",
         tags={"layer": "raw", "dagster/kind/tar": ""},
     )
     def raw_shards(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
@@ -120,11 +120,11 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
 
 
 def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.AssetsDefinition:
-    shown = SHOWN[stage.name]
-    # stages that take their shards together are those that run on a device
+    display = STAGE_DISPLAYS[stage.name]
+    # stages that take their shards together run on a device
     needs = gpu_step(settings.clip.device) if stage.together else _SHARD_IO_STEP
 
-    # Nothing: the stages write the outputs as files, and an IO manager has nothing to store
+    # Nothing: the stages write the outputs themselves, so an IO manager has nothing to store
     @dg.asset(  # type: ignore[call-overload]  # Dagster takes Nothing as a type, its annotations do not
         name=stage.name,
         deps=list(stage.inputs),
@@ -132,19 +132,19 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         backfill_policy=dg.BackfillPolicy.multi_run(settings.run.shards_per_run),
         code_version=code_version,
         dagster_type=dg.Nothing,
-        description=shown.description,
-        group_name=shown.group,
-        kinds=set(shown.kinds),
+        description=display.description,
+        group_name=display.group,
+        kinds=set(display.kinds),
         owners=OWNERS,
-        tags={"layer": shown.group, "pool": needs.pool},  # to select by: tag:pool=gpu
+        tags={"layer": display.group, "pool": needs.pool},  # for selections such as tag:pool=gpu
         pool=needs.pool,
         op_tags=needs.op_tags,
         check_specs=[
             dg.AssetCheckSpec(check.name, asset=stage.name, description=check.description, partitions_def=shards)
-            for check in shown.checks
+            for check in display.checks
         ],
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
-        yield from run_over_shards(context, stage, shown.checks, shown.draw, settings, code_version)
+        yield from run_over_shards(context, stage, display.checks, display.draw, settings, code_version)
 
     return shard_asset

@@ -1,7 +1,8 @@
 """The sensor that launches runs for new and changed shards.
 
-It asks the same question as the nightly schedule (``pipeline/status.py``), for the shards whose content it has not
-dealt with yet: the last look at the raw root has their versions, a table below the output root the versions dealt with.
+Like the nightly schedule it determines which shards are due (``pipeline/status.py``), but only for shards whose content
+it has not handled yet: the last snapshot of the raw root has the present versions, a table below the output root has
+the versions handled.
 """
 
 import time
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import dagster as dg
 
-from interleaved_assets.defs.requests import Job, gaps_of, known_progress, range_requests, ranges_of
+from interleaved_assets.defs.requests import AssetJob, gaps_of, known_progress, range_requests, ranges_of
 from interleaved_assets.defs.schedules import log_due
 from interleaved_assets.defs.sensors import cursor_number, from_the_start
 from interleaved_assets.defs.shard_events import failed_with_present_inputs
@@ -27,18 +28,18 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, StorageSettings
 
 
-def build_automation_sensor(settings: Settings, job: Job) -> dg.SensorDefinition:
+def build_automation_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefinition:
     """The sensor that launches the stages for shards that ``raw_shard_sensor`` has reported as new or changed.
 
-    A shard is requested once for each content, and only while no run or backfill works on it. One that failed with the
-    content it has now is left to the nightly schedule.
+    A shard is requested once for each content, and only while no run or backfill works on it. A shard that failed with
+    its present content is left to the nightly schedule.
     """
 
     @dg.sensor(
         name="automation",
         job=job,
-        description="Launches the chain for shards that raw_shard_sensor has reported as new or changed: once for each "
-        "content, and never while a run or a backfill works on the shard.",
+        description="Launches all stages for shards that raw_shard_sensor has reported as new or changed: once for "
+        "each content, and not while a run or a backfill works on the shard.",
         minimum_interval_seconds=settings.watch.interval_seconds,
         default_status=from_the_start(settings),
     )
@@ -48,7 +49,7 @@ def build_automation_sensor(settings: Settings, job: Job) -> dg.SensorDefinition
         try:
             seen = latest_snapshot(storage)
             requested = _requested(context, last, storage) if last else {}
-            # without those that are gone, and those whose file has changed since it was read: it may still grow
+            # without shards that are gone, and files that changed since they were read, which may still be growing
             versions = {key: raw.reported for key, raw in seen.items() if raw.reported and raw.settled and not raw.gone}
             changed = {key for key, version in versions.items() if requested.get(key) != version}
             if not changed:
@@ -71,8 +72,8 @@ def build_automation_sensor(settings: Settings, job: Job) -> dg.SensorDefinition
         log_due(context, due._replace(shards={key: due.shards[key] for key in due.shards if key in wanted}))
         if not (due.shards or due.current):
             return dg.SkipReason(f"{len(changed)} shards are new or changed; runs are working on them")
-        # The cursor names the table. A tick that fails after this line leaves the old cursor in force, and with it the
-        # old table: what it would have requested is found again.
+        # The cursor names the table. If the tick fails after this line, the old cursor and its table stay in force, and
+        # the next tick finds the same shards.
         number = next_number(last, storage, FOLDER)
         requested |= {key: versions[key] for key in due.shards.keys() | due.current}
         write_requested(requested, requested_uri(storage, number), storage.options)
@@ -83,7 +84,7 @@ def build_automation_sensor(settings: Settings, job: Job) -> dg.SensorDefinition
             cursor=str(number),
             skip_reason=None
             if ranges
-            else dg.SkipReason(f"current: {len(due.current)}, failed with the content they have: {len(failed)}"),
+            else dg.SkipReason(f"current: {len(due.current)}, failed with their present content: {len(failed)}"),
         )
 
     return automation
@@ -94,14 +95,16 @@ def _raw_shards(keys: Iterable[str], seen: Mapping[str, SnapshotEntry]) -> Itera
 
 
 def _requested(context: dg.SensorEvaluationContext, number: int, storage: StorageSettings) -> dict[str, str]:
-    """The versions dealt with, as the table with this number has them; none where it is gone or damaged.
+    """The versions handled, from the table with this number; none where the table is gone or damaged.
 
-    All shards are then compared anew with their records. Those that are current launch nothing.
+    Then all shards are compared with their records again. Shards that are current launch nothing.
     """
     try:
         return read_requested(requested_uri(storage, number), storage.options)
     except StorageUnavailable:
         raise
     except StorageError as error:
-        context.log.warning(f"every shard is compared anew, the last tick's table cannot be read: {error}")
+        context.log.warning(
+            f"all shards are compared again, because the table of the last tick cannot be read: {error}"
+        )
         return {}

@@ -15,10 +15,10 @@ from interleaved_assets.settings import Settings
 
 
 def build_definitions(settings: Settings) -> dg.Definitions:
-    """The assets, checks, sensors and schedules under ``settings``.
+    """The assets, checks, jobs, sensors and schedules under ``settings``.
 
-    Steps run inside the run's own process: a process per step costs seconds and shares nothing, and one step already
-    works on several shards at a time.
+    The default executor runs steps in the process of the run: a process per step takes seconds to start, and one step
+    already works on several shards at a time.
     """
     job = build_job(settings)
     return dg.Definitions(

@@ -1,4 +1,4 @@
-"""The check of the raw root, which belongs to no shard; a schedule of its own launches it."""
+"""The check of the raw root, which is not about one shard; a schedule launches it."""
 
 import time
 from typing import Any, Final
@@ -14,7 +14,7 @@ RAW_ROOT_CHECK: Final = dg.AssetCheckKey(dg.AssetKey(RAW_SHARDS), RAW_ROOT_FRESH
 
 
 def build_raw_root_check(settings: Settings) -> dg.AssetChecksDefinition:
-    """Whether the raw root can be listed and something has landed there lately."""
+    """The check whether the raw root can be listed and has a new shard lately."""
 
     @dg.asset_check(
         asset=RAW_SHARDS,

@@ -1,7 +1,7 @@
 """``make demo``: draws demo shards, materializes every asset with Dagster, and prints a table of the results.
 
-Outputs go where the project's own settings say, so that ``make ui`` shows them. Running it again redoes nothing that is
-current.
+Outputs go to the output root of the project's settings, so that ``make ui`` shows them. Shards that are current are not
+made again.
 """
 
 import sys
@@ -38,7 +38,7 @@ PAGES = {
 
 
 def main() -> int:
-    """Run the demo; gives the exit code."""
+    """Run the demo and return the exit code."""
     console = Console() if sys.stdout.isatty() else Console(width=TABLE_WIDTH)
     settings = load_settings()
     if problem := _not_for_the_demo(settings):
@@ -64,10 +64,10 @@ def main() -> int:
 
 
 def _not_for_the_demo(settings: Settings) -> str | None:
-    """Why no demo shards may be written to this raw root, if so: it holds other data."""
+    """The reason why demo shards must not be written to this raw root; None where they may be."""
     root = settings.storage.raw_root
     if not is_local(root):
-        return f"storage.raw_root is {root}, and demo shards go into a local folder. Set data/raw for the demo."
+        return f"storage.raw_root is {root}, but demo shards need a local folder. Set it to data/raw for the demo."
     own = {shard_key(name) for name in SHARDS_OF_DEMO}
     others = (
         [shard.key for shard in list_raw_shards(settings.storage) if shard.key not in own]
@@ -80,7 +80,7 @@ def _not_for_the_demo(settings: Settings) -> str | None:
 
 
 def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
-    """Register and observe every shard below the raw root; gives their keys."""
+    """Register and observe every shard below the raw root; returns their keys."""
     seen = compare_with_snapshot(
         list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
     )
@@ -89,9 +89,9 @@ def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
 
 
 def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> bool:
-    """One run of the stages over all shards and one of the report, in this process; whether nothing failed."""
+    """One run of the stages over all shards and one of the report, in this process; True if both succeeded."""
     job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
-    # a range goes by the order in which partitions were added
+    # a range is in the order in which partitions were added
     registered = [key for key in instance.get_dynamic_partitions(SHARDS) if key in set(keys)]
     quietly = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
     shards_run = job.execute_in_process(
@@ -107,7 +107,7 @@ def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequ
 
 
 def summary_table(settings: Settings, keys: Sequence[str]) -> Table:
-    """Per shard: what came in, what was kept, what was dropped and why, errors, and what was written."""
+    """A line per shard: samples and images in and kept, rows dropped with reasons, errors, size of the final tar."""
     table = Table(title="Demo shards, from raw tar to final tar", title_justify="left")
     table.add_column("shard", no_wrap=True)
     for column in ("samples", "images", "rows kept", "dropped", "errors", "tar"):

@@ -1,13 +1,12 @@
-"""Where the steps of a run work: in the run's process, in processes beside it, on a Ray cluster, or as Kubernetes jobs.
+"""Where steps run: in the process of the run, in processes of their own, on a Ray cluster, or as Kubernetes jobs.
 
-One setting, ``run.executor``, decides. Packages of the clusters are optional and load only when they are chosen. What
-the GPU step needs stands on the asset; each way of running reads its own part and ignores the others:
-
+The setting ``run.executor`` decides. The packages for Ray and Kubernetes are optional and load only when chosen. The
+needs of the GPU step are arguments of its asset; each executor reads its own part of them:
 
 * Every executor holds one slot of the pool ``gpu`` while the step runs. The limit is one slot per device and is set at
   deployment (``dagster instance concurrency set gpu 1``).
 * Ray reads ``dagster-ray/config``: a logical GPU, and with it ``CUDA_VISIBLE_DEVICES``.
-* Kubernetes reads ``dagster-k8s/config``: the device plugin's resource, a node that has a device, leave to be there.
+* Kubernetes reads ``dagster-k8s/config``: the resource of the device plugin, a selector and a toleration for GPU nodes.
 """
 
 import os
@@ -26,8 +25,8 @@ POOL: Final = "gpu"
 IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
 """Environment variable with the GPU step's container image on Kubernetes; without it, the step has the run's image."""
 
-_GPUS: Final = 1  # one model on one device; more devices mean more runs at a time
-_RESOURCE: Final = "nvidia.com/gpu"  # as the NVIDIA device plugin names it, and the taint that GPU nodes usually carry
+_GPUS: Final = 1  # one model on one device; with more devices, more runs work at a time
+_RESOURCE: Final = "nvidia.com/gpu"  # name in the NVIDIA device plugin, and the usual taint of GPU nodes
 _NODE_LABEL: Final = "nvidia.com/gpu.present"  # set by NVIDIA's GPU feature discovery, or by hand
 
 
@@ -40,12 +39,12 @@ class StepNeeds:
 
 
 def gpu_step(device: Literal["auto", "cpu", "cuda"]) -> StepNeeds:
-    """What the step that runs the model asks of whoever starts it.
+    """What the step that runs the model needs.
 
     Args:
         device: the setting ``clip.device``. ``auto`` and ``cuda`` ask a cluster for a device; ``auto`` still runs where
-            there is none, on one machine. ``cpu`` asks for no device, but keeps to the pool: two models at once on one
-            machine's cores only slow each other.
+            there is none, on one machine. ``cpu`` asks for no device but uses the pool: two models at a time on the
+            cores of one machine slow each other down.
     """
     if device == "cpu":
         return StepNeeds(POOL, {})
@@ -68,7 +67,7 @@ def _kubernetes(image: str | None) -> dict[str, Any]:
     }
 
 
-# Without a CPU of its own Ray puts a step on the head node; the step's threads are run.parallel_shards either way.
+# Ray puts a step that asks for no CPU on the head node; the step's threads are run.parallel_shards either way.
 _CPUS_PER_RAY_STEP: Final = 1
 
 
@@ -86,7 +85,7 @@ def build_executor(settings: Settings) -> dg.ExecutorDefinition:
         case "in_process":
             return dg.in_process_executor
         case "multiprocess":
-            # one warm process forks the others, which halves what a step costs
+            # steps are forked from one warm process, which halves their cost
             return dg.multiprocess_executor.configured({"start_method": {"forkserver": {}}})
         case "ray":
             return _ray(settings)
@@ -96,9 +95,9 @@ def build_executor(settings: Settings) -> dg.ExecutorDefinition:
 
 
 def settings_variables(settings: Settings) -> dict[str, str]:
-    """The settings as environment variables, one per section, for a process that cannot see the file they came from.
+    """The settings as environment variables, one per section, for a process without the settings file.
 
-    They hold no secrets: those are in the environment of each process, and no setting names one.
+    They contain no secrets: settings refuse those, and each process reads them from its environment.
     """
     return {
         f"{ENV_PREFIX}{section.upper()}": getattr(settings, section).model_dump_json()
@@ -108,8 +107,8 @@ def settings_variables(settings: Settings) -> dict[str, str]:
 
 def _ray(settings: Settings) -> dg.ExecutorDefinition:
     executor: dg.ExecutorDefinition = _optional("dagster_ray", "ray").ray_executor
-    # A step loads the definitions anew on its worker. With other settings than the run's it would record other code
-    # versions, so the run's settings travel with it. Credentials do not: Ray shows these variables in its dashboard.
+    # A step loads the definitions on its worker. With settings other than those of the run it would record other code
+    # versions, so the settings are sent along. Credentials are not: Ray shows these variables in its dashboard.
     variables = [f"{name}={value}" for name, value in settings_variables(settings).items()]
     return executor.configured({"ray": {"num_cpus": _CPUS_PER_RAY_STEP, "env_vars": variables}})
 

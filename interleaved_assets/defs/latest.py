@@ -1,4 +1,4 @@
-"""The latest events of shards, queried from Dagster's event log in ways that hold for a hundred thousand shards."""
+"""Queries of Dagster's event log for the latest events of shards, made for a hundred thousand shards."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, TypeVar
@@ -13,11 +13,11 @@ _NAMED: Final = 10_000
 _FETCHED: Final = 1_000
 """Events that are loaded by one query; Dagster refuses more than 10,000."""
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 
 def event_type(asset: str) -> dg.DagsterEventType:
-    """The type of the events that carry an asset's version: raw shards are observed, the rest is materialized."""
+    """The type of the events with an asset's version: raw shards are observed, other assets materialized."""
     if asset == RAW_SHARDS:
         return dg.DagsterEventType.ASSET_OBSERVATION
     return dg.DagsterEventType.ASSET_MATERIALIZATION
@@ -28,7 +28,7 @@ def latest_ids(
 ) -> dict[str, int]:
     """The id of the last event of each of ``keys`` that has one."""
     if not keys:
-        return {}  # Dagster takes no keys for all keys
+        return {}  # Dagster takes an empty set for all keys
     wanted = set(keys)
     found = latest_event_ids(instance, dg.AssetKey(asset), kind, wanted if len(wanted) <= _NAMED else None)
     return {key: event for key, event in found.items() if key in wanted}
@@ -37,7 +37,7 @@ def latest_ids(
 def observations(
     instance: dg.DagsterInstance, asset: str, *, ids: Sequence[int] = (), keys: Sequence[str] = ()
 ) -> Iterator[dg.EventLogRecord]:
-    """The observations of ``asset`` with these ids, and all those of these shards, the latest of a shard first."""
+    """The observations of ``asset`` with these ids, and all those of these shards; of each shard the latest first."""
     key = dg.AssetKey(asset)
     for some in _some_at_a_time(ids, _FETCHED):
         yield from instance.fetch_observations(dg.AssetRecordsFilter(key, storage_ids=some), limit=len(some)).records
@@ -68,6 +68,6 @@ def _pages(fetch: Callable[..., dg.EventRecordsResult], selected: dg.AssetRecord
         cursor, more = page.cursor, page.has_more
 
 
-def _some_at_a_time(items: Sequence[Item], at_most: int) -> Iterator[Sequence[Item]]:
+def _some_at_a_time(items: Sequence[_Item], at_most: int) -> Iterator[Sequence[_Item]]:
     for start in range(0, len(items), at_most):
         yield items[start : start + at_most]

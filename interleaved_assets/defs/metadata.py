@@ -1,4 +1,4 @@
-"""What a stage's record says, as Dagster metadata and tags."""
+"""The record of a stage as Dagster metadata and tags."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.settings import Settings
 
-# Dagster's own tag names: they are how its staleness, its automation conditions and its UI learn of versions.
+# Tag names of Dagster: its staleness and its UI read versions from them.
 DATA_VERSION = "dagster/data_version"
 DATA_VERSION_IS_OURS = "dagster/data_version_is_user_provided"
 CODE_VERSION = "dagster/code_version"
@@ -22,13 +22,13 @@ _Value = TypeVar("_Value", int, float, str, float | int | str)
 
 
 def version_tags(record: Record, code_version: str, input_events: Mapping[str, int]) -> dict[str, str]:
-    """Tags that tell Dagster which data this is, and from which inputs and code it came.
+    """Tags with the versions of data, inputs and code for Dagster.
 
     Args:
         record: of the shard at this stage.
-        code_version: the asset's.
-        input_events: for each input that has one, the id of the event that brought it; Dagster compares what came later
-            with that event to tell whether the input has changed since.
+        code_version: of the asset.
+        input_events: for each input, the id of the event with its version, where there is one; Dagster compares later
+            events with it to find out whether the input has changed.
     """
     tags = {
         DATA_VERSION: record.data_version,
@@ -37,23 +37,23 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
     }
     for name, version in record.inputs.items():
         if "." in name:
-            continue  # a file that a setting names is no asset: Dagster would take it for an input since removed
+            continue  # a file that a setting names is not an asset: Dagster would count it as a removed input
         tags[f"{INPUT_DATA_VERSION}/{name}"] = version
         tags[f"{INPUT_EVENT}/{name}"] = str(input_events.get(name, NO_EVENT))
     return tags
 
 
 def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
-    """Metadata of one shard's materialization; numbers stay numbers, so that the UI plots them over time.
+    """Metadata of one shard's materialization; figures are numbers, so that the UI plots them over time.
 
     Args:
         outcome: of the shard at this stage.
         settings: in force.
-        extra: what else there is to see, such as pictures.
+        extra: further entries, such as pictures, shown first.
     """
     record = outcome.record
     rows = record.outputs["rows"]
-    # in the order in which people read: what there is to see, the figures, where it all lies
+    # in the order of interest: pictures, figures, places of the files
     metadata: dict[str, Any] = dict(extra)
     if record.dropped:
         metadata["dropped_by_reason"] = _count_table("reason", record.dropped)
@@ -100,10 +100,10 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
 
 
 def _counts(record: Record) -> dict[str, int | float]:
-    """What went in, what came out and what did not, each a number of its own name."""
+    """Counts of input, output and drops, each with its own name."""
     before, after = record.counts_in, record.counts_out
     numbers: dict[str, int | float] = {"rows": after.rows}
-    if "ledger" in record.outputs:  # a stage that hands rows on; a score table has one for each image
+    if "ledger" in record.outputs:  # a stage that passes rows on; a table of scores has one row for each image
         numbers = {
             "rows_in": before.rows,
             "rows": after.rows,
@@ -130,12 +130,12 @@ def _counts(record: Record) -> dict[str, int | float]:
 
 
 def _rounded(value: _Value) -> _Value:
-    """A figure as people read it; what is exact stays so."""
+    """A figure with 4 decimals; whole numbers and texts are unchanged."""
     return round(value, 4) if isinstance(value, float) else value
 
 
 def _origin(sources: Sequence[SourceColumn]) -> str | None:
-    """The columns that a column is made from, for people: nothing else shows them beside the schema."""
+    """The source columns as a column description, so that the UI shows them beside the schema."""
     return f"from {', '.join(f'{source.stage}.{source.column}' for source in sources)}" if sources else None
 
 

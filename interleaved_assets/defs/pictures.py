@@ -1,4 +1,4 @@
-"""What the UI shows of a shard at a glance: histograms, reasons, contact sheets, as metadata of a materialization."""
+"""Pictures of a shard in the UI, as metadata of a materialization: histograms, drop reasons, contact sheets."""
 
 import base64
 import hashlib
@@ -22,13 +22,13 @@ from interleaved_assets.settings import Settings
 
 Pieces = Mapping[str, bytes | str]
 Draw = Callable[[str, Settings], Pieces]
-"""Draws what there is to see of a shard, from what its stages have stored."""
+"""Draws the pictures of a shard from the stored outputs of its stages."""
 
 
 def shard_pictures(record: Record, settings: Settings, draw: Draw) -> dict[str, dg.MetadataValue]:
-    """What ``draw`` makes of a shard: drawn once for each output and set of thresholds, and kept beside the output.
+    """The pictures of a shard by ``draw``: drawn once for each output and set of thresholds, stored beside the output.
 
-    Drawing takes longer than anything else that is done about a shard that has not changed.
+    For a shard that has not changed, drawing would take longer than everything else.
     """
     uri = settings.storage.shard(record.shard).pictures(record.stage)
     version = hashlib.sha256(f"{record.data_version} {selection_version(settings.selection)}".encode()).hexdigest()
@@ -42,9 +42,9 @@ def shard_pictures(record: Record, settings: Settings, draw: Draw) -> dict[str, 
 
 
 def score_pictures(stage: str) -> Draw:
-    """Draws histograms of what ``stage`` has measured of a shard, thresholds drawn in.
+    """Draws histograms of the scores of ``stage``, with thresholds.
 
-    Other scores of the shard may not be there yet: stages that measure do not wait for one another.
+    The scores of other stages may not be there yet: the scoring stages do not depend on one another.
     """
 
     def draw(key: str, settings: Settings) -> Pieces:
@@ -56,7 +56,7 @@ def score_pictures(stage: str) -> Draw:
 
 
 def selection_pictures(key: str, settings: Settings) -> Pieces:
-    """What was kept and dropped of one shard and why, with contact sheets of both."""
+    """Kept and dropped rows of a shard by reason, histograms, contact sheets of kept and dropped images."""
     facts = shard_facts(key, settings, thumbnails=True)
     pictures: dict[ImageKey, bytes | None] = {}
     if facts.scores is not None and THUMBNAIL_COLUMN in facts.scores.column_names:
@@ -67,9 +67,9 @@ def selection_pictures(key: str, settings: Settings) -> Pieces:
 
 
 def _kept(uri: str, settings: Settings) -> dict[str, Any]:
-    """What was drawn before, in one read: this is all that pictures cost of a shard that has not changed.
+    """The pictures stored before, in one read: the whole cost of pictures for a shard that has not changed.
 
-    Nothing where it is missing or damaged, as by a machine that went down: it can be drawn again.
+    Empty where the file is missing or damaged: the pictures are drawn again.
     """
     content = read_small(uri, settings.storage.options)
     try:
@@ -80,7 +80,7 @@ def _kept(uri: str, settings: Settings) -> dict[str, Any]:
 
 
 def _as_markdown(name: str, piece: bytes | str) -> str:
-    """A piece of a report: Markdown as it is, a picture inlined."""
+    """A piece of a report as Markdown; a picture becomes a data URL."""
     if isinstance(piece, str):
         return piece
     kind = "png" if piece.startswith(b"\x89PNG") else "jpeg"

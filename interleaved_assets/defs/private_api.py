@@ -1,7 +1,7 @@
-"""Everything of Dagster's private API that this project uses, in one place; no other module of ours touches it.
+"""All uses of Dagster's private API in this project; no other module uses it.
 
-``docs/dagster.md`` lists each use with what breaks without it. The release of Dagster is pinned, and
-``test_private_api.py`` holds the rest of ``defs/`` to the public API.
+``docs/dagster.md`` lists each use and what breaks without it. The release of Dagster is pinned, and
+``test_private_api.py`` checks that the rest of ``defs/`` uses the public API only.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,8 +31,8 @@ RECORDS_NOTHING: Final = SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 assets."""
 
 _STATEMENT_MS: Final = 60_000
-_RENEWED_AFTER_S: Final = 30  # a connection that was idle during a long shard may have been dropped
-_EXTRA_CONNECTIONS: Final = 4  # besides the one that is kept, for threads
+_RENEWED_AFTER_S: Final = 30  # the server may have closed a connection that was idle during a long shard
+_EXTRA_CONNECTIONS: Final = 4  # besides the pooled one, for threads
 
 _with_kept_connections: Final[WeakSet[dg.DagsterInstance]] = WeakSet()
 
@@ -67,7 +67,7 @@ def event_ids(
 
 
 def delete_compute_logs(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Delete what the steps of a run wrote to stdout and stderr; deleting a run leaves that."""
+    """Delete what the steps of a run wrote to stdout and stderr; deleting the run does not delete it."""
     instance.compute_log_manager.delete_logs(prefix=[run_id])
 
 
@@ -86,8 +86,8 @@ def keep_connections(instance: dg.DagsterInstance) -> None:
 def shards_awaiting_backfill(
     context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, registered: Sequence[str]
 ) -> set[str]:
-    """Shards of ``registered`` that an open backfill has not finished, those included that it has not yet put into a
-    run. It queues its runs one after another, which takes minutes.
+    """Shards of ``registered`` that an open backfill has not finished, including those that are not in a run yet: a
+    backfill queues its runs one after another, which takes minutes.
     """
     waiting: set[str] = set()
     repository = context.repository_def
@@ -99,7 +99,7 @@ def shards_awaiting_backfill(
         try:
             data = backfill.get_asset_backfill_data(repository.asset_graph)
         except DagsterDefinitionChangedDeserializationError:
-            continue  # its assets are gone: it ends as failed
+            continue  # its assets no longer exist: it ends as failed
         left = data.target_subset - data.materialized_subset - data.failed_and_downstream_subset
         waiting.update(item.partition_key for item in left.iterate_asset_partitions() if item.partition_key is not None)
     return waiting & set(registered)

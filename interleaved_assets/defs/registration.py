@@ -10,7 +10,7 @@ from interleaved_assets.pipeline.record import RAW_SHARDS
 
 
 def observation(key: str, source: RawSource) -> dg.AssetObservation:
-    """The observation that the shard ``key`` has the content ``source``."""
+    """An observation of the raw shard ``key`` with its content version."""
     return dg.AssetObservation(
         RAW_SHARDS,
         partition=key,
@@ -27,7 +27,7 @@ def observation(key: str, source: RawSource) -> dg.AssetObservation:
 def register(
     instance: dg.DagsterInstance, partitions_name: str, keys: Sequence[str], sources: Sequence[RawSource]
 ) -> None:
-    """Add the partitions and record the observations at once, outside any run."""
+    """Add the partitions and record the observations outside of a run."""
     instance.add_dynamic_partitions(partitions_name, list(keys))
     for key, source in zip(keys, sources, strict=True):
         instance.report_runless_asset_event(observation(key, source))

@@ -1,4 +1,4 @@
-"""dataset_report: the whole data set at a glance, unpartitioned."""
+"""The asset dataset_report: the state and the figures of the whole data set, unpartitioned."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ import dagster as dg
 from interleaved_assets.defs.assets import OWNERS
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.private_api import keep_connections
-from interleaved_assets.defs.status_notes import tell_statuses
+from interleaved_assets.defs.status_notes import publish_status_notes
 from interleaved_assets.io.storage import atomic_output, join
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -22,7 +22,7 @@ REPORT_FILE: Final = "dataset_report.html"
 
 
 def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
-    """The asset that adds up what the stages have stored of all shards; it reads scores and ledgers, never an image."""
+    """The asset that sums up the stored outputs of all shards; it reads records, scores and ledgers, but no images."""
 
     @dg.asset(
         name="dataset_report",
@@ -31,9 +31,9 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         kinds={"html"},
         owners=OWNERS,
         tags={"layer": "report"},
-        description="Totals, which shards are not current and why, keep rates, score distributions, what other "
+        description="Totals, shards that are not current with the reason, keep rates, score distributions, what other "
         "thresholds would keep, the shards to check first. As metadata here, and as one self-contained HTML "
-        "file. Made anew every morning; publishes on the page of each shard why it is not current.",
+        "file. Made every morning. Publishes the reason on the page of each shard that is not current.",
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         keep_connections(context.instance)
@@ -44,7 +44,7 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))
         problems = []
         if found.problem:
-            problems.append(f"Changed and vanished raw shards are not told apart from others: {found.problem}")
+            problems.append(f"Changed and vanished raw shards cannot be recognized: {found.problem}")
             context.log.warning(problems[-1])
         uri = join(settings.storage.output_root, REPORT_FILE)
         least = settings.checks.min_keep_rate
@@ -52,7 +52,7 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         with atomic_output(uri, settings.storage.options) as out:
             out.write(page.encode())
         statuses = {shard.key: shard.problem or shard.status.text for shard in data.worst() if not shard.is_current}
-        tell_statuses(context, statuses, set(registered), settings)
+        publish_status_notes(context, statuses, set(registered), settings)
         return dg.MaterializeResult(
             metadata={
                 "report": dg.MetadataValue.md(markdown_report(data, problems, least)),
@@ -68,10 +68,10 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
 
 
 def figures(data: DatasetAggregate) -> dict[str, Any]:
-    """What the UI plots over time: shards in each state, what came in and what was kept, drops and errors by name."""
+    """Figures that the UI plots over time: shards by state, totals in and kept, drops by reason, errors by code."""
     states = data.by_state()
     numbers: dict[str, Any] = {"shards": len(data.shards)}
-    # also the states of no shard: a line that stops is not a line at zero
+    # states without shards too, so that their plots show 0
     numbers |= {f"shards_{state}": states[state] for state in State}
     for tally in totals(data):
         numbers |= {f"{tally.name}_in": tally.before, f"{tally.name}_kept": tally.after}

@@ -17,14 +17,14 @@ RANGE_START: Final = "dagster/asset_partition_range_start"
 RANGE_END: Final = "dagster/asset_partition_range_end"
 BRING_UP_TO_DATE: Final = "bring_up_to_date"
 LARGEST_GAP: Final = 10
-"""Current shards in a row that a range may include. One run more costs 8.6 s, one shard more 4 assets × 0.15 s
+"""Consecutive current shards that a range may include. A further run costs 8.6 s, a further shard 4 assets × 0.15 s
 (``benchmarks/README.md``)."""
 
-# of Dagster's own type, which has no public name
-Job = Any
+# the type of dg.define_asset_job, which has no public name
+AssetJob = Any
 
 
-def build_job(settings: Settings) -> Job:
+def build_job(settings: Settings) -> AssetJob:
     """The job that takes a range of shards through all stages; automation and the nightly schedule launch it."""
     return dg.define_asset_job(
         BRING_UP_TO_DATE,
@@ -36,7 +36,7 @@ def build_job(settings: Settings) -> Job:
 def known_progress(
     context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, settings: Settings
 ) -> tuple[list[str], Progress]:
-    """The registered shards in the order in which they were added, and their progress; those that an open backfill has
+    """The registered shards in the order in which they were added, and their progress. Shards that an open backfill has
     not finished count as busy.
     """
     registered = list(context.instance.get_dynamic_partitions(SHARDS))
@@ -61,9 +61,9 @@ def ranges_of(
 ) -> Iterator[tuple[str, str]]:
     """First and last key of ranges of ``registered`` that hold every shard of ``due``, at most ``at_most`` keys each.
 
-    A range includes up to ``largest_gap`` shards of ``current`` between two that are due: each costs a look at its
-    records, and one range less is one run less. It includes no other shards: those that have vanished would fail, and
-    those that a run works on would be worked on twice.
+    A range includes up to ``largest_gap`` consecutive shards of ``current`` between two that are due: this costs
+    reading their records, but saves a run. It includes no other shards: vanished ones would fail, and two runs would
+    work on busy ones.
     """
     first = last = None
     for index, key in enumerate(registered):
@@ -80,7 +80,7 @@ def ranges_of(
 
 
 def gaps_of(registered: Sequence[str], due: AbstractSet[str], largest_gap: int = LARGEST_GAP) -> list[str]:
-    """The shards between two due ones that are at most ``largest_gap`` shards apart."""
+    """The shards between two due ones with at most ``largest_gap`` shards between them."""
     gap: list[str] | None = None
     found: list[str] = []
     for key in registered:

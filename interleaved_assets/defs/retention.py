@@ -1,6 +1,6 @@
 """The deletion of old runs, except those that hold the latest event of a shard or asset.
 
-Deleting a run deletes its events, and without the last materialization of a shard Dagster would show it as never made.
+Deleting a run deletes its events. Without its last materialization, a shard would show as never materialized.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 
-NAME: Final = "delete_old_runs"
+DELETE_OLD_RUNS: Final = "delete_old_runs"
 REPORT: Final = "dataset_report"
 _CRON: Final = "30 3 * * *"
 _PAGE: Final = 500
@@ -27,31 +27,31 @@ def build_retention(settings: Settings) -> dg.ScheduleDefinition:
     """A nightly job that deletes runs older than ``run.keep_days``."""
     days = settings.run.keep_days
 
-    @dg.op(name="delete_replaced_runs", description=f"Deletes runs over {days} days old that hold no latest result.")
+    @dg.op(name="delete_replaced_runs", description=f"Deletes runs over {days} days old that hold no latest event.")
     def delete(context: dg.OpExecutionContext) -> None:
         deleted = delete_old_runs(context.instance, datetime.now(UTC) - timedelta(days=days), settings)
         context.log.info(f"deleted {deleted} runs that were created more than {days} days ago")
 
     @dg.job(
-        name=NAME,
+        name=DELETE_OLD_RUNS,
         executor_def=dg.in_process_executor,
-        description="Deletes old runs. dagster.yaml has settings for the retention of ticks, and none for runs.",
+        description="Deletes old runs. Dagster has no setting for that; dagster.yaml sets the retention of ticks only.",
     )
     def job() -> None:
         delete()
 
     return dg.ScheduleDefinition(
-        name=NAME,
+        name=DELETE_OLD_RUNS,
         job=job,
         cron_schedule=_CRON,
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Deletes runs older than run.keep_days ({days}) all of whose results have been replaced since.",
+        description=f"Deletes runs older than run.keep_days ({days}) whose results were all replaced by later runs.",
     )
 
 
 def delete_old_runs(instance: dg.DagsterInstance, before: datetime, settings: Settings) -> int:
-    """Delete finished runs of ours that were created before ``before`` and hold no latest event, with their logs.
+    """Delete finished runs of this project, created before ``before``, that hold no latest event; with their logs.
 
     Runs of other projects that share the instance are kept.
 
@@ -88,8 +88,8 @@ def _finished_runs(instance: dg.DagsterInstance, before: datetime, settings: Set
 
 
 def _is_ours(run: dg.DagsterRun, settings: Settings) -> bool:
-    """Whether a run is of one of our jobs, or of our assets and checks alone."""
-    if run.job_name in (NAME, BRING_UP_TO_DATE):
+    """Whether a run is of a job of this project, or only of its assets and checks."""
+    if run.job_name in (DELETE_OLD_RUNS, BRING_UP_TO_DATE):
         return True
     ours = {dg.AssetKey(name) for name in (RAW_SHARDS, *stage_dag(settings), REPORT)}
     targets = {*(run.asset_selection or ()), *(check.asset_key for check in run.asset_check_selection or ())}

@@ -1,4 +1,4 @@
-"""Schedules: the nightly run over all that is not current, the daily report, the check of the raw root."""
+"""Schedules: the nightly runs for shards that are not current, the daily report, the check of the raw root."""
 
 from collections import Counter
 from typing import Final
@@ -7,7 +7,7 @@ import dagster as dg
 
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.requests import Job, known_progress, range_requests, ranges_of
+from interleaved_assets.defs.requests import AssetJob, known_progress, range_requests, ranges_of
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.due import Due, due_shards
 from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
@@ -15,23 +15,23 @@ from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.settings import Settings
 
 REPORT_CRON: Final = "0 6 * * *"
-"""When the report is made anew, in UTC: after the nightly run, whose default is 02:00."""
+"""Time of the report in UTC: after the nightly schedule, whose default is 02:00."""
 
 
-def build_nightly_schedule(settings: Settings, job: Job) -> dg.ScheduleDefinition:
-    """A schedule over all shards, off until somebody turns it on in the UI.
+def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefinition:
+    """The schedule over all shards, off until it is turned on in the UI.
 
-    Dagster's own staleness over all partitions takes minutes at ten thousand shards. Comparing records takes seconds,
-    and also finds changed settings and code.
+    At ten thousand shards, computing Dagster's own staleness takes minutes. Comparing records takes seconds, and also
+    finds changed settings and code.
 
     Raises:
-        SettingsError: ``watch.nightly`` is no cron expression.
+        SettingsError: ``watch.nightly`` is not a cron expression.
     """
 
     def nightly(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        # a shard that is still being written is not complete; the next night, or the sensor, will see it
+        # a shard that is still being written is left to the sensor or the next night
         raws = [raw for raw in list_raw_shards(settings.storage) if not just_written(raw, settings.watch.quiet_seconds)]
-        # a shard that the sensor has not reported yet is missing like any other
+        # shards that the sensor has not reported yet are requested too
         context.instance.add_dynamic_partitions(SHARDS, [raw.key for raw in raws])
         registered, progress = known_progress(context, settings)
         due = due_shards(raws, settings, snapshot_versions(raws, settings.storage), progress)
@@ -66,8 +66,8 @@ def log_due(context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, 
 def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:
     """The daily schedule of ``dataset_report``.
 
-    The report has no condition on its inputs: a shard that has vanished or a changed setting makes no event, and
-    eager automation would make a report for every shard.
+    The report is not triggered by its inputs: vanished shards and changed settings produce no event, and every shard
+    would trigger a report.
     """
     return dg.ScheduleDefinition(
         name="daily_report",
@@ -83,7 +83,7 @@ def build_raw_root_schedule(settings: Settings) -> dg.ScheduleDefinition:
     """The schedule of the check of the raw root.
 
     Raises:
-        SettingsError: ``checks.raw_root_cron`` is no cron expression.
+        SettingsError: ``checks.raw_root_cron`` is not a cron expression.
     """
     cron = settings.checks.raw_root_cron
     try:
@@ -100,7 +100,7 @@ def build_raw_root_schedule(settings: Settings) -> dg.ScheduleDefinition:
 
 
 def _no_cron(setting: str, value: str, example: str) -> SettingsError:
-    return SettingsError(f"{setting}: {value!r} is no cron expression of five fields, such as {example}")
+    return SettingsError(f"{setting}: {value!r} is not a cron expression of five fields, such as {example}")
 
 
 def _from_the_start(settings: Settings) -> dg.DefaultScheduleStatus:

@@ -1,4 +1,4 @@
-"""The sensor over the raw root: it registers and observes new and changed shards, and launches nothing."""
+"""The sensor of the raw root: it registers and observes new and changed shards, and launches nothing."""
 
 import time
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _NAMED_IN_LOG = 10
 
 
 def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
-    """The sensor that lists the raw root; ``automation`` launches runs for what it reports."""
+    """The sensor that lists the raw root; ``automation`` launches runs for the shards that it reports."""
 
     @dg.sensor(
         name="raw_shard_sensor",
@@ -54,7 +54,7 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
             return dg.SkipReason(f"the storage did not answer, the next tick tries again: {error}")
         if found.vanished:
             context.log.warning(
-                f"{len(found.vanished)} raw shards have vanished; their outputs are left as they are: "
+                f"{len(found.vanished)} raw shards have vanished; their outputs are kept: "
                 f"{', '.join(found.vanished[:_NAMED_IN_LOG])}"
             )
         for key, reason in list(found.unreadable.items())[:_NAMED_IN_LOG]:
@@ -62,19 +62,19 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         if found.snapshot == before:
             there = sum(not seen.gone for seen in before.values())
             return dg.SkipReason(f"{counted(there, 'shard')}, none new or changed")
-        # The cursor names the snapshot. A tick that fails after this line leaves the old cursor in force, and with it
-        # the old snapshot: what it would have reported is found again.
+        # The cursor names the snapshot. If the tick fails after this line, the old cursor and its snapshot stay in
+        # force, and the next tick reports the same shards.
         number = next_number(last, storage)
         write_snapshot(found.snapshot, snapshot_uri(storage, number), storage.options)
         remove_snapshots_before(last, storage)
-        # now, and not with the result: Dagster adds the partitions of a result only after it has stored its events
+        # here and not in the result: Dagster adds the partitions of a result only after it has stored its events
         context.instance.add_dynamic_partitions(SHARDS, found.keys)
         return dg.SensorResult(
             asset_events=[observation(key, source) for key, source in zip(found.keys, found.changed, strict=True)],
             cursor=str(number),
             skip_reason=None
             if found.keys
-            else dg.SkipReason(f"not yet quiet: {len(found.growing)}, vanished: {len(found.vanished)}"),
+            else dg.SkipReason(f"still changing: {len(found.growing)}, vanished: {len(found.vanished)}"),
         )
 
     return raw_shard_sensor
@@ -83,24 +83,24 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
 def _snapshot(
     context: dg.SensorEvaluationContext, number: int, storage: StorageSettings
 ) -> Mapping[str, SnapshotEntry]:
-    """The snapshot with this number; nothing where it is gone or damaged.
+    """The snapshot with this number; empty where it is gone or damaged.
 
-    All shards are then reported anew. Those with the version they had launch nothing.
+    Then all shards are reported again. Shards with the same version as before launch nothing.
     """
     try:
         return read_snapshot(snapshot_uri(storage, number), storage.options)
     except StorageUnavailable:
         raise
     except StorageError as error:
-        context.log.warning(f"every shard is read anew, the last snapshot cannot be read: {error}")
+        context.log.warning(f"all shards are read again, because the last snapshot cannot be read: {error}")
         return {}
 
 
 def cursor_number(context: dg.SensorEvaluationContext) -> int:
-    """The number in the sensor's cursor; 0 where it has none, or where somebody has typed something else in the UI."""
+    """The number in the sensor's cursor; 0 where it has none, or where the cursor was set to another text in the UI."""
     return int(context.cursor) if context.cursor and context.cursor.isdecimal() else 0
 
 
 def from_the_start(settings: Settings) -> dg.DefaultSensorStatus:
-    """The status of a sensor that nobody has turned on or off."""
+    """The status of a sensor until it is turned on or off in the UI."""
     return dg.DefaultSensorStatus.RUNNING if settings.watch.enabled else dg.DefaultSensorStatus.STOPPED

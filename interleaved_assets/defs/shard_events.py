@@ -22,7 +22,7 @@ _ERROR: Final = "error"
 
 
 class LoggedShard(NamedTuple):
-    """A shard whose materialization is logged, for checks that come later."""
+    """A shard whose materialization is logged, for checks at the end of the step."""
 
     record: Record
     target: TargetMaterialization | None
@@ -39,7 +39,7 @@ def record_success(
 ) -> LoggedShard:
     """Log a shard's materialization and its checks, except those that compare it with other shards.
 
-    Checks judge before anything is logged: where one has a defect, the shard does not count as materialized.
+    Checks judge before anything is logged: where a check raises, the shard does not count as materialized.
     """
     basis = Basis(settings)
     verdicts = {check.name: check.judge(outcome.record, basis) for check in checks if not check.compares}
@@ -70,16 +70,16 @@ def record_failure(
     input_events: Mapping[str, int],
     first: FirstFailure | None = None,
 ) -> None:
-    """Log why a shard is not materialized, in the run's log and on the shard's page, and its checks that thereby fail.
+    """Log in the run and on the shard's page why it is not materialized, and fail the checks that the error concerns.
 
     Args:
         context: of the step.
-        stage: that failed, or was not tried.
+        stage: that failed, or was skipped.
         checks: of the stage.
         key: of the shard.
         error: why it is not materialized.
-        input_events: for each input that has one, the id of the event with the version that the shard was tried with.
-        first: the failure at an earlier stage of this run, where that is the reason.
+        input_events: for each input, the id of the event with the version that was used, where there is one.
+        first: the failure at an earlier stage, where that is the reason.
     """
     log_error(context, f"{stage.name}, shard {key}", error)
     first = first or FirstFailure(stage.name, describe(error))
@@ -99,23 +99,23 @@ def record_failure(
         _log(context, check.name, key, verdict, target)
 
 
-class Failure(NamedTuple):
-    """What :func:`record_failure` has logged of a shard."""
+class ShardFailure(NamedTuple):
+    """The failure of a shard, as :func:`record_failure` has logged it."""
 
     first: FirstFailure
     run_id: str
     input_events: dict[str, int]
 
 
-def standing_failures(instance: dg.DagsterInstance, stage: str, keys: Collection[str]) -> dict[str, Failure]:
-    """The last failure at ``stage`` of those of ``keys`` that failed there and were not materialized since.
+def standing_failures(instance: dg.DagsterInstance, stage: str, keys: Collection[str]) -> dict[str, ShardFailure]:
+    """For those of ``keys`` that failed at ``stage`` and were not materialized since, their last failure there.
 
     Other observations, such as a status note that was published after the failure, do not hide it.
     """
     observed = latest_ids(instance, stage, dg.DagsterEventType.ASSET_OBSERVATION, keys)
     made = latest_ids(instance, stage, dg.DagsterEventType.ASSET_MATERIALIZATION, observed)
     recent = {key: event for key, event in observed.items() if event > made.get(key, -1)}
-    failures: dict[str, Failure] = {}
+    failures: dict[str, ShardFailure] = {}
     other: list[str] = []
     for record in observations(instance, stage, ids=list(recent.values())):
         if failure := _failure(record):
@@ -129,8 +129,8 @@ def standing_failures(instance: dg.DagsterInstance, stage: str, keys: Collection
     return failures
 
 
-def _failure(record: dg.EventLogRecord) -> Failure | None:
-    """The failure that an observation tells of; None for other observations."""
+def _failure(record: dg.EventLogRecord) -> ShardFailure | None:
+    """The failure in an observation; None for other observations."""
     event = record.asset_observation
     if event is None or _FAILED_AT not in event.metadata:
         return None
@@ -140,13 +140,13 @@ def _failure(record: dg.EventLogRecord) -> Failure | None:
         if name.startswith(f"{INPUT_EVENT}/")
     }
     first = FirstFailure(str(event.metadata[_FAILED_AT].value), str(event.metadata[_ERROR].value))
-    return Failure(first, record.run_id, input_events)
+    return ShardFailure(first, record.run_id, input_events)
 
 
 def failed_with_present_inputs(
     instance: dg.DagsterInstance, due: Mapping[str, Status], stages: Mapping[str, Stage], versions: Mapping[str, str]
 ) -> set[str]:
-    """Those of ``due`` that failed at their first stage that is not current, with the inputs that they have now.
+    """Those of ``due`` that failed at their first stage that is not current, with their present inputs.
 
     Args:
         instance: Dagster's.
@@ -161,7 +161,7 @@ def failed_with_present_inputs(
         tried = {key: failures[key].input_events for key in failures}
         for source in stage.inputs:
             if source == RAW_SHARDS:
-                # the version decides: the look at the raw root may be ahead of its events
+                # compare versions: the snapshot of the raw root may be newer than the events
                 events = [event[source] for event in tried.values() if source in event]
                 there = {
                     record.storage_id: (record.asset_observation.tags or {}).get(DATA_VERSION)
@@ -184,7 +184,7 @@ def record_comparisons(
     recorded: Mapping[str, LoggedShard],
     settings: Settings,
 ) -> None:
-    """Log the checks that compare shards, for all shards of the step at once: other shards are looked up only once."""
+    """Log the checks that compare shards, for all shards of the step together, so that others are read only once."""
     made = progress(context.instance, [stage.name], context.instance.get_dynamic_partitions(SHARDS)).made[stage.name]
     elsewhere = sorted(made - recorded.keys())
     rates = keep_rates_of(elsewhere, stage, settings)
@@ -197,13 +197,13 @@ def record_comparisons(
 
 
 def log_error(context: dg.AssetExecutionContext, where: str, error: BaseException) -> None:
-    """Log an error; one that is not of this package is a defect, and is logged with its traceback."""
+    """Log an error; an exception that is not of this package is a defect and is logged with its traceback."""
     traceback = None if isinstance(error, InterleavedError) else error
     context.log.error(f"{where}: {describe(error)}", exc_info=traceback)
 
 
 def describe(error: BaseException) -> str:
-    """An error's message; of one that is not of this package, with its type."""
+    """The message of an error; of an exception that is not of this package, with its type."""
     return str(error) if isinstance(error, InterleavedError) else f"{type(error).__name__}: {error}"
 
 

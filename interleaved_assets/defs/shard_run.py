@@ -1,9 +1,9 @@
-"""One step over the shards of a run: each shard is recorded by itself, and one that fails stops no other.
+"""One step over the shards of a run: each shard is recorded on its own, and a failed shard does not stop the others.
 
-A step over a range of partitions that ends the ordinary way records one data version for all of them, the failed ones
-included, and stores check results without a partition. Events are therefore logged per shard here, and the output of
-the step is marked so that Dagster records nothing for it. ``docs/dagster.md`` has the cost of a run, and the other ways
-that were tried.
+A step over a range of partitions that ends the usual way records one data version for all of them, failed ones
+included, and stores check results without a partition. Therefore events are logged per shard here, and the output of
+the step is marked so that Dagster records nothing for it. ``docs/dagster.md`` has the cost of a run and the
+alternatives that were tried.
 """
 
 import itertools
@@ -48,11 +48,11 @@ class Done(NamedTuple):
     outcome: StageOutcome
     pictures: Mapping[str, dg.MetadataValue]
     undrawn: Exception | None = None
-    """Why there are no pictures, where they failed."""
+    """The error where pictures could not be drawn."""
 
     @classmethod
     def of(cls, outcome: StageOutcome, draw: Draw | None, settings: Settings) -> "Done":
-        """A shard with its pictures; pictures that cannot be drawn do not fail the shard."""
+        """A shard with its pictures. An error while drawing does not fail the shard."""
         if draw is None:
             return cls(outcome, {})
         try:
@@ -72,9 +72,8 @@ def run_over_shards(
     """Take every shard of this run through ``stage``, ``run.parallel_shards`` of them at a time.
 
     Raises:
-        dg.Failure: shards failed, and no asset downstream of this one is part of the run: the run ends here as failed,
-            with the good shards recorded. Where there is one, the run continues with the good shards, and its last
-            asset fails.
+        dg.Failure: shards failed, and no asset downstream of this one is part of the run: the run ends as failed, with
+            the good shards recorded. Otherwise the run continues with the good shards, and its last asset fails.
     """
     keep_connections(context.instance)
     failed: dict[str, BaseException] = {}
@@ -82,10 +81,10 @@ def run_over_shards(
     input_events = _input_events(context, stage)
     stopped = _stopped_upstream(context, stage, settings)
     for key, first in stopped.items():
-        failed[key] = ShardError(f"shard {key}: {stage.name} was not tried, since {first.stage} failed: {first.error}")
+        failed[key] = ShardError(f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}")
         record_failure(context, stage, checks, key, failed[key], input_events[key], first)
     keys = [key for key in context.partition_keys if key not in stopped]
-    # a stage that fills a device takes all shards at once; the others take run.parallel_shards at a time
+    # a stage on a device takes all shards together; other stages take run.parallel_shards at a time
     work = _together if stage.together else _one_by_one
     for key, done in work(stage, keys, draw, settings):
         if isinstance(done, Done):
@@ -94,7 +93,7 @@ def run_over_shards(
             tags = version_tags(done.outcome.record, code_version, input_events[key])
             try:
                 recorded[key] = record_success(context, checks, key, done.outcome, done.pictures, tags, settings)
-            except Exception as error:  # noqa: BLE001  any error is about this shard, and stops no other
+            except Exception as error:  # noqa: BLE001  any error concerns only this shard
                 done = error
         if not isinstance(done, Done):
             failed[key] = done
@@ -103,7 +102,7 @@ def run_over_shards(
         try:
             record_comparisons(context, stage, checks, recorded, settings)
         except Exception as error:
-            # the shards stay materialized, compared or not
+            # the shards stay materialized without the comparison
             context.log.error(f"{stage.name}: shards could not be compared: {describe(error)}", exc_info=error)
     if failed and not _continues_downstream(context, stage, settings):
         raise dg.Failure(
@@ -118,9 +117,9 @@ def run_over_shards(
 def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> dict[str, FirstFailure]:
     """Shards that failed at an earlier step, with their failures.
 
-    Their old outputs may still be there; a later stage made from those would count a failed shard as current. The
-    earlier step may be one of the run that this one repeats in part ("Retry from failure"): then a shard is stopped
-    that failed there and was not materialized since.
+    Their old outputs may still exist; a later stage made from those would show a failed shard as current. Where this
+    run repeats another one in part ("Retry from failure"), the earlier step may be part of that run: then a shard is
+    stopped that failed there and was not materialized since.
     """
     executed = _executed(context, settings)
     stopped: dict[str, FirstFailure] = {}
@@ -132,7 +131,7 @@ def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings:
             stopped |= {
                 key: failures[key].first
                 if key in failures and failures[key].run_id == context.run.run_id
-                # a step that ended before it reached a shard has logged no failure of it
+                # a step that ended before this shard has logged no failure of it
                 else FirstFailure(name, "it did not reach this shard")
                 for key in lost
             }
@@ -145,7 +144,7 @@ def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings:
 def _executed(context: dg.AssetExecutionContext, settings: Settings) -> set[str]:
     """Names of the stages that this run executes; no selection means every asset of the job.
 
-    A run that repeats another in part has the same selection, and executes some of the steps, which have the names of
+    A run that repeats another one in part has the same selection but executes only some steps; steps are named after
     the stages.
     """
     selection, steps = context.run.asset_selection, context.run.step_keys_to_execute
@@ -154,7 +153,7 @@ def _executed(context: dg.AssetExecutionContext, settings: Settings) -> set[str]
 
 
 def _input_events(context: dg.AssetExecutionContext, stage: Stage) -> dict[str, dict[str, int]]:
-    """For each shard the id of the latest event of each input that has one: one query per input."""
+    """For each shard the id of the latest event of each input, where there is one; one query per input."""
     keys = list(context.partition_keys)
     events: dict[str, dict[str, int]] = {key: {} for key in keys}
     for name in stage.inputs:
@@ -176,7 +175,7 @@ def _one_by_one(
     def work(key: str) -> Done:
         return Done.of(tries.copy()(take_through, stage, key, settings), draw, settings)
 
-    # a run that is terminated ends with the shards under way, not with all that were waiting
+    # a terminated run ends with the shards in work, without those still waiting
     with Workers(settings.run.parallel_shards, stage.name) as workers:
         done: SimpleQueue[Future[Done]] = SimpleQueue()
         futures = {workers.submit(work, key): key for key in keys}
@@ -204,9 +203,9 @@ def _together(
 
 
 def _pause(attempt: int) -> float:
-    """Seconds to wait after the attempt with this number, from 1 on: random, and longer on average each time.
+    """Seconds to wait after an attempt, numbered from 1: random, and longer on average each time.
 
-    Only a storage that did not answer is tried again; any other error would be the same again.
+    Only attempts at a storage that did not answer are repeated; other errors would occur again.
     """
     return random.uniform(0, min(_LONGEST_PAUSE, 2 ** (attempt - 1)))
 

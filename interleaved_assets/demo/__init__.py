@@ -1,1 +1,1 @@
-"""What the demo and the tests draw for themselves: scenes with captions, prose, documents, shards. Needs no network."""
+"""Drawn data for the demo and the tests: scenes with captions, prose, documents, shards. Needs no network."""

@@ -1,4 +1,4 @@
-"""What stands behind the shapes of a demo scene: papers with a pattern, and landscapes."""
+"""Backgrounds of the demo scenes: papers with a pattern, and landscapes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,7 +100,7 @@ def _mountains(canvas: np.ndarray, rng: np.random.Generator, horizon: float, sid
     for depth, rgb in enumerate(((146, 158, 182), (98, 112, 142))):
         x = -side * float(rng.uniform(0.1, 0.5))
         base = horizon + (0.14 + 0.12 * depth) * side
-        # the valleys between the peaks do not show the sky
+        # fill the valleys between the peaks
         foot = base - 0.09 * side
         _polygon(canvas, [(-1, foot), (width + 1, foot), (width + 1, height + 1), (-1, height + 1)], rgb)
         while x < width + 0.2 * side:

@@ -1,4 +1,4 @@
-"""The demo's damaged shard: what goes wrong in a crawl, once each, among documents that are sound."""
+"""The damaged shard of the demo: each kind of damage of a crawl once, among sound documents."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Documents of the demo and the tar members that hold them, in the two forms found in the wild."""
+"""Documents of the demo as tar members, in the two forms of existing data sets."""
 
 import hashlib
 import io
@@ -32,7 +32,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """A document: items in reading order, and whatever else its JSON says.
+    """A document: items in reading order, and the other fields of its JSON.
 
     Attributes:
         key: member name without extension.
@@ -116,7 +116,7 @@ def _json_member(document: Document, tokens: Sequence[str], fields: dict[str, An
 
 
 def _note(document: Document) -> str:
-    """``demo_note``: what to expect of the document and of the picture at each position."""
+    """``demo_note``: the purpose of the document and of the picture at each position."""
     parts = [document.note] if document.note else []
     parts += [
         f"at {position}: {item.note}" for position, item in enumerate(document.items) if isinstance(item, Picture)

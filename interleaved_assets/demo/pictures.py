@@ -105,7 +105,7 @@ def flyer(rng: np.random.Generator, width: int, height: int, share: float, title
 def qr_modules(text: str) -> np.ndarray:
     """The QR code of ``text``, one pixel a module, its quiet zone included; uint8, 0 is black and 255 white."""
     encoded = cv2.QRCodeEncoder.create().encode(text)
-    # how wide a margin OpenCV draws is not documented, so it is replaced by one that is known
+    # the width of the margin that OpenCV draws is not documented, so it is replaced
     black = np.flatnonzero((encoded == 0).any(axis=0))
     inner = slice(int(black[0]), int(black[-1]) + 1)
     return np.pad(encoded[inner, inner], QUIET_ZONE, constant_values=255)

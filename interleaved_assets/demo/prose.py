@@ -1,4 +1,4 @@
-"""English prose from templates and a seeded generator: headings and paragraphs that read like a document's."""
+"""English prose from templates and a seeded generator: headings and paragraphs of a document."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,7 @@
 """Drawn scenes with captions: shapes of a colour, number, size and place, in front of a backdrop.
 
-A caption says all that was drawn, so that a caption of another scene is wrong. Everything a caption speaks of lies in
-the central square of the image, the part that CLIP's preprocessing keeps.
+A caption describes everything drawn, so that the caption of another scene is wrong. All objects in a caption lie in the
+central square of the image, which the preprocessing of CLIP keeps.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ PLACES: Final = {
     "in the bottom left corner": (-0.29, 0.29),
     "in the bottom right corner": (0.29, 0.29),
 }
-"""Where shapes stand: x, y from the image's centre in units of its short side, y downwards."""
+"""Places of shapes: x, y from the centre of the image in units of its short side, y downwards."""
 
 RELATIONS: Final = {
     "above": (0.0, -1.0),
@@ -45,7 +45,7 @@ RELATIONS: Final = {
     "to the left of": (-1.0, 0.0),
     "to the right of": (1.0, 0.0),
 }
-"""Where the first group stands, seen from the second."""
+"""Direction of the first group from the second."""
 
 NUMBERS: Final = {1: "a", 2: "two", 3: "three", 4: "four"}
 SMALLEST_SIDE: Final = 32
@@ -72,7 +72,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Composition:
-    """What a scene shows: one group at a place, or two groups and how the first stands to the second.
+    """Content of a scene: one group at a place, or two groups and the relation of the first to the second.
 
     Attributes:
         groups: one or two groups; two differ in shape and in colour.
@@ -86,7 +86,7 @@ class Composition:
 
     @property
     def caption(self) -> str:
-        """One sentence that says all of it."""
+        """One sentence that describes all of it."""
         first, *others = self.groups
         place = self.place
         if not others and first.count > 1:
@@ -111,7 +111,7 @@ class Scene:
 
 
 def draw_scene(rng: np.random.Generator, width: int, height: int, composition: Composition | None = None) -> Scene:
-    """Draw ``composition``, or one that is made up, at ``width`` by ``height`` pixels.
+    """Draw ``composition``, by default a random one, at ``width`` by ``height`` pixels.
 
     All chance comes from ``rng``: the same state of it gives the same bytes. Sharpness, the variance of the Laplacian,
     lies far above 100 from 320 by 240 pixels upwards; :func:`blur` takes it below.
@@ -135,7 +135,7 @@ def draw_scene(rng: np.random.Generator, width: int, height: int, composition: C
 
 
 def compose(rng: np.random.Generator) -> Composition:
-    """Make up what a scene shows; one group or two, a paper or a landscape, each as likely as the other."""
+    """A random composition: one group or two, on paper or landscape, each with equal probability."""
     backdrops = LANDSCAPES if rng.integers(2) else PAPERS
     backdrop = backdrops[int(rng.integers(len(backdrops)))]
     colours = [str(name) for name in rng.permutation([name for name in COLOURS if name not in backdrop.avoid])]
@@ -187,9 +187,9 @@ def _shade(rng: np.random.Generator, colour: str) -> tuple[int, int, int]:
 
 
 def _grain(rng: np.random.Generator, canvas: np.ndarray) -> np.ndarray:
-    """``canvas`` with the fine grain of film: what keeps plain areas sharp to a measure of sharpness."""
+    """``canvas`` with fine grain, so that plain areas also count as sharp."""
     shape = canvas.shape[:2]
-    # two dice a pixel: a bell near enough, and exact on any machine
+    # the sum of two uniform integers a pixel: nearly a bell curve, and the same on any machine
     dice = rng.integers(-6, 7, shape, np.int8) + rng.integers(-6, 7, shape, np.int8)
     return np.clip(np.round(canvas + dice[..., None]), 0, 255).astype(np.uint8)
 

@@ -1,4 +1,4 @@
-"""Outlines of the demo's shapes and how one is painted: antialiased, shaded, hatched, with a shadow."""
+"""Outlines of the shapes of the demo, and painting them: antialiased, shaded, hatched, with a shadow."""
 
 from typing import Final
 
@@ -62,7 +62,7 @@ _OUTLINES: Final[dict[str, np.ndarray]] = {
 _HOLES: Final = {"ring": _regular(96, 0.52)}
 
 SHAPES: Final = tuple(_OUTLINES)
-"""Names of the shapes; each makes its plural with an s, but for ``cross``."""
+"""Names of the shapes; the plural adds an s, except for ``cross``."""
 
 
 def shape_mask(shape: str, radius: float, turn: float) -> np.ndarray:

@@ -1,15 +1,15 @@
-"""The demo's raw shards: a seeded data set in the forms found in the wild, with something for every filter and check.
+"""The raw shards of the demo: a seeded data set in the forms of existing ones, with cases for every filter and check.
 
     mint/pdf-000.tar          MINT-1T PDF, uncompressed multi-frame TIFF; blurred and grey pictures
-    mint/pdf-001.tar          MINT-1T PDF, JPEG inside TIFF; nothing that a filter of the demo would drop
+    mint/pdf-001.tar          MINT-1T PDF, JPEG inside TIFF; the filters of the demo drop nothing
     web/articles-000.tar      a file per picture (jpg, png, webp); portrait, landscape and very wide ones
     web/flyers-000.tar        QR codes on 2 % to 30 % of the area, upright and turned, and pictures without
     web/galleries-000.tar     nearly all pictures, nearly all text, only text
-    crawl-2/captions-000.tar  captions that say what the picture shows, and captions of another picture
+    crawl-2/captions-000.tar  captions that describe the picture, and captions of another picture
     crawl-2/mixed-keys.tar    keys, types and nulls that differ from document to document; equal stems in two folders
     crawl-2/damaged.tar       missing, undecodable and unreferenced members, broken JSON, a repeated id, a short TIFF
 
-Each document says in its JSON, under ``demo_note``, what it is meant to show.
+The JSON of each document explains its purpose under ``demo_note``.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ _LANGUAGES: Final = ("en", "de", "fr", "es", "nl", "it")
 def write_demo_shards(folder: Path | str) -> list[Path]:
     """Write the demo shards below ``folder`` and return their paths, sorted.
 
-    The same library versions give the same bytes. A file that already holds them is left alone, so that its time of
-    change stays; no other file is touched.
+    The same library versions give the same bytes. A file with the same content is not written, so that its
+    modification time stays; other files are not changed.
     """
     written = []
     for name, members in demo_shards():
@@ -56,7 +56,7 @@ def write_demo_shards(folder: Path | str) -> list[Path]:
 def demo_shards() -> Iterator[tuple[str, list[Member]]]:
     """Name below the raw root and members of each shard, one shard at a time."""
     for name, recipe in SHARDS.items():
-        # a generator of its own for each shard: a change to one leaves the others' bytes alone
+        # one generator for each shard, so that changing one shard does not change the bytes of others
         yield name, recipe(np.random.default_rng([SEED, zlib.crc32(name.encode())]))
 
 
@@ -127,7 +127,7 @@ def _galleries(rng: np.random.Generator) -> list[Member]:
         key, items, note = f"gallery-{number:03d}", list[Item](), ""
         match number % 3:
             case 0:
-                # picture after picture and hardly a word: a high image-to-text ratio
+                # many pictures and few words: a high image-to-text ratio
                 items = [_small(rng) for _ in range(8 + number)]
                 items.insert(0, f"Gallery {number}")
                 note = "nearly all pictures"
@@ -198,11 +198,11 @@ SHARDS: Final[dict[str, Callable[[np.random.Generator], list[Member]]]] = {
     "crawl-2/mixed-keys.tar": _mixed_keys,
     "crawl-2/damaged.tar": damaged_members,
 }
-"""What makes each shard, by its path below the raw root."""
+"""The function that makes each shard, by path below the raw root."""
 
 
 def _interleave(rng: np.random.Generator, pictures: Sequence[Picture], words: int) -> list[Item]:
-    """A heading, then for each picture a paragraph and the picture's caption before it; ``words`` in all, about."""
+    """A heading, then for each picture a paragraph, its caption and the picture; about ``words`` words in total."""
     topic = pick_topic(rng)
     items: list[Item] = [heading(rng, topic)]
     for picture in pictures:
@@ -218,7 +218,7 @@ def _other_caption(rng: np.random.Generator, picture: Picture) -> str:
 
 
 def _pdf_fields(rng: np.random.Generator, key: str, number: int) -> dict[str, Any]:
-    """Keys as PDF extraction leaves them; which of them a document has differs."""
+    """Fields as PDF extraction writes them; documents have different ones."""
     fields: dict[str, Any] = {"pdf_name": f"{key}.pdf", "url": f"https://example.org/{key}.pdf"}
     if number % 3:
         share = round(float(rng.uniform(0.6, 0.98)), 4)
@@ -231,7 +231,7 @@ def _pdf_fields(rng: np.random.Generator, key: str, number: int) -> dict[str, An
 
 
 def _size(rng: np.random.Generator, scale: float) -> tuple[int, int]:
-    """Landscape two times of three, else portrait; sides in pixels, times ``scale``."""
+    """Landscape in two of three cases, else portrait; sides in pixels, multiplied by ``scale``."""
     width, height = PORTRAIT if rng.integers(3) == 0 else LANDSCAPE
     return round(width * scale), round(height * scale)
 
@@ -241,5 +241,5 @@ def _small(rng: np.random.Generator) -> Picture:
 
 
 def _digest(shard: str, number: int) -> str:
-    """32 hex digits, the way MINT-1T names its documents."""
+    """32 hex digits, like the document names of MINT-1T."""
     return hashlib.md5(f"{shard}/{number}".encode(), usedforsecurity=False).hexdigest()

@@ -1,1 +1,1 @@
-"""What people look at: plots, contact sheets, the data-set report."""
+"""Plots, contact sheets, the report of one shard and the report on the data set."""

@@ -1,4 +1,4 @@
-"""Facts of many shards added up one shard at a time, in memory that does not grow with rows."""
+"""Sums of the facts of many shards, one shard at a time, in memory that does not grow with rows."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.sketch import ScoreSketch
 
 EXAMPLES: Final = 3
-"""Shards named for each status."""
-# a changed setting makes thousands stale: the one that failed must not be lost among them
+"""Keys listed for each status."""
+# failed shards first: a changed setting can make thousands stale
 _URGENT: Final = (
     State.FAILED,
     State.UNREADABLE,
@@ -54,7 +54,7 @@ class StatusLine(NamedTuple):
 
 
 class ShardLine(NamedTuple):
-    """What the report's table says of one shard."""
+    """A shard's line in the table of the report."""
 
     key: str
     status: Status
@@ -73,25 +73,24 @@ class ShardLine(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether every stage is done, from what there is now."""
+        """Whether every stage is done from the present inputs, settings and code."""
         return self.status.state is State.COMPLETE
 
     @property
     def counted_in_part(self) -> str | None:
-        """The last stage in the counts where others are to follow."""
+        """The last counted stage, where later stages are not counted yet."""
         return self.counted_to if self.counted_to != final_tars.NAME else None
 
     @property
     def selected_before(self) -> bool:
-        """Whether selection is to run again: what it dropped is counted, and was dropped from other inputs, or under
-        other settings than those in force."""
+        """Whether selection has to run again: its counted drops are from earlier inputs, settings or code."""
         is_selected = self.counted_to in (filtered.NAME, final_tars.NAME)
         return is_selected and self.status.stage not in (None, final_tars.NAME)
 
     @property
     def keep_rate(self) -> float | None:
-        """Share of the images that were kept, of the rows where there are no images; None for an empty shard, and for
-        one that selection has not come to."""
+        """Share of the images that were kept, of the rows where there are no images; None for an empty shard and where
+        selection has not run."""
         if self.counted_to == normalized.NAME:
             return None
         if self.images_in:
@@ -104,7 +103,7 @@ class DatasetAggregate:
     """Totals over shards; about 100 KB per score and a few hundred bytes per shard.
 
     Attributes:
-        measures: the filters and scores to look for, with their bounds, in the order they are to be shown.
+        measures: the filters and scores to add up, with their bounds, in the order of the report.
         rows, images, samples: dropped rows, dropped images and samples with a dropped row, by reason.
         examples: the first row dropped for each reason.
         errors: rows with an error, by code.
@@ -130,7 +129,7 @@ class DatasetAggregate:
             if (values := facts.values_of(sketch.measure)) is not None:
                 sketch.add(values)
         self.errors.update(facts.errors)
-        # of reasons with as many rows each, the first by name: the same data must give the same report
+        # of equally frequent reasons the first by name: the same data must give the same report
         main = min(by_reason, key=lambda reason: (-by_reason[reason], reason.name), default=None)
         self.shards.append(
             ShardLine(
@@ -153,7 +152,7 @@ class DatasetAggregate:
 
     @property
     def scored(self) -> list[ScoreSketch]:
-        """The scores that at least one image has, or for which at least one is missing."""
+        """The scores that some image has or lacks."""
         return [sketch for sketch in self.sketches.values() if sketch.count or sketch.missing]
 
     def total(self, name: str) -> int:
@@ -165,7 +164,7 @@ class DatasetAggregate:
         return Counter(shard.status.state for shard in self.shards)
 
     def by_status(self) -> list[StatusLine]:
-        """The shards by status: in the order the states want looking at, of each state the most frequent first."""
+        """The shards by status: the most urgent state first, within a state the most frequent status first."""
         keys: dict[Status, list[str]] = {}
         for shard in self.shards:
             keys.setdefault(shard.status, []).append(shard.key)
@@ -173,7 +172,7 @@ class DatasetAggregate:
         return sorted(lines, key=lambda line: (_URGENT.index(line.status.state), -line.shards, line.status.text))
 
     def worst(self, count: int | None = None) -> list[ShardLine]:
-        """Shards in the order they want looking at: by state, then unbalanced ones, by keep rate, by errors."""
+        """Shards to check first: by urgency of the state, then with unaccounted rows, low keep rate, many errors."""
         ordered = sorted(self.shards, key=_urgency)
         return ordered if count is None else ordered[:count]
 
@@ -182,10 +181,10 @@ class DatasetAggregate:
         return sorted(self.rows, key=lambda reason: (-self.rows[reason], reason))
 
     def dropped_by(self, measure: Measure) -> tuple[int, int]:
-        """Images and samples that one filter dropped, in the order that the filters ran in.
+        """Images and samples that one filter dropped, after the filters before it.
 
-        Of a filter that drops images, the samples are those that lost an image to it; what went with a sample that was
-        dropped whole has a reason of its own.
+        Of a filter that drops images, the samples are those that lost an image to it; images dropped together with
+        their sample have a reason of their own.
         """
         reasons = [
             reason for reason in self.rows if reason.name in (f"{measure.filter}_below", f"{measure.filter}_above")
@@ -193,7 +192,7 @@ class DatasetAggregate:
         return sum(self.images[reason] for reason in reasons), sum(self.samples[reason] for reason in reasons)
 
     def _add_ledger(self, shard: str, ledger: pa.Table) -> Counter[Reason]:
-        # ledgers are small: handing them to threads takes longer than counting them
+        # ledgers are small: starting threads takes longer than counting
         counts = ledger.group_by(["stage", "reason", "modality"], use_threads=False).aggregate([([], "count_all")])
         by_reason = Counter[Reason]()
         for line in counts.to_pylist():

@@ -1,4 +1,4 @@
-"""The look of every plot: colours, axes, and how a figure becomes a PNG or an SVG that follows the page's theme."""
+"""Style of every plot: colours, axes, and conversion to PNG or to an SVG that follows the theme of the page."""
 
 import io
 import re
@@ -33,7 +33,7 @@ DPI: Final = 100
 
 
 class Size(NamedTuple):
-    """Of a figure, in inches of :data:`DPI` pixels."""
+    """Size of a figure, in inches of :data:`DPI` pixels."""
 
     width: float
     height: float
@@ -41,11 +41,11 @@ class Size(NamedTuple):
 
 STANDARD: Final = Size(7.0, 3.2)
 COMPACT: Final = Size(5.4, 2.9)
-"""For two side by side: the same text on a smaller figure."""
+"""For two figures side by side: smaller, with text of the same size."""
 
 
 def new_figure(size: Size = STANDARD) -> tuple[Figure, Axes]:
-    """An empty figure with one pair of axes. Needs no display and no global state."""
+    """An empty figure with one pair of axes; needs no display and uses no global state."""
     figure = Figure(figsize=size, dpi=DPI, facecolor=SURFACE)
     FigureCanvasAgg(figure)
     left, right, top, bottom = 0.66 / size.width, 0.2 / size.width, 0.69 / size.height, 0.34 / size.height
@@ -62,7 +62,7 @@ def new_figure(size: Size = STANDARD) -> tuple[Figure, Axes]:
 
 
 def write_title(figure: Figure, title: str, subtitle: str) -> None:
-    """Title and, in a second line, what the reader is looking at; both left-aligned above the axes."""
+    """Title and subtitle, left-aligned above the axes."""
     left, top = 0.154 / figure.get_figwidth(), figure.get_figheight()
     figure.text(left, 1 - 0.14 / top, title, color=INK, fontsize=12, fontweight="bold", va="top", parse_math=False)
     figure.text(left, 1 - 0.40 / top, subtitle, color=MUTED, fontsize=9.5, va="top")
@@ -78,7 +78,7 @@ def to_png(figure: Figure) -> bytes:
 def to_svg(figure: Figure, name: str, description: str) -> str:
     """The figure as an ``<svg>`` element for an HTML page, coloured by the CSS variables ``--surface``, ``--ink``, ….
 
-    ``name`` sets its ids apart from those of other charts on the page; ``description`` is what a screen reader says.
+    ``name`` makes its ids unique on the page; ``description`` is the text for screen readers.
     """
     buffer = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
@@ -91,7 +91,7 @@ def to_svg(figure: Figure, name: str, description: str) -> str:
     svg = re.sub(r"\n\s*", "\n", svg)
     for colour, role in _CSS_NAMES.items():
         svg = re.sub(colour, f"var(--{role})", svg, flags=re.IGNORECASE)
-    # an element within HTML needs no namespaces, and text takes the page's font
+    # an element within HTML needs no namespaces; text uses the font of the page
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg).replace("xlink:href", "href")
     svg = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1inherit", svg)
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)

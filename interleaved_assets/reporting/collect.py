@@ -21,14 +21,14 @@ from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
 
 UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
-# What reading a shard's small files costs is waiting for the storage; each of these threads holds one shard's scores.
+# Reading a shard's small files is mostly waiting for the storage. Each of these threads holds the scores of one shard.
 _READERS: Final = 16
 _IMAGE_TABLES: Final = (image_scores.NAME, clip_scores.NAME)
 _SAMPLE_TABLE: Final = "sample_scores"
 
 
 def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> ShardFacts:
-    """What became of one shard, as far as its records fit together; whether it is current is not asked here."""
+    """The facts of one shard, from its mutually consistent records; its status is not determined."""
     paths = settings.storage.shard(key)
     return _facts(read_valid_records(paths, stage_dag(settings)), paths, thumbnails=thumbnails)
 
@@ -36,8 +36,9 @@ def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> Sh
 def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
     """The facts and the status of each shard of ``dataset``, in the order of the keys.
 
-    Counts and ledgers are those of the stages whose records are of the same rows, since a run may be working on the
-    shard. Several shards are read in parallel. A shard that cannot be read has the error as its ``problem``.
+    Counts and ledgers end at the last stage whose record is of the same rows as those before, since a run may be
+    working on the shard. Several shards are read in parallel, and few are held. A shard that cannot be read has the
+    status :data:`UNREADABLE` and the error as its problem.
     """
 
     def facts(key: str) -> ShardFacts:
@@ -76,7 +77,7 @@ def _facts(
         images_kept=kept.images,
         counted_to=dropping[-1],
         scores=reduce(join_scores, images) if images else None,
-        # a ledger that its record calls empty need not be read
+        # a ledger that is empty according to its record is not read
         ledger=read_ledgers(paths, [name for name in dropping if records[name].dropped]),
         values={} if samples is None else {filtered.RATIO: samples[filtered.RATIO].to_numpy()},
         not_stored=tuple(name for name, table in tables.items() if table is None),
@@ -86,10 +87,10 @@ def _facts(
 
 
 def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:
-    """``records`` without those whose rows in are not the rows that the stage before has recorded now.
+    """``records`` without those whose input rows are not the present output rows of the stage before.
 
-    While a shard is being made again, some of its records are of before and some are new: what the one kept and the
-    other dropped does not add up. Which scores a selection went by makes no difference to that.
+    While a shard is being made again, some of its records are old and some are new, and their counts do not add up.
+    Inputs other than rows, such as the scores of a selection, do not matter here.
     """
     found: dict[str, Record] = {}
     for name, record in records.items():
@@ -102,7 +103,7 @@ def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:
 def _tables_of_scores(
     records: Mapping[str, Record], paths: ShardPaths, *, thumbnails: bool
 ) -> dict[str, pa.Table | None]:
-    """The tables of scores that ``records`` speak of, by the folder they lie in; None for one that was deleted."""
+    """The tables of scores that ``records`` name, by folder; None for a table that was deleted."""
     tables = {name: find_scores_of(name, paths, thumbnails=thumbnails) for name in _IMAGE_TABLES if name in records}
     if "filtered" in records and "samples" in records["filtered"].outputs:
         tables[_SAMPLE_TABLE] = find_sample_scores(paths)
@@ -110,7 +111,7 @@ def _tables_of_scores(
 
 
 def _errors(records: Mapping[str, Record]) -> dict[str, int]:
-    # an error that a row carries on from normalization is counted where it arose
+    # an error that a row has since normalization is counted there
     counts: dict[str, int] = dict(records["normalized"].errors)
     for code, count in records["image_scores"].errors.items() if "image_scores" in records else ():
         counts[code] = max(count, counts.get(code, 0))

@@ -1,4 +1,4 @@
-"""A contact sheet: small pictures of a shard in rows, each with its scores and the reason it was dropped for."""
+"""A contact sheet: thumbnails of a shard's images in rows, each with its scores and its drop reason."""
 
 import io
 import math
@@ -31,9 +31,9 @@ class Tile:
     """One picture of the sheet.
 
     Attributes:
-        data: bytes of the image file (its first frame is shown); None where they could not be had.
-        lines: caption, one string a line; too long a line is cut with an ellipsis.
-        dropped: whether the picture was dropped, which colours the edge of its tile.
+        data: bytes of the image file (its first frame is shown); None where they could not be fetched.
+        lines: caption, one string a line; a line that is too long is cut and ends with an ellipsis.
+        dropped: whether the picture was dropped; the edge of its tile has another colour then.
         error: row error such as ``undecodable_image: …``, shown where there is no picture.
     """
 
@@ -46,8 +46,8 @@ class Tile:
 def contact_sheet(tiles: Sequence[Tile], *, max_tiles: int = MAX_TILES, max_bytes: int = MAX_BYTES) -> bytes:
     """The first ``max_tiles`` of ``tiles`` as one JPEG of at most ``max_bytes`` bytes.
 
-    A picture that cannot be decoded gets a tile with its error code instead. Where the JPEG comes out too large its
-    quality is lowered, and then the number of tiles.
+    A picture that cannot be decoded gets a tile with its error code instead. Where the JPEG is too large, its quality
+    is lowered, and then the number of tiles.
 
     Raises:
         ValueError: there are no tiles, or ``max_bytes`` is too small for a sheet of one.
@@ -62,7 +62,7 @@ def contact_sheet(tiles: Sequence[Tile], *, max_tiles: int = MAX_TILES, max_byte
             sheet.save(buffer, "JPEG", quality=quality, optimize=True)
             if buffer.tell() <= max_bytes:
                 return buffer.getvalue()
-        # a row less at a time, and of the last row a tile less
+        # remove one row at a time, from the last row one tile at a time
         full_rows = (len(shown) - 1) // COLUMNS * COLUMNS
         shown = shown[: full_rows or len(shown) - 1]
     raise ValueError(f"no contact sheet fits into {max_bytes} bytes")
@@ -99,7 +99,7 @@ def _thumbnail(data: bytes) -> Image.Image | str:
     except ImageError as error:
         return str(error)
     picture = Image.fromarray(np.ascontiguousarray(pixels[..., ::-1]))
-    # reducing_gap: shrinks by whole factors first, many times faster on large pictures
+    # reducing_gap shrinks by whole factors first, which is many times faster on large pictures
     picture.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS, reducing_gap=3.0)
     return picture
 
@@ -131,5 +131,5 @@ def _shortened(line: str, font: ImageFont.FreeTypeFont) -> str:
 
 @cache
 def _font(size: int) -> ImageFont.FreeTypeFont:
-    """DejaVu Sans as matplotlib ships it: on every machine the same, with signs such as ≥."""
+    """DejaVu Sans as shipped with matplotlib: the same on every machine, with characters such as ≥."""
     return ImageFont.truetype(str(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), size)

@@ -1,4 +1,4 @@
-"""The data set at a glance: one self-contained HTML page, and the same in short as Markdown."""
+"""The report on the data set: one self-contained HTML page, and a summary as Markdown."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ from interleaved_assets.reporting.sketch import BINS, ScoreSketch
 
 PERCENTS: Final = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 HTML_SHARDS: Final = 1000
-"""Shards in the page's table: those that want looking at first. All of them count in every sum."""
+"""Shards in the table of the page: those to check first. Sums are over all shards."""
 MARKDOWN_SHARDS: Final = 10
 
 _ENVIRONMENT: Final = jinja2.Environment(
@@ -42,7 +42,7 @@ _ENVIRONMENT.filters |= {
 
 @dataclass(frozen=True)
 class Tally:
-    """How many of something came in and how many were kept."""
+    """How many samples, images or rows came in and how many were kept."""
 
     name: str
     before: int
@@ -62,24 +62,24 @@ def html_report(
     problems: Sequence[str] = (),
     min_keep_rate: float = 0.0,
 ) -> str:
-    """The report as one HTML page that loads nothing: styles, script, charts and pictures are inside it.
+    """The report as one HTML page that contains its styles, script and charts, and loads nothing.
 
-    The page follows the reader's light or dark theme and prints. It has no date of its own, so that the same data
-    gives the same page. Whatever comes from the data is escaped, and a content security policy lets only the page's own
-    script run.
+    The page follows the light or dark theme of the browser and can be printed. It has no date, so that the same data
+    gives the same page. All text from the data is escaped, and a content security policy allows only the script of the
+    page itself.
 
     Args:
         data: the aggregate of the shards.
         title, subtitle: heading of the page and the line below it.
-        problems: what else a reader has to know before any figure, such as a raw root that did not answer.
-        min_keep_rate: share of rows, and of images, below which the page says first that nearly everything is lost.
+        problems: further warnings shown above the figures, such as a raw root that cannot be listed.
+        min_keep_rate: share of rows, and of images, below which a warning says that nearly everything was dropped.
     """
     script, style = _source("dataset_report.js"), _source("dataset_report.css")
     shards = data.worst(HTML_SHARDS)
     return _ENVIRONMENT.get_template("dataset_report.html.j2").render(
         title=title,
         subtitle=subtitle,
-        # markup of our own, hashed by the policy; nothing from the data is in it
+        # constant files of this package, without text from the data; the policy names the hash of the script
         script=Markup(script),
         style=Markup(style),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -110,8 +110,8 @@ def html_report(
 
 
 def markdown_report(data: DatasetAggregate, problems: Sequence[str] = (), min_keep_rate: float = 0.0) -> str:
-    """The report in short, for a page that shows Markdown: totals, what is not current and why, reasons, scores, the
-    shards to look at, errors.
+    """A summary of the report as Markdown: totals, shards that are not current with the reason, drop reasons, scores,
+    shards to check first, errors.
 
     Args:
         problems, min_keep_rate: as for :func:`html_report`.
@@ -120,7 +120,7 @@ def markdown_report(data: DatasetAggregate, problems: Sequence[str] = (), min_ke
     parts += [f"**{text.markdown_cell(problem)}**" for problem in (*problems, *_problems(data, min_keep_rate))]
     parts += [text.markdown_cell(note) for note in _notes(data)]
     if any(not shard.is_current for shard in data.shards):
-        parts.append("#### What is not current, and why")
+        parts.append("#### Shards that are not current, and why")
         rows_by_status = [_status_cells(line) for line in data.by_status()]
         parts.append(text.markdown_table(("state", "why", "for example", "shards"), rows_by_status, numeric_from=3))
         parts.append("#### In and out")
@@ -156,7 +156,7 @@ def markdown_report(data: DatasetAggregate, problems: Sequence[str] = (), min_ke
         header = ("score", "rule", "values", "missing", "passes alone", *(f"p{percent:g}" for percent in PERCENTS))
         parts.append(text.markdown_table(header, [_score_cells(sketch) for sketch in data.scored], numeric_from=2))
     if data.shards:
-        parts.append("#### Shards to look at first")
+        parts.append("#### Shards to check first")
         parts.append(
             text.markdown_table(
                 ("shard", "status", "main reason", "samples", "images", "images kept", "errors"),
@@ -208,14 +208,14 @@ def _status_cells(line: StatusLine) -> list[str]:
 
 
 def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
-    """What a reader has to know before any figure."""
+    """Warnings shown above the figures."""
     found = []
     if not data.shards:
         found.append("No shard has been materialized yet.")
     if broken := [shard for shard in data.shards if shard.unaccounted]:
         rows = sum(abs(shard.unaccounted) for shard in broken)
         where = f"{text.counted(rows, 'row')} in {text.counted(len(broken), 'shard')}"
-        found.append(f"Neither kept nor in the ledger, or there twice: {where}.")
+        found.append(f"Rows neither kept nor in the ledger, or counted twice: {where}.")
     if data.shards and not data.scored:
         found.append("No scores are stored: there are no distributions and no keep-rate curves.")
     if data.total("rows_in") and not data.total("rows_kept"):
@@ -234,16 +234,16 @@ def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
 
 
 def _notes(data: DatasetAggregate) -> list[str]:
-    """What is nothing wrong and bears on the figures: shards under way, intermediate outputs that were deleted."""
+    """Notes on the figures that are no warnings: shards not counted to the end, deleted intermediate outputs."""
     found = []
     if in_part := Counter(shard.counted_in_part for shard in data.shards if shard.counted_in_part):
         stages = ", ".join(
-            f"{text.counted(in_part[name], 'shard')} to {name}" for name in LEDGER_STAGES if in_part[name]
+            f"{text.counted(in_part[name], 'shard')} up to {name}" for name in LEDGER_STAGES if in_part[name]
         )
-        found.append(f"Counted in part: {stages}. What later stages drop of them still counts as kept here.")
+        found.append(f"Not fully counted: {stages}. Rows that later stages will drop still count as kept here.")
     if gone := Counter(name for shard in data.shards for name in shard.not_stored):
         tables = ", ".join(f"{name} of {text.counted(shards, 'shard')}" for name, shards in sorted(gone.items()))
-        found.append(f"Deleted, and so not among the scores: {tables}.")
+        found.append(f"Not among the scores, because deleted: {tables}.")
     return found
 
 
@@ -255,7 +255,7 @@ def _reasons_chart(data: DatasetAggregate) -> Markup:
 
 
 def _charts(sketch: ScoreSketch) -> list[Markup]:
-    """The histogram and, for each bound in force, its keep-rate curve; both curves where none is."""
+    """The histogram, and a keep-rate curve for each bound in force; without bounds, the curve of the minimum."""
     measure = sketch.measure
     bounds = [name for name in ("minimum", "maximum") if getattr(measure, name) is not None]
     histogram = score_histogram(sketch, "Distribution", COMPACT)
@@ -267,7 +267,7 @@ def _charts(sketch: ScoreSketch) -> list[Markup]:
 
 
 def _svg(figure: Figure, name: str, description: str) -> Markup:
-    # drawn by matplotlib, which escapes the text it writes
+    # matplotlib escapes the text that it writes
     return Markup(to_svg(figure, name, description))
 
 
@@ -277,7 +277,7 @@ def _errors(data: DatasetAggregate) -> list[tuple[str, str, int]]:
 
 
 def _source(name: str) -> str:
-    """A file beside the template, as it is."""
+    """The text of a file in the folder of the template."""
     loader = _ENVIRONMENT.loader
     assert loader is not None
     return loader.get_source(_ENVIRONMENT, name)[0]

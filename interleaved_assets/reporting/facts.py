@@ -1,4 +1,4 @@
-"""What the reports are made from: counts, scores and ledger of one shard."""
+"""The input of the reports: counts, scores and ledger of one shard."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,11 +7,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from interleaved_assets.pipeline.status import COMPLETE, Status
-from interleaved_assets.reporting.measures import Measure, Values
+from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.selection.filters import Values
 
 
 class ImageKey(NamedTuple):
-    """Which image of a shard."""
+    """The key of an image within its shard."""
 
     sample_id: str
     position: int
@@ -19,25 +20,24 @@ class ImageKey(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """What became of one shard.
+    """Counts, scores, ledger and status of one shard.
 
     Attributes:
         key: partition key.
         rows_in, samples_in, images_in: counts of the raw shard as normalized.
-        rows_kept, samples_kept, images_kept: counts of what came out of the stage ``counted_to``.
-        counted_to: the last stage that is in the counts and the ledger; later ones have not run, or are to run again,
-            since their rows in are not what this stage has given since. None where nothing is counted.
+        rows_kept, samples_kept, images_kept: counts of the output of the stage ``counted_to``.
+        counted_to: the last stage in the counts and the ledger; later stages have not run, or have to run again because
+            their input rows are not the present output of this stage. None where nothing is counted.
         scores: stored scores, one row per image: ``sample_id``, ``position`` and a column per score, CLIP's joined by
             :func:`~interleaved_assets.selection.positions.join_scores`; None where the shard has not been scored,
             or its scores were deleted.
-        ledger: every dropped row (``LEDGER_SCHEMA``), those of several stages one after the other; None where no stage
-            that drops has run.
-        values: what filters judged that is in no scores table, by the filter's name: float64, NaN where missing. For
+        ledger: every dropped row (``LEDGER_SCHEMA``), stage by stage; None where no stage that drops has run.
+        values: values that filters compared and no scores table has, by filter name: float64, NaN where missing. For
             the image-to-text ratio, one per sample from :func:`~interleaved_assets.selection.what_if.judged_values`.
-        not_stored: the tables of scores that were deleted since, by the folder they lay in.
+        not_stored: the folders of tables of scores that were deleted.
         errors: rows with an error, by code.
-        status: whether the shard is current, and why not.
-        problem: what cannot be read of it, in one line.
+        status: whether the shard is current, with the reason where it is not.
+        problem: the error where the shard cannot be read, in one line.
     """
 
     key: str
@@ -57,12 +57,12 @@ class ShardFacts:
     problem: str = ""
 
     def values_of(self, measure: Measure) -> Values | None:
-        """What ``measure`` says of this shard: one value per image or sample; None where nothing is stored."""
+        """The values of ``measure`` in this shard, one per image or sample; None where none are stored."""
         if measure.filter in self.values:
             return self.values[measure.filter]
         return None if self.scores is None else measure.values(self.scores)
 
     @property
     def rows_unaccounted(self) -> int:
-        """Rows that were neither kept nor entered in the ledger; 0 where nothing has dropped rows yet."""
+        """Rows that were neither kept nor entered in the ledger; 0 where no stage that drops has run."""
         return 0 if self.ledger is None else self.rows_in - self.rows_kept - self.ledger.num_rows

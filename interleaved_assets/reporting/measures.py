@@ -1,4 +1,4 @@
-"""How each score is shown: its name for people, its range, and the bounds that selection holds it to."""
+"""How each score is shown: its label, its range, and the bounds that selection applies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,31 +8,30 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from interleaved_assets.selection.filters import ImageFilter, SampleFilter, find_filter, known_filters
+from interleaved_assets.selection.filters import ImageFilter, SampleFilter, Values, find_filter, known_filters
 from interleaved_assets.selection.settings import SelectionSettings
 
-Values = NDArray[np.float64]
 Scale = Literal["linear", "log", "any"]
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What one filter judges by, and how it is shown.
+    """The value that one filter compares with its bounds, and how it is shown.
 
     Attributes:
         filter: name of the filter; its reasons in the ledger are ``<filter>_below`` and ``<filter>_above``.
-        label: for people, in sentence case.
-        short: for people where there is little room, as in a caption under a thumbnail.
-        columns: columns of the scores table that it is made of; none where the filter judges samples.
-        combine: makes one value of several columns.
-        low, high: the range in which values are told apart; those beyond are counted together at either end.
-        scale: ``linear``; ``log`` for values above 0 that span orders of magnitude; ``any`` for values of which nothing
-            is known, which are told apart by ratio on either side of 0, and then ``low`` and ``high`` have no meaning.
-        minimum: what is kept is at least this; None for no bound.
-        maximum: what is kept is at most this, or below it where ``open_maximum`` is set; None for no bound.
+        label: for axes and tables, in sentence case.
+        short: label for little space, such as the caption under a thumbnail.
+        columns: columns of the scores table that it is computed from; none where the filter is on samples.
+        combine: computes one value from several columns.
+        low, high: the range that is divided into bins; values outside are counted together at either end.
+        scale: ``linear``; ``log`` for values above 0 that span orders of magnitude; ``any`` for values of
+            unknown range, with bins of equal ratio on either side of 0; then ``low`` and ``high`` are not used.
+        minimum: smallest kept value; None for no bound.
+        maximum: largest kept value; with ``open_maximum`` kept values are below it; None for no bound.
         open_maximum: whether a value equal to the maximum is dropped.
-        unit: what it judges, ``image`` or ``sample``.
-        zero_means: completes ``12 …`` for values of exactly 0, where these would dwarf all others in a plot.
+        unit: what has a value, ``image`` or ``sample``.
+        zero_means: text after the number of values that are exactly 0, where the plot leaves these out.
     """
 
     filter: str
@@ -56,7 +55,7 @@ class Measure:
 
     @property
     def rule(self) -> str:
-        """The bounds in words, such as ``keep ≥ 100``; ``no bound`` where there is none."""
+        """The bounds as text, such as ``keep ≥ 100``; ``no bound`` without any."""
         parts = []
         if self.minimum is not None:
             parts.append(f"≥ {self.minimum:g}")
@@ -107,7 +106,7 @@ _SHOWN: Final = {
         Measure("nsfw_clip", "NSFW score of the CLIP head", "NSFW (CLIP)", low=-1, high=2),
     )
 }
-"""How the scores of this package are shown; any other is shown by its filter's name, whatever its range."""
+"""How the scores of this package are shown; others are labelled by the name of their filter, with any range."""
 
 
 def measure_of(name: str, selection: SelectionSettings) -> Measure:
@@ -121,10 +120,10 @@ def measure_of(name: str, selection: SelectionSettings) -> Measure:
 
 
 def measures_of(selection: SelectionSettings, *, unbounded: bool = False) -> list[Measure]:
-    """The filters that judge, in their order; with ``unbounded`` then also the other scores worth seeing."""
+    """The filters with bounds, in their order; with ``unbounded`` also the other scores."""
     names = list(selection.active_filters())
     if unbounded:
-        # of the two sides the shorter one tells more
+        # the long side is left out: the short side and the aspect ratio determine it
         names += [
             name
             for name in known_filters()

@@ -1,4 +1,4 @@
-"""The report's plots: a score's histogram, what was kept and dropped, and the keep rate over a threshold."""
+"""Plots: the histogram of a score, kept and dropped rows, the keep rate over a threshold."""
 
 import math
 from collections.abc import Mapping
@@ -29,14 +29,14 @@ from interleaved_assets.reporting.sketch import ScoreSketch
 DISPLAY_BINS = 56
 BAR_WIDTH = 0.92  # of its bin
 MOST_REASONS = 8
-LABEL_ROOM = 0.2  # of the width of the axes, what the label of a bound takes
+LABEL_ROOM = 0.2  # width of the label of a bound, as a share of the width of the axes
 
 
 def score_histogram(sketch: ScoreSketch, title: str | None = None, size: Size = STANDARD) -> Figure:
     """Histogram of one score with the bounds drawn in and the dropped side shaded.
 
-    Values of exactly 0 are counted in the subtitle and left out of the bars where the measure says that 0 is a case of
-    its own. Without values, the plot says so. The title is the measure's label unless given.
+    Where the measure has ``zero_means``, values of exactly 0 are counted in the subtitle and have no bar. Without
+    values, the plot has a text instead. The default title is the label of the measure.
     """
     measure = sketch.measure
     figure, axes = new_figure(size)
@@ -62,11 +62,8 @@ def score_histogram(sketch: ScoreSketch, title: str | None = None, size: Size = 
     return figure
 
 
-def reasons_bar(kept: int, dropped: Mapping[str, int], unit: str = "rows") -> Figure:
-    """Bars of what was kept and what was dropped by reason, most frequent first; rare reasons are summed up.
-
-    ``kept`` and the values of ``dropped`` count ``unit``.
-    """
+def reasons_bar(kept: int, dropped: Mapping[str, int]) -> Figure:
+    """Bars of kept rows and of dropped rows by reason, the most frequent first; rare reasons share one bar."""
     ordered = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
     if len(ordered) > MOST_REASONS:
         rest = ordered[MOST_REASONS - 1 :]
@@ -75,7 +72,7 @@ def reasons_bar(kept: int, dropped: Mapping[str, int], unit: str = "rows") -> Fi
     total = kept + sum(dropped.values())
     figure, axes = new_figure(Size(STANDARD.width, 0.95 + 0.27 * len(bars)))
     height = figure.get_figheight()
-    came = f"{total:,} {unit} in  ·  {text.share(kept, total)} kept" if total else "nothing came in"
+    came = f"{total:,} rows in  ·  {text.share(kept, total)} kept" if total else "nothing came in"
     write_title(figure, "Kept and dropped", came)
     longest = max(len(name) for name, _ in bars)
     left = min(0.05 + 0.0112 * longest, 0.42)
@@ -96,7 +93,7 @@ def reasons_bar(kept: int, dropped: Mapping[str, int], unit: str = "rows") -> Fi
 
 
 def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, size: Size = STANDARD) -> Figure:
-    """Keep rate over the values that a bound (``"minimum"`` or ``"maximum"``) could have, the one in force marked."""
+    """Keep rate over possible values of a bound (``"minimum"`` or ``"maximum"``); the value in force is marked."""
     measure = sketch.measure
     thresholds, rates = sketch.keep_curve(bound)
     in_force = measure.minimum if bound == "minimum" else measure.maximum
@@ -105,14 +102,14 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, s
     if not len(thresholds):
         return _nothing(figure, axes, "No values to show")
     if measure.zero_means and bound == "maximum" and thresholds[0] <= 0:
-        # a maximum of 0 keeps nothing and is never meant: the step up from there would be all there is to see
+        # a maximum of 0 keeps nothing: the step from 0 would fill the plot
         thresholds, rates = thresholds[1:], rates[1:]
     axes.plot(thresholds, rates * 100, color=KEPT, linewidth=2, solid_joinstyle="round")
     if measure.scale == "log":
         axes.set_xscale("log")
     axes.set_xlim(thresholds[0], thresholds[-1])
     if rates.min() > 0.6:
-        # a filter that drops little: a part of the axis, and no filled area, which would suggest that it starts at 0
+        # a filter that drops little: show part of the axis; a filled area would suggest that the axis starts at 0
         bottom = math.floor(rates.min() * 20) * 5 - 5
         axes.set_ylim(bottom, 100 + (100 - bottom) * 0.05)
     else:
@@ -129,7 +126,7 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, s
 
 
 def curve_title(measure: Measure, bound: str) -> str:
-    """What a keep-rate curve shows, in words."""
+    """Title of a keep-rate curve."""
     return f"what {'a' if getattr(measure, bound) is None else 'another'} {bound} would keep"
 
 
@@ -158,10 +155,10 @@ def _counted(sketch: ScoreSketch) -> str:
 
 
 def _display_edges(sketch: ScoreSketch) -> np.ndarray:
-    """About :data:`DISPLAY_BINS` equal bins over what there is to see, with every bound in force on an edge."""
+    """About :data:`DISPLAY_BINS` equal bins over the values shown, with every bound in force on an edge."""
     measure = sketch.measure
     zeros = sketch.zeros / sketch.count if measure.zero_means else 0
-    # percentiles of what is drawn, where the zeros at the lower end are not
+    # percentiles of the values drawn: without the zeros at the lower end
     ends = sketch.percentiles((min(100 * zeros + 0.2 * (1 - zeros), 100), 99.8))
     low, high = (float(value) for value in np.clip(ends, sketch.edges[0], sketch.edges[-1]))
     if from_zero := bool(measure.zero_means) and measure.scale != "log":
@@ -184,12 +181,12 @@ def _display_edges(sketch: ScoreSketch) -> np.ndarray:
 
 
 def _on_axis(bound: float | None, measure: Measure) -> TypeGuard[float]:
-    """Whether there is a bound and it has a place on the axis: a logarithmic one has none for 0."""
+    """Whether there is a bound that can be drawn: a logarithmic axis has no 0."""
     return bound is not None and (measure.scale != "log" or bound > 0)
 
 
 def _bars(edges: np.ndarray, counts: np.ndarray, shown: np.ndarray, colour: str) -> PolyCollection:
-    """The bars of the bins where ``shown``. One artist: with one for each bar, a plot takes twice as long."""
+    """The bars of the bins where ``shown``, as one artist: one artist a bar takes twice as long to draw."""
     left, height = edges[:-1][shown], counts[shown]
     right, zero = left + np.diff(edges)[shown] * BAR_WIDTH, np.zeros_like(height)
     corners = np.stack([left, zero, left, height, right, height, right, zero], axis=1).reshape(-1, 4, 2)
@@ -204,7 +201,7 @@ def _shade_dropped(axes: Axes, measure: Measure, low: float, high: float) -> Non
 
 
 def _draw_bounds(axes: Axes, measure: Measure) -> None:
-    """A line at each bound, with its value on the kept side where there is room."""
+    """A line at each bound, with its value on the kept side where it fits."""
     sides = ((measure.minimum, "≥", 1), (measure.maximum, "<" if measure.open_maximum else "≤", -1))
     for value, sign, side in sides:
         if not _on_axis(value, measure):
@@ -227,7 +224,7 @@ def _draw_bounds(axes: Axes, measure: Measure) -> None:
 
 
 def _value_axis(axes: Axes, measure: Measure) -> None:
-    axes.minorticks_off()  # they would be drawn, if without length
+    axes.minorticks_off()  # drawing them takes time even at length 0
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     if measure.scale != "log":
         axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
@@ -235,7 +232,7 @@ def _value_axis(axes: Axes, measure: Measure) -> None:
     low, high = axes.get_xlim()
     if high / low > 50:
         return
-    # decades alone would leave the axis all but empty
+    # ticks at powers of 10 alone would leave the axis nearly empty
     ticks = [step * 10.0**power for power in range(-3, 7) for step in (1, 2, 5)]
     if high / low < 8:
         ticks = list(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))

@@ -1,4 +1,4 @@
-"""One shard at a glance: histograms of its scores, what was dropped and why, pictures of the dropped and the kept."""
+"""The report of one shard: histograms of its scores, drops by reason, contact sheets of dropped and kept images."""
 
 import math
 from collections import Counter, defaultdict
@@ -22,21 +22,21 @@ from interleaved_assets.reporting.sketch import ScoreSketch
 _SIZE_COLUMNS: Final = frozenset({"width", "height", "aspect_ratio"})
 
 SHEET_BYTES: Final = 60_000
-"""Size of each contact sheet in bytes: an orchestrator stores them with every materialization."""
+"""Largest contact sheet in bytes: each is stored with a materialization."""
 
 
 class PictureChoice(NamedTuple):
-    """Which images the contact sheets are to show."""
+    """The images that the contact sheets show."""
 
     dropped: list[ImageKey]
     kept: list[ImageKey]
 
 
 def choose_pictures(scores: pa.Table, ledger: pa.Table | None, limit: int = MAX_TILES) -> PictureChoice:
-    """Up to ``limit`` dropped and ``limit`` kept images worth seeing, so that only their bytes need to be fetched.
+    """Up to ``limit`` dropped and ``limit`` kept images for the contact sheets; only their bytes have to be fetched.
 
-    Of the dropped, each reason gets its turn, so that a rare one is seen too; images dropped only with their sample
-    come last. The kept are spread evenly over the shard.
+    Dropped images are taken from each reason in turn, so that rare reasons are shown; images dropped with their sample
+    come last. Kept images are spread evenly over the shard.
     """
     by_reason: dict[str, list[ImageKey]] = defaultdict(list)
     gone: set[ImageKey] = set()
@@ -69,8 +69,8 @@ def shard_report(
     Args:
         facts: counts, scores and ledger of the shard.
         measures: the scores to show and their bounds.
-        pictures: bytes of the images named by :func:`choose_pictures`, None for one that could not be had; without it
-            there are no contact sheets.
+        pictures: bytes of the images named by :func:`choose_pictures`, None for one that could not be fetched; without
+            this argument there are no contact sheets.
         sheet_bytes: size limit of each contact sheet.
 
     Returns:
@@ -93,7 +93,7 @@ def shard_report(
 
 
 def score_histograms(facts: ShardFacts, measures: Sequence[Measure]) -> dict[str, bytes]:
-    """``histogram_<filter>`` (PNG) of each of ``measures`` that the shard has values of, bounds drawn in."""
+    """``histogram_<filter>`` (PNG) with bounds, of each of ``measures`` that the shard has values of."""
     pieces: dict[str, bytes] = {}
     for measure in measures:
         if (values := facts.values_of(measure)) is not None:
@@ -115,9 +115,9 @@ def _summary(facts: ShardFacts) -> str:
     parts = [text.markdown_table(("", "in", "kept", "dropped", "kept, share"), lines)]
     if facts.rows_unaccounted:
         rows = text.counted(abs(facts.rows_unaccounted), "row")
-        parts.append(f"**Neither kept nor in the ledger, or there twice: {rows}.**")
+        parts.append(f"**Rows neither kept nor in the ledger, or counted twice: {rows}.**")
     if facts.not_stored:
-        parts.append(f"Deleted, and so not shown: {', '.join(facts.not_stored)}.")
+        parts.append(f"Not shown, because deleted: {', '.join(facts.not_stored)}.")
     if facts.errors:
         errors = sorted(facts.errors.items(), key=lambda item: (-item[1], item[0]))
         cells = [(code, ROW_ERROR_CODES.get(code, ""), text.count(number)) for code, number in errors]
@@ -153,7 +153,7 @@ def _tiles(
     """Captioned tiles of ``pictures``, in their order."""
     scores = _of_pictures(scores, pictures)
     rows = dict(zip(_keys(scores), scores.to_pylist(), strict=True))
-    told = _told_scores(scores, measures)
+    scores_of = _scores_by_image(scores, measures)
     drops: dict[ImageKey, dict[str, Any]] = {}
     if facts.ledger is not None:
         ledger = _of_pictures(facts.ledger.filter(pc.equal(facts.ledger["modality"], "image")), pictures)
@@ -163,7 +163,7 @@ def _tiles(
     for key, data in pictures.items():
         row, drop = rows.get(key, {}), drops.get(key)
         reason = _reason(drop, by_filter) if drop else None
-        others = [f"{name} {value}" for name, value in told.get(key, []) if not (reason or "").startswith(name)]
+        others = [f"{name} {value}" for name, value in scores_of.get(key, []) if not (reason or "").startswith(name)]
         size = f"{row['width']}×{row['height']}" if row.get("width") else "size unknown"
         lines = (reason, size, *others[:1]) if reason else (*others[:2], size)
         error = row.get("score_error") or (drop["detail"] if drop else None)
@@ -171,17 +171,17 @@ def _tiles(
     return tiles
 
 
-def _told_scores(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[tuple[str, str]]]:
-    """Short name and value of each score that an image has, those aside that its size tells anyway."""
-    told: dict[ImageKey, list[tuple[str, str]]] = defaultdict(list)
+def _scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[tuple[str, str]]]:
+    """Short label and value of each score of an image; scores that follow from its size are left out."""
+    scores_of: dict[ImageKey, list[tuple[str, str]]] = defaultdict(list)
     for measure in measures:
         values = measure.values(scores)
         if values is None or set(measure.columns) <= _SIZE_COLUMNS:
             continue
         for key, value in zip(_keys(scores), values.tolist(), strict=True):
             if not math.isnan(value):
-                told[key].append((measure.short, text.score(value)))
-    return told
+                scores_of[key].append((measure.short, text.score(value)))
+    return scores_of
 
 
 def _reason(drop: Mapping[str, Any], by_filter: Mapping[str, Measure]) -> str:
@@ -196,7 +196,7 @@ def _reason(drop: Mapping[str, Any], by_filter: Mapping[str, Measure]) -> str:
 
 
 def _of_pictures(table: pa.Table, pictures: Mapping[ImageKey, object]) -> pa.Table:
-    """The rows of ``table`` (one per image) that are about one of ``pictures``."""
+    """The rows of ``table`` (one per image) of the images in ``pictures``."""
     places = [index for index, key in enumerate(_keys(table)) if key in pictures]
     return table.take(pa.array(places, pa.int64()))
 

@@ -1,4 +1,4 @@
-"""A score's distribution in fixed memory: exact where it decides, within a bin's width elsewhere."""
+"""The distribution of a score in fixed memory: counts are exact, percentiles are exact or within a bin's width."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ BINS = 4096
 class ScoreSketch:
     """Counts of one score over any number of shards, in about 100 KB whatever their number.
 
-    Exact are the number of values, how many are missing, how many the measure's bounds keep, the smallest, the largest
-    and the mean. Values fall into :data:`BINS` bins of equal width (of equal ratio for a logarithmic measure) between
-    the measure's ``low`` and ``high``, with one more bin at each end; each bin knows its smallest and largest value. A
-    percentile is therefore exact where its bin holds at most two different values, as in small data sets and at
-    heaps such as 0, and otherwise off by at most the bin's width: 1/4096 of the range, or 0.4 % of the value for
-    sharpness and 1.1 % for a score of unknown range.
+    The number of values, the number missing, the number that the bounds keep, the smallest and largest value and the
+    mean are exact. Values fall into :data:`BINS` bins of equal width (of equal ratio for a logarithmic measure) between
+    the measure's ``low`` and ``high``, with one more bin at each end; each bin has its smallest and largest value. A
+    percentile is therefore exact where its bin holds at most two different values, as in small data sets and for
+    frequent values such as 0, and otherwise off by at most the width of the bin: 1/4096 of the range, or 0.4 % of the
+    value for sharpness and 1.1 % for a score of unknown range.
     """
 
     def __init__(self, measure: Measure) -> None:
@@ -37,14 +37,14 @@ class ScoreSketch:
         if not len(present):
             return
         bins = np.searchsorted(self.edges, present, side="right")
-        # sorted values lie in sorted bins: a bin's first and last value are its extremes
+        # values are sorted: the first and last value of a bin are its smallest and largest
         first = np.concatenate([[0], np.flatnonzero(np.diff(bins)) + 1])
         last = np.concatenate([first[1:], [len(present)]]) - 1
         filled = bins[first]
         self._counts[filled] += last - first + 1
         self._lowest[filled] = np.minimum(self._lowest[filled], present[first])
         self._highest[filled] = np.maximum(self._highest[filled], present[last])
-        with np.errstate(invalid="ignore"):  # infinities of both signs have no sum, and the mean says so
+        with np.errstate(invalid="ignore"):  # infinities of both signs add up to NaN, and so the mean is NaN
             self._sum += float(present.sum())
         self.zeros += int(np.count_nonzero(present == 0))
         self.kept += int(np.count_nonzero(self.measure.keeps(present)))
@@ -97,7 +97,7 @@ class ScoreSketch:
         in_force = [
             value
             for value in (self.measure.minimum, self.measure.maximum)
-            # a logarithmic axis has no place for 0
+            # a logarithmic axis has no 0
             if value is not None and (self.measure.scale != "log" or value > 0)
         ]
         lower, upper = min([lower, *in_force]), max([upper, *in_force])
@@ -122,7 +122,7 @@ class ScoreSketch:
         return thresholds, kept / self.count
 
     def histogram(self, edges: np.ndarray, *, without_zeros: bool = False) -> np.ndarray:
-        """Counts between ascending ``edges``, the outer ones taking in what lies beyond; a bin counts at its middle."""
+        """Counts between ascending ``edges``, the outer ones include all values beyond; a bin counts at its middle."""
         filled = np.flatnonzero(self._counts)
         counts = self._counts[filled].copy()
         middle = (self._lowest[filled] + self._highest[filled]) / 2
@@ -134,7 +134,7 @@ class ScoreSketch:
         return np.bincount(place, weights=counts, minlength=len(edges) - 1).astype(np.int64)
 
     def _ranked(self, ranks: np.ndarray) -> np.ndarray:
-        """The values at ``ranks`` (0 is the smallest), taken as spread evenly between their bin's extremes."""
+        """The values at ``ranks`` (0 is the smallest), interpolated between the extremes of the bin."""
         cumulative = np.concatenate([[0], np.cumsum(self._counts)])
         bins = np.searchsorted(cumulative, ranks, side="right") - 1
         inside = ranks - cumulative[bins]
@@ -147,7 +147,7 @@ def _between(lower: np.ndarray, upper: np.ndarray, share: np.ndarray) -> np.ndar
     """The values at ``share`` of the way from ``lower`` to ``upper``; on the way to infinity all are infinite."""
     with np.errstate(invalid="ignore"):
         distance = upper - lower
-        # from the nearer end, so that each end is met exactly
+        # computed from the nearer end, so that both ends are exact
         inside = np.where(share < 0.5, lower + share * distance, upper - (1 - share) * distance)
         inside = np.where(np.isfinite(distance), inside, upper)
     return np.where((share == 0) | (lower == upper), lower, inside)
@@ -162,6 +162,6 @@ def _edges(measure: Measure) -> np.ndarray:
         case _:
             side = np.geomspace(1e-4, 1e6, BINS // 2)
             edges = np.concatenate([-side[::-1], side])
-    # exactly 0 is often the most frequent value, and what lies beside it in a bin would smear it: a bin of its own
+    # exactly 0 is often the most frequent value: a bin of its own keeps percentiles there exact
     heap = [0.0, np.nextafter(0.0, 1.0)] if measure.low <= 0 <= measure.high else []
     return np.union1d(edges, heap)

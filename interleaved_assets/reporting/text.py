@@ -1,4 +1,4 @@
-"""Numbers and names as they are written in the reports."""
+"""Formats of numbers and names in the reports."""
 
 import html
 import re
@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 
 
 def count(value: int) -> str:
-    """A whole number with thousands set apart."""
+    """A whole number with thousands separators."""
     return f"{value:,}"
 
 
 def counted(value: int, name: str) -> str:
-    """A number of things by name: ``1 shard``, ``2 shards``."""
+    """A number with a noun: ``1 shard``, ``2 shards``."""
     return f"{value:,} {name}{'' if value == 1 else 's'}"
 
 
 def compact(value: int) -> str:
-    """A whole number in little room: ``12,345``, then ``12.3 M``."""
+    """A whole number in short: ``12,345``, from a million on ``12.3 M``."""
     return f"{value:,}" if value < 1_000_000 else f"{value / 1e6:,.1f} M"
 
 
 def share(part: float | None, whole: float | None = 1) -> str:
-    """``part`` of ``whole`` in percent, never rounded to a full 0 or 100; a dash where there is no whole."""
+    """``part`` of ``whole`` in percent, never rounded to a full 0 or 100; a dash without a whole."""
     if part is None or not whole:
         return "–"
     percent = 100 * part / whole
@@ -40,7 +40,7 @@ def score(value: float | None) -> str:
 
 
 def markdown_cell(value: object) -> str:
-    """``value`` as literal text in a Markdown table: what comes from data can neither end the cell nor add markup."""
+    """``value`` as literal text in a Markdown table: text from data can neither end the cell nor add markup."""
     escaped = re.sub(r"([\\|`*_\[\]#~!])", r"\\\1", html.escape(str(value), quote=False))
     return " ".join(escaped.split())
 

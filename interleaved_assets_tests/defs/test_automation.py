@@ -117,7 +117,7 @@ def test_the_same_content_in_a_new_file_is_not_requested(automation: Automation)
     assert automation.tick() == []
 
 
-def test_new_content_requests_that_shard_alone(automation: Automation) -> None:
+def test_new_content_requests_only_that_shard(automation: Automation) -> None:
     for name, seed in (("a", 1), ("b", 2)):
         automation.put(name, seed)
     automation.observe()
@@ -314,7 +314,7 @@ def test_a_failed_shard_is_not_requested_after_a_reset_of_the_cursor(
         assert note.asset_observation is not None
         assert "status" in note.asset_observation.metadata
     assert automation.tick() == []
-    assert automation.said == "current: 0, failed with the content they have: 1"
+    assert automation.said == "current: 0, failed with their present content: 1"
     automation.cursor = None
     assert automation.tick() == []
     automation.put("a", 2)

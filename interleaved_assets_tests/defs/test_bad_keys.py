@@ -118,7 +118,7 @@ def test_names_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str, ins
     goes_the_whole_way(settings, names, instance)
 
 
-def test_a_folder_where_an_output_should_be_fails_that_shard_alone(tmp_path: Path, instance: DagsterInstance) -> None:
+def test_a_folder_in_place_of_an_output_fails_only_that_shard(tmp_path: Path, instance: DagsterInstance) -> None:
     """``a.parquet/b.tar`` needs a folder for its output where ``a.tar`` needs a file."""
     # one after the other: else it is chance which of the two comes first and takes the name
     settings = project(tmp_path, "[run]\nparallel_shards = 1\n[watch]\nquiet_seconds = 0\n")

@@ -273,7 +273,7 @@ def test_credentials_that_expire_in_the_middle_of_a_run(
     assert materialized(instance, "final_tars") == set(KEYS)
 
 
-def test_storage_that_does_not_answer_is_tried_again_and_nothing_else_is(
+def test_only_storage_that_does_not_answer_is_retried(
     base: Settings, raw: str, gate: S3Gate, instance: DagsterInstance
 ) -> None:
     out = raw.replace("/raw", "/out")

@@ -18,9 +18,7 @@ def test_the_definitions_load_as_a_code_location(tmp_path: Path, text: str) -> N
 
 
 @pytest.mark.parametrize(("text", "sensors"), [("", "STOPPED"), ("[watch]\nenabled = true\n", "RUNNING")])
-def test_what_launches_runs_does_so_from_the_start_only_where_it_is_told_to(
-    tmp_path: Path, text: str, sensors: str
-) -> None:
+def test_sensors_and_schedules_are_on_only_with_watch_enabled(tmp_path: Path, text: str, sensors: str) -> None:
     repository = build_definitions(project(tmp_path, text)).get_repository_def()
     assert {sensor.name: sensor.default_status.value for sensor in repository.sensor_defs} == {
         "raw_shard_sensor": sensors,
@@ -34,7 +32,7 @@ def test_what_launches_runs_does_so_from_the_start_only_where_it_is_told_to(
     }
 
 
-def test_every_asset_says_what_it_is_and_whose(tmp_path: Path) -> None:
+def test_every_asset_has_a_description_and_an_owner(tmp_path: Path) -> None:
     layers = {
         "raw_shards": ("ingest", "raw", {"tar"}, None),
         "normalized": ("ingest", "ingest", {"parquet"}, "shard_io"),

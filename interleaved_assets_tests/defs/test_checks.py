@@ -325,7 +325,7 @@ def test_a_check_with_a_defect_costs_its_shard_and_no_other(
     monkeypatch.setattr(shard_events, "shard_metadata", broken)
     result = run(instance, tmp_path)
     assert not result.success
-    assert "a: shard a: final_tars was not tried, since image_scores failed: KeyError: 'no such" in result.summary
+    assert "a: shard a: final_tars was skipped because image_scores failed: KeyError: 'no such" in result.summary
     assert "image_scores, shard a: KeyError: 'no such figure'" in result.errors
     assert {asset: materialized(instance, asset) for asset in STAGES} == {
         "normalized": {"a", "b"},
@@ -375,7 +375,7 @@ def test_shards_that_have_vanished_are_counted(tmp_path: Path, instance: dg.Dags
 
 
 def test_a_wrong_cron_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"checks\.raw_root_cron: 'every hour' is no cron expression"):
+    with pytest.raises(SettingsError, match=r"checks\.raw_root_cron: 'every hour' is not a cron expression"):
         build_definitions(project(tmp_path, '[checks]\nraw_root_cron = "every hour"\n'))
 
 

@@ -27,7 +27,7 @@ def with_executor(file: Path, name: str) -> Settings:
     return load_settings(file)
 
 
-def test_steps_work_in_the_process_of_the_run_unless_told_otherwise(settings_file: Path) -> None:
+def test_steps_run_in_the_process_of_the_run_by_default(settings_file: Path) -> None:
     assert build_executor(load_settings(settings_file)) is dg.in_process_executor
     with dg.DagsterInstance.ephemeral() as instance:
         assert toy_job().execute_in_process(instance=instance).success

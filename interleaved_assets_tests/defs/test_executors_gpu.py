@@ -62,7 +62,7 @@ def test_kubernetes_reads_limit_node_and_toleration(device: str) -> None:
     assert (toleration.key, toleration.operator, toleration.effect) == ("nvidia.com/gpu", "Exists", "NoSchedule")
 
 
-def test_what_all_pods_of_the_deployment_have_stays() -> None:
+def test_settings_of_all_pods_of_the_deployment_stay() -> None:
     base = {
         "container_config": {"resources": {"requests": {"memory": "4Gi"}, "limits": {"memory": "8Gi"}}},
         "pod_spec_config": {"node_selector": {"zone": "a"}, "security_context": {"run_as_non_root": True}},
@@ -87,7 +87,7 @@ def cluster(tmp_path: Path) -> Iterator[KubernetesApi]:
         yield api
 
 
-def test_the_executor_asks_for_a_gpu_for_that_step_alone(
+def test_the_executor_requests_a_gpu_only_for_that_step(
     cluster: KubernetesApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = tmp_path / "interleaved.toml"

@@ -53,7 +53,7 @@ def test_events_are_fetched_some_at_a_time(instance: dg.DagsterInstance, monkeyp
     assert [record.partition_key for record in found] == list("edcba")
 
 
-def test_what_a_run_has_materialized_is_told_from_what_others_have(instance: dg.DagsterInstance) -> None:
+def test_materializations_of_a_run_exclude_those_of_others(instance: dg.DagsterInstance) -> None:
     @dg.asset(partitions_def=shards)
     def made() -> None: ...
 

@@ -87,7 +87,7 @@ def written(folder: Path, *below: str) -> dict[str, int]:
     return {str(path.relative_to(folder / "out")): path.stat().st_mtime_ns for path in found}
 
 
-def test_what_is_new_failed_or_changed_is_requested_and_nothing_else(live: LiveDagster, tmp_path: Path) -> None:
+def test_only_new_failed_and_changed_shards_are_requested(live: LiveDagster, tmp_path: Path) -> None:
     raw = tmp_path / "raw"
     for seed, name in enumerate(("changed", "current", "mended")):
         good_shard(raw / f"{name}.tar", seed=10 * seed)

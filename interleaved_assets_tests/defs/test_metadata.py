@@ -48,7 +48,7 @@ def of(settings: Settings, stage: str) -> dict[str, Any]:
     return shard_metadata(outcomes(settings)[stage], settings, {})
 
 
-def test_what_is_counted_is_a_number(settings: Settings) -> None:
+def test_counts_are_numbers(settings: Settings) -> None:
     for outcome in outcomes(settings).values():
         metadata = shard_metadata(outcome, settings, {})
         others = {name for name, value in metadata.items() if not isinstance(value, int | float)}
@@ -119,7 +119,7 @@ def test_schema_and_lineage_name_the_same_columns(settings: Settings) -> None:
     assert not {"dagster/column_lineage", "dagster/column_schema"} & set(tars)
 
 
-def test_what_a_model_notes_of_its_device_wins(settings: Settings) -> None:
+def test_the_device_in_the_notes_of_a_model_is_shown(settings: Settings) -> None:
     outcome = outcomes(settings)["image_scores"]
     assert shard_metadata(outcome, settings, {})["device"] == "cpu"
     record = outcome.record.model_copy(update={"notes": {"device": "NVIDIA H200", "images_per_second": 512.5}})
@@ -127,7 +127,7 @@ def test_what_a_model_notes_of_its_device_wins(settings: Settings) -> None:
     assert (metadata["device"], metadata["images_per_second"], metadata["seconds"]) == ("NVIDIA H200", 512.5, 1.25)
 
 
-def test_tags_tell_versions_and_where_inputs_came_from(settings: Settings) -> None:
+def test_tags_have_versions_and_events_of_inputs(settings: Settings) -> None:
     record = outcomes(settings)["filtered"].record
     tags = version_tags(record, "3-abc", {"normalized": 17})
     assert tags == {

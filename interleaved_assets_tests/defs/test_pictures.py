@@ -53,7 +53,7 @@ def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, tm
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 400, b"{", b"[]", b'{"version": "x"}'])
-def test_what_is_kept_and_damaged_is_drawn_anew(settings: Settings, damage: bytes) -> None:
+def test_damaged_stored_pictures_are_drawn_again(settings: Settings, damage: bytes) -> None:
     draw = Drawn()
     record = records(settings)["filtered"]
     first = shard_pictures(record, settings, draw)
@@ -88,7 +88,7 @@ def test_an_unchanged_shard_costs_one_read_and_no_parquet(settings: Settings, mo
     assert read == [f"{settings.storage.output_root}/pictures/filtered/a.json"]
 
 
-def test_what_is_drawn_of_a_shard(settings: Settings) -> None:
+def test_pictures_of_a_shard(settings: Settings) -> None:
     records(settings)
     assert {"histogram_sharpness", "histogram_qr"} <= set(score_pictures("image_scores")("a", settings))
     shown = selection_pictures("a", settings)

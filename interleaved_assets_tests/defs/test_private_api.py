@@ -69,14 +69,14 @@ def attributes(tree: ast.AST) -> Iterator[ast.Attribute]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
 
 
-def test_dagster_is_imported_below_defs_alone() -> None:
+def test_only_defs_imports_dagster() -> None:
     others = [path for path in FILES if path.parent.name != "defs" and path.name != "definitions.py"]
     assert len(others) > 50
     assert [path for path in others if re.search(r"^\s*(import|from) dagster", path.read_text(), re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parent.name == "defs"], ids=lambda path: path.name)
-def test_other_files_use_public_names_alone(path: Path) -> None:
+def test_other_files_use_public_names_only(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert list(private_imports(tree)) == []
     # fields of our own named tuples

@@ -37,7 +37,7 @@ def report(instance: DagsterInstance, settings: Settings) -> dict[str, object]:
     return {name: value.value for name, value in event.metadata.items()}
 
 
-def told(instance: DagsterInstance) -> list[tuple[str | None, object]]:
+def status_notes(instance: DagsterInstance) -> list[tuple[str | None, object]]:
     """Partition and status of every status that was put on the page of a final tar, oldest first."""
     records = instance.fetch_observations(FINAL_TARS, limit=100).records
     return [
@@ -92,39 +92,39 @@ def test_a_raw_root_that_is_gone_does_not_lose_the_report(tmp_path: Path, instan
     metadata = report(instance, settings)
     assert metadata["shards_complete"] == 2
     assert metadata["shards_vanished"] == 0
-    assert "Changed and vanished raw shards are not told apart from others: raw root" in str(metadata["report"])
+    assert "Changed and vanished raw shards cannot be recognized: raw root" in str(metadata["report"])
     assert "does not exist" in (tmp_path / "out/dataset_report.html").read_text()
 
 
-def test_the_reason_stands_on_the_page_of_the_shard_once(tmp_path: Path, instance: DagsterInstance) -> None:
+def test_the_reason_is_published_once_on_the_page_of_the_shard(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = three_shards(tmp_path, instance)
     failed = ("bad", "normalized failed: its error stands on the shard")
     report(instance, settings)
     report(instance, settings)
-    assert told(instance) == [failed]
+    assert status_notes(instance) == [failed]
     changed = project(tmp_path, LENIENT)
     report(instance, changed)
     report(instance, changed)
     stale = "filtered stale: settings changed: min_sharpness 100.0 → 0.0"
-    assert told(instance) == [failed, ("a", stale), ("b", stale)]
+    assert status_notes(instance) == [failed, ("a", stale), ("b", stale)]
     run_chain(instance, changed, ["b"])
     report(instance, changed)
-    assert len(told(instance)) == 3  # b's page shows its new materialization, a's the same reason as before
+    assert len(status_notes(instance)) == 3  # b's page shows its new materialization, a's the same reason as before
     report(instance, project(tmp_path))
     # a is as it was made, which nothing else would tell; b was made under the lenient setting
-    assert told(instance)[3:] == [
+    assert status_notes(instance)[3:] == [
         ("b", "filtered stale: settings changed: min_sharpness 0.0 → 100.0"),
         ("a", "complete"),
     ]
-    assert json.loads((tmp_path / "out/state/told_statuses.json").read_text()).keys() == {"b", "bad"}
+    assert json.loads((tmp_path / "out/state/status_notes.json").read_text()).keys() == {"b", "bad"}
 
 
-def test_nothing_to_tell_writes_nothing(tmp_path: Path, instance: DagsterInstance) -> None:
+def test_without_notes_no_file_is_written(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
     run_chain(instance, settings, register_all(instance, settings))
     report(instance, settings)
-    assert told(instance) == []
+    assert status_notes(instance) == []
     assert not (tmp_path / "out/state").exists()
 
 
@@ -142,7 +142,7 @@ def test_status_notes_change_neither_staleness_nor_versions(tmp_path: Path, inst
     version = instance.get_latest_data_version_record(FINAL_TARS, partition_key="a")
     statuses = instance.get_status_by_partition(FINAL_TARS, ["a", "b", "bad"], shards)
     report(instance, changed)
-    assert {key for key, _ in told(instance)} == {"a", "b", "bad"}
+    assert {key for key, _ in status_notes(instance)} == {"a", "b", "bad"}
     assert {key: stale(instance, changed, key) for key in ("a", "bad")} == before
     assert before == {"a": {"filtered", "final_tars"}, "bad": set(STAGES)}
     assert stale(instance, settings, "a") == set()  # under the settings it was made with

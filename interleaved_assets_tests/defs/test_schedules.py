@@ -100,14 +100,14 @@ def requested(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
     return [request.tags[RANGE_START] + request.tags[RANGE_END] for request in tick.run_requests or []]
 
 
-def test_shards_that_no_sensor_has_told_of_are_registered_and_requested(
+def test_shards_that_no_sensor_has_reported_are_registered_and_requested(
     instance: dg.DagsterInstance, settings: Settings
 ) -> None:
     assert requested(instance, settings) == ["ab", "cd"]
     assert instance.get_dynamic_partitions("shards") == ["a", "b", "c", "d"]
 
 
-def test_only_what_is_stale_missing_or_failed_is_requested(
+def test_only_stale_missing_and_failed_shards_are_requested(
     instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "raw" / "d.tar").write_bytes(b"this is no tar" * 100)
@@ -130,7 +130,7 @@ def test_changed_settings_make_every_shard_a_case_for_the_night(
     assert requested(instance, changed) == ["ad"]
 
 
-def test_what_dagster_has_no_materialization_of_is_requested_though_its_records_are_current(
+def test_a_recorded_shard_without_materialization_is_requested(
     instance: dg.DagsterInstance, settings: Settings
 ) -> None:
     with dg.DagsterInstance.ephemeral() as another:
@@ -157,7 +157,7 @@ def test_a_shard_that_is_being_uploaded_waits(instance: dg.DagsterInstance, sett
     assert instance.get_dynamic_partitions("shards") == ["a", "b", "d"]
 
 
-def test_a_record_that_the_storage_refuses_costs_its_shard_alone(
+def test_a_refused_record_leaves_out_only_its_shard(
     instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
 ) -> None:
     assert materialize_all(instance, settings, register_all(instance, settings))
@@ -227,7 +227,7 @@ def test_a_vanished_shard_is_not_requested(instance: dg.DagsterInstance, setting
 
 def test_a_wrong_cron_expression_is_named(tmp_path: Path) -> None:
     settings = project(tmp_path, '[watch]\nnightly = "at two"\n')
-    with pytest.raises(SettingsError, match=r"watch\.nightly: 'at two' is no cron expression"):
+    with pytest.raises(SettingsError, match=r"watch\.nightly: 'at two' is not a cron expression"):
         build_nightly_schedule(settings, build_job(settings))
 
 

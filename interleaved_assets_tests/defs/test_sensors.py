@@ -58,12 +58,12 @@ def test_shards_are_registered_and_observed_a_few_at_a_time_and_once(watcher: Wa
     assert changed["b"] != first["b"]
 
 
-def test_a_vanished_shard_keeps_its_partition_and_is_told_once(watcher: Watcher, tmp_path: Path) -> None:
+def test_a_vanished_shard_keeps_its_partition_and_is_logged_once(watcher: Watcher, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "a.tar")
     watcher.tick()
     (tmp_path / "raw" / "a.tar").unlink()
     assert watcher.tick() == {}
-    assert watcher.said == "not yet quiet: 0, vanished: 1"
+    assert watcher.said == "still changing: 0, vanished: 1"
     assert watcher.tick() == {}
     assert watcher.said == "0 shards, none new or changed"
     assert watcher.instance.get_dynamic_partitions("shards") == ["a"]
@@ -106,7 +106,7 @@ def test_a_snapshot_that_cannot_be_read_means_looking_at_everything_anew(
     assert watcher.cursor == "2"
 
 
-def test_a_cursor_that_somebody_typed_in_means_looking_at_everything_anew(watcher: Watcher, tmp_path: Path) -> None:
+def test_with_an_invalid_cursor_all_shards_are_read_again(watcher: Watcher, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "a.tar")
     reported = watcher.tick()
     watcher.cursor = "from the start"

@@ -188,7 +188,7 @@ def test_more_shards_may_fail_than_events_are_fetched_at_a_time(
     summary = str(failure.step_failure_data.user_failure_data.description)
     assert summary.startswith("final_tars: 5 of 6 shards failed")
     for name in "bcdef":
-        assert f"{name}: shard {name}: final_tars was not tried, since normalized failed: " in summary
+        assert f"{name}: shard {name}: final_tars was skipped because normalized failed: " in summary
     assert summary.count("its first 512 bytes are not a tar header") == 5
 
 
@@ -250,7 +250,7 @@ def stale(instance: DagsterInstance, settings: Settings, key: str) -> set[str]:
     return {name for name in STAGES if resolver.get_status(AssetKey(name), key) != StaleStatus.FRESH}
 
 
-def test_dagster_sees_what_is_stale(tmp_path: Path, instance: DagsterInstance) -> None:
+def test_dagster_shows_stale_shards(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
@@ -296,7 +296,7 @@ def shard_without_an_image(path: Path) -> None:
             tar.addfile(member, io.BytesIO(content))
 
 
-def test_a_storage_that_does_not_answer_is_tried_again_for_that_shard_alone(
+def test_storage_that_does_not_answer_is_retried_only_for_that_shard(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = project(tmp_path)

@@ -1,61 +1,63 @@
-"""What is told on the pages of shards: news, once, and never more than fits."""
+"""Status notes: published when they change, and at most a limited number with one report."""
 
 import pytest
 
 from interleaved_assets.defs import status_notes as module
-from interleaved_assets.defs.status_notes import news
+from interleaved_assets.defs.status_notes import note_changes
 
 
-def test_what_was_not_told_is_news() -> None:
-    found = news({"a": "stale", "b": "missing"}, told={}, said={}, made={"a": 5})
+def test_new_statuses_are_published() -> None:
+    found = note_changes({"a": "stale", "b": "missing"}, notes={}, observed={}, materialized={"a": 5})
     assert found == ({"a": "stale", "b": "missing"}, {"a": "stale", "b": "missing"}, 0)
 
 
-def test_what_stands_there_already_is_none() -> None:
-    found = news({"a": "stale"}, told={"a": "stale"}, said={"a": 9}, made={"a": 5})
+def test_a_note_that_the_page_shows_is_not_published_again() -> None:
+    found = note_changes({"a": "stale"}, notes={"a": "stale"}, observed={"a": 9}, materialized={"a": 5})
     assert found == ({}, {"a": "stale"}, 0)
 
 
 @pytest.mark.parametrize(
-    ("said", "made"),
+    ("observed", "materialized"),
     [
         ({"a": 9}, {"a": 12}),  # made again since: the page shows the materialization alone
-        ({}, {"a": 12}),  # another instance of Dagster, whose pages never said so
+        ({}, {"a": 12}),  # another Dagster instance, whose pages have no note
     ],
 )
-def test_what_no_longer_shows_is_told_again(said: dict[str, int], made: dict[str, int]) -> None:
-    assert news({"a": "stale"}, {"a": "stale"}, said, made).tell == {"a": "stale"}
+def test_a_note_that_the_page_no_longer_shows_is_published_again(
+    observed: dict[str, int], materialized: dict[str, int]
+) -> None:
+    assert note_changes({"a": "stale"}, {"a": "stale"}, observed, materialized).publish == {"a": "stale"}
 
 
-def test_another_reason_is_news() -> None:
-    assert news({"a": "no filtered"}, {"a": "stale"}, {"a": 9}, {}).tell == {"a": "no filtered"}
+def test_a_changed_reason_is_published() -> None:
+    assert note_changes({"a": "no filtered"}, {"a": "stale"}, {"a": 9}, {}).publish == {"a": "no filtered"}
 
 
-def test_a_shard_that_is_current_without_having_been_made_again_is_told_so_once() -> None:
-    found = news({}, told={"a": "stale"}, said={"a": 9}, made={"a": 5})
+def test_a_shard_that_is_current_again_without_a_run_gets_one_note() -> None:
+    found = note_changes({}, notes={"a": "stale"}, observed={"a": 9}, materialized={"a": 5})
     assert found == ({"a": "complete"}, {}, 0)
 
 
-def test_a_shard_that_was_made_again_needs_no_word() -> None:
-    assert news({}, told={"a": "stale"}, said={"a": 9}, made={"a": 12}) == ({}, {}, 0)
+def test_a_shard_that_was_made_again_gets_no_note() -> None:
+    assert note_changes({}, notes={"a": "stale"}, observed={"a": 9}, materialized={"a": 12}) == ({}, {}, 0)
 
 
-def test_what_is_too_much_is_left_for_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_above_the_limit_follow_with_later_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "AT_MOST", 3)
     statuses = {str(number): "stale" for number in range(8)}
-    told: dict[str, str] = {}
-    said: dict[str, int] = {}
+    notes: dict[str, str] = {}
+    observed: dict[str, int] = {}
     sizes = []
     for event in range(4):
-        found = news(statuses, told, said, {})
-        sizes.append((len(found.tell), found.left_out))
-        told = found.told
-        said |= dict.fromkeys(found.tell, event)
+        found = note_changes(statuses, notes, observed, {})
+        sizes.append((len(found.publish), found.left_out))
+        notes = found.in_force
+        observed |= dict.fromkeys(found.publish, event)
     assert sizes == [(3, 5), (3, 2), (2, 0), (0, 0)]
-    assert told == statuses
+    assert notes == statuses
 
 
-def test_what_is_left_out_stays_to_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_left_out_stay_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "AT_MOST", 1)
-    found = news({"a": "stale"}, {"b": "stale", "c": "stale"}, {"b": 8, "c": 9}, {})
+    found = note_changes({"a": "stale"}, {"b": "stale", "c": "stale"}, {"b": 8, "c": 9}, {})
     assert found == ({"a": "stale"}, {"a": "stale", "b": "stale", "c": "stale"}, 2)

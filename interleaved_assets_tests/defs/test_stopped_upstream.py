@@ -16,7 +16,7 @@ from interleaved_assets_tests.documents import document, good_shard, project, wr
 
 
 @pytest.mark.parametrize("storage", ["sqlite", "memory"])
-def test_old_outputs_of_a_failed_shard_are_not_told_as_new(tmp_path: Path, storage: str) -> None:
+def test_old_outputs_of_a_failed_shard_are_not_recorded_as_new(tmp_path: Path, storage: str) -> None:
     settings = project(tmp_path)
     (tmp_path / "home").mkdir()
     for name in "ab":
@@ -35,7 +35,7 @@ def test_old_outputs_of_a_failed_shard_are_not_told_as_new(tmp_path: Path, stora
         assert {key.path[-1]: set(partitions) for key, partitions in done.items()} == {name: {"b"} for name in STAGES}
 
 
-def test_what_stopped_a_shard_stands_on_its_page_at_every_stage_and_ends_the_run(tmp_path: Path) -> None:
+def test_the_error_of_a_shard_is_on_its_page_at_every_stage_and_ends_the_run(tmp_path: Path) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar")
     bad = tmp_path / "raw" / "b.tar"
@@ -43,7 +43,7 @@ def test_what_stopped_a_shard_stands_on_its_page_at_every_stage_and_ends_the_run
     cause = f"{bad} is not a tar: its first 512 bytes are not a tar header"
     with dg.DagsterInstance.ephemeral() as instance:
         ran = run_chain(instance, settings, ["a", "b"])
-        assert f"b: shard b: final_tars was not tried, since normalized failed: {cause}" in ran.summary
+        assert f"b: shard b: final_tars was skipped because normalized failed: {cause}" in ran.summary
         for name in STAGES:
             (told,) = instance.fetch_observations(dg.AssetKey(name), limit=10).records
             assert told.asset_observation is not None
@@ -114,7 +114,7 @@ def test_retry_from_failure_repeats_the_last_step_and_keeps_good_shards_good(
         steps, summary = ended(instance, retry)
         assert steps == ["final_tars"]
         assert summary.startswith("final_tars: 1 of 3 shards failed, the others are materialized.\nb: shard b: ")
-        assert "final_tars was not tried, since filtered failed: b: sample 'doc', image at position 1: no sc" in summary
+        assert "final_tars was skipped because filtered failed: b: sample 'doc', image at position 1: no sc" in summary
         assert states(instance, "filtered") == states(instance, "final_tars") == B_ALONE_FAILED
         first = retry
     assert Path(settings.storage.output_root, "tars/b.tar").read_bytes() == tar
@@ -132,7 +132,7 @@ def test_retry_from_failure_takes_up_a_shard_that_was_made_meanwhile(
     assert states(instance, "final_tars") == ALL_MADE
 
 
-def test_a_step_repeated_alone_ends_the_run_as_failed(repeated: tuple[dg.DagsterInstance, Settings]) -> None:
+def test_repeating_only_the_last_step_ends_the_run_as_failed(repeated: tuple[dg.DagsterInstance, Settings]) -> None:
     instance, _ = repeated
     again = dg.ReexecutionOptions(parent_run_id=repeat(instance), step_selection=["filtered"])
     steps, summary = ended(instance, repeat(instance, again))

@@ -154,7 +154,7 @@ def test_tries_come_to_an_end(
     assert "1 of 3 shards failed" in str(failure.step_failure_data.user_failure_data.description)
 
 
-def test_what_would_be_wrong_again_is_not_tried_again(
+def test_permanent_errors_are_not_retried(
     settings: Settings, model: Model, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_reading(monkeypatch, {"a": ShardError("damaged"), "b": StorageUnavailable("busy")}, times=1)

@@ -123,7 +123,7 @@ def test_numbers_are_plotted_over_all_shards(page: Page) -> None:
     keep(page, "plots")
 
 
-def test_the_report_says_what_became_of_the_data_set(page: Page) -> None:
+def test_the_report_shows_the_state_of_the_data_set(page: Page) -> None:
     page.goto("/assets/dataset_report?view=overview")
     expect(metadata_row(page, "shards_complete")).to_contain_text("2")
     metadata_row(page, "report").get_by_text("[Show Markdown]").click()
@@ -133,10 +133,10 @@ def test_the_report_says_what_became_of_the_data_set(page: Page) -> None:
     keep(page, "dataset-report")
 
 
-def test_what_launches_by_itself_says_what_it_is_for(page: Page) -> None:
+def test_sensors_and_schedules_show_their_descriptions(page: Page) -> None:
     page.goto("/automation")
     for name, purpose in (  # in the order of the page: a description lies over the line above its own
-        ("automation", "Launches the chain for shards"),
+        ("automation", "Launches all stages for shards"),
         ("delete_old_runs", "Deletes runs older than"),
         ("nightly", "missing, failed or stale"),
         ("raw_shard_sensor", "adds a partition for each new shard"),

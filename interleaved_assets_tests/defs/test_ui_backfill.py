@@ -102,7 +102,7 @@ def test_the_backfill_counts_the_good_shards_and_the_bad_one(page: Page, backfil
 
 
 @pytest.mark.usefixtures("backfill")
-def test_each_shard_stands_where_it_is(page: Page) -> None:
+def test_each_shard_shows_its_state(page: Page) -> None:
     page.goto("/assets/final_tars?view=partitions")
     for state in ("Failed (1)", "Materialized (2)", "Missing (1)"):
         expect(page.get_by_text(state)).to_be_visible()
@@ -115,7 +115,7 @@ def test_each_shard_stands_where_it_is(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("backfill")
-def test_the_failed_check_of_the_bad_shard_says_why(page: Page) -> None:
+def test_the_failed_check_of_the_bad_shard_shows_the_reason(page: Page) -> None:
     page.goto("/assets/normalized?view=checks&checkDetail=materialization_errors")
     page.get_by_text("Execution history").click()
     page.get_by_role("tab", name="Partitions").last.click()
@@ -137,7 +137,7 @@ def test_the_log_of_the_run_names_the_bad_shard_and_why(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("backfill")
-def test_running_again_offers_only_what_failed(page: Page) -> None:
+def test_running_again_offers_only_failed_shards(page: Page) -> None:
     choose_the_chain(page)
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Failed", exact=True).click()
@@ -147,7 +147,7 @@ def test_running_again_offers_only_what_failed(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("backfill")
-def test_the_graph_tells_how_far_each_asset_is(page: Page) -> None:
+def test_the_graph_shows_the_progress_of_each_asset(page: Page) -> None:
     expand_graph(page)
     keep(page, "graph-after-backfill")
     page.locator("svg").get_by_text("filtered", exact=True).click()

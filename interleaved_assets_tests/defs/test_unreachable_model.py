@@ -42,7 +42,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("unreachable", ["checkpoint", "head"])
-def test_definitions_load_and_the_step_alone_fails(
+def test_definitions_load_and_only_the_step_fails(
     tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch, unreachable: str
 ) -> None:
     checkpoint = "s3://nowhere/model.pt" if unreachable == "checkpoint" else "openai"

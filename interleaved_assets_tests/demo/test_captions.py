@@ -49,7 +49,7 @@ def test_exactly_the_swapped_captions_are_dropped(outcomes: dict[str, StageOutco
     assert outcomes["final_tars"].record.counts_out.images == 14
 
 
-def test_the_record_says_what_computed_the_scores(outcomes: dict[str, StageOutcome]) -> None:
+def test_the_record_has_model_device_and_speed_of_the_scores(outcomes: dict[str, StageOutcome]) -> None:
     notes = outcomes["clip_scores"].record.notes
     assert notes["model"] == "scenes-clip/scenes-clip.safetensors"
     assert notes["device"]

@@ -101,7 +101,7 @@ def test_headers_carry_no_time_and_no_owner(folder: Path) -> None:
         }
 
 
-def test_each_document_says_what_it_shows(folder: Path) -> None:
+def test_each_document_has_a_note_on_its_purpose(folder: Path) -> None:
     for name in SHARDS:
         for key, document in documents(folder, name).items():
             assert document["demo_note"], f"{name} {key}"

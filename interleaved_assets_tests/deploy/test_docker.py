@@ -132,7 +132,7 @@ def test_it_does_not_run_as_root(dockerfile: Path) -> None:
     assert int(gid) > 0
 
 
-def test_it_listens_to_itself_alone_until_told_otherwise(dockerfile: Path) -> None:
+def test_it_listens_on_loopback_by_default(dockerfile: Path) -> None:
     assert '"-h", "127.0.0.1"' in last(dockerfile, "CMD")
     assert "grpc-health-check" in last(dockerfile, "HEALTHCHECK")
 
@@ -143,7 +143,7 @@ def test_no_secret_is_built_in(dockerfile: Path) -> None:
             assert not re.search("KEY|SECRET|PASSWORD|TOKEN", rest), rest
 
 
-def test_what_is_copied_is_there_and_reaches_the_builder(dockerfile: Path) -> None:
+def test_copied_files_exist_and_reach_the_builder(dockerfile: Path) -> None:
     sources = {source for sources, _ in copied(dockerfile) for source in sources}
     assert sources == sent(dockerfile)
     assert [name for name in sorted(sources) if not (REPOSITORY / name).exists()] == []
@@ -155,7 +155,7 @@ def test_the_extras_are_the_projects(dockerfile: Path) -> None:
     assert set(chosen.removeprefix("EXTRAS=").split(",")) <= set(project["optional-dependencies"])
 
 
-def test_its_command_serves_and_its_health_check_says_so(dockerfile: Path, tmp_path: Path) -> None:
+def test_its_command_serves_and_its_health_check_passes(dockerfile: Path, tmp_path: Path) -> None:
     environment = unpack(dockerfile, tmp_path)
     port = free_port()
     command = json.loads(last(dockerfile, "CMD").replace("4000", str(port)))

@@ -51,7 +51,7 @@ def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dg.Dags
         yield instance
 
 
-def test_nothing_is_told_to_others_and_no_sign_up_asked_for(instance: dg.DagsterInstance) -> None:
+def test_telemetry_and_the_sign_up_dialogue_are_off(instance: dg.DagsterInstance) -> None:
     assert not instance.telemetry_enabled
     assert not instance.nux_enabled
 

@@ -240,7 +240,7 @@ def test_the_settings_are_ones_that_there_are(values: Values, tmp_path: Path, mo
     assert settings.storage.output_root == "s3://curation/out"
 
 
-def test_secrets_are_named_and_not_told(values: Values) -> None:
+def test_secrets_are_referenced_by_name_only(values: Values) -> None:
     def variables(value: Any) -> list[dict[str, Any]]:
         if isinstance(value, dict):
             own = [value] if set(value) == {"name", "value"} else []

@@ -172,7 +172,7 @@ def test_other_sites_cannot_use_the_log_in_that_a_browser_remembers(doors: tuple
     assert ui.status("/runs", foreign) == 200
 
 
-def test_without_users_nobody_passes(deploy_folder: Path, tmp_path: Path) -> None:
+def test_without_users_everyone_is_refused(deploy_folder: Path, tmp_path: Path) -> None:
     """A variable that somebody forgot must not open the door."""
     caddy = shutil.which("caddy") or pytest.skip("no Caddy: apt-get install caddy")
     (port, other) = free_ports(2)

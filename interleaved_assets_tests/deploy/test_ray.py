@@ -121,7 +121,7 @@ def test_only_the_gpu_step_is_given_the_gpu(facts: dict[str, dict[str, object]])
     assert {name: facts[name]["devices"] for name in ASSETS} == {"before": "none", "on_gpu": "0", "after": "none"}
 
 
-def test_a_worker_that_sees_nothing_of_this_side_has_its_settings(
+def test_a_worker_without_shared_files_gets_the_settings_of_the_run(
     facts: dict[str, dict[str, object]], deployment: Deployment
 ) -> None:
     assert not any(facts[name]["sees_launcher"] for name in ASSETS)
@@ -151,7 +151,7 @@ def test_no_secret_is_sent_along(
     assert "admin-secret" not in shown
 
 
-def test_the_cluster_answers_to_its_token_alone(deployment: Deployment) -> None:
+def test_the_cluster_answers_only_with_its_token(deployment: Deployment) -> None:
     with pytest.raises(urllib.error.HTTPError, match="403"):
         RayHead(deployment.head.address, "another-token-of-32-characters-x").get("/api/jobs/")
 

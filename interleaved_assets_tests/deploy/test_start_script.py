@@ -21,7 +21,7 @@ TOKEN = "t" * 32
         (["head"], {"RAY_AUTH_TOKEN": TOKEN, "INTERLEAVED_RUN__EXECUTOR": "ray"}, "the run brings its settings along"),
     ],
 )
-def test_it_says_what_is_missing(arguments: list[str], variables: dict[str, str], message: str) -> None:
+def test_it_names_what_is_missing(arguments: list[str], variables: dict[str, str], message: str) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "INTERLEAVED_"))}
     answer = subprocess.run([SCRIPT, *arguments], env=clean | variables, capture_output=True, text=True, check=False)
     assert answer.returncode == 2

@@ -1,4 +1,4 @@
-"""Adding up shards: every count, the order of what wants looking at, and memory that does not grow with rows."""
+"""Adding up shards: every count, the order of shards to check first, and memory that does not grow with rows."""
 
 import tracemalloc
 from collections.abc import Iterator

@@ -40,7 +40,7 @@ def settings(tmp_path: Path) -> Settings:
     return settings
 
 
-def test_what_became_of_one_shard(settings: Settings) -> None:
+def test_facts_of_one_shard(settings: Settings) -> None:
     facts = shard_facts("a", settings)
     assert (facts.rows_in, facts.samples_in, facts.images_in) == (13, 3, 5)
     assert (facts.rows_kept, facts.samples_kept, facts.images_kept) == (12, 3, 4)

@@ -36,7 +36,7 @@ def near(pixel: np.ndarray, colour: str | tuple[int, int, int]) -> bool:
     return bool(np.abs(pixel - np.array(wanted)).max() < 30)
 
 
-def test_pictures_keep_their_shape_and_their_edge_says_what_became_of_them() -> None:
+def test_pictures_keep_their_shape_and_the_edge_shows_drops() -> None:
     tiles = [
         Tile(picture((200, 30, 30), (300, 200)), ("sharpness 41 < 100", "300×200"), dropped=True),
         Tile(picture((30, 160, 40), (100, 300), "JPEG"), ("sharpness 640",)),
@@ -82,7 +82,7 @@ def test_quality_and_then_tiles_give_way_to_the_size_limit() -> None:
     ],
     ids=["html", "empty", "cut", "missing", "unknown"],
 )
-def test_what_cannot_be_shown_gets_a_tile_that_says_so(data: bytes | None, error: str | None) -> None:
+def test_undecodable_pictures_get_a_tile_with_the_error(data: bytes | None, error: str | None) -> None:
     shown = opened(contact_sheet([Tile(picture((10, 10, 200))), Tile(data, ("caption",), True, error)]))
     tile = shown[14 : 14 + THUMBNAIL, 14 + THUMBNAIL + 14 : 14 + 2 * THUMBNAIL + 14]
     # a cross in the colour of drops, the code in ink below it, all else the empty backdrop

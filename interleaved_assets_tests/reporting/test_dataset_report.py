@@ -88,7 +88,7 @@ def test_the_figures_of_the_page() -> None:
     assert page.row("undecodable_image")[-1] == "web/flyers|000 · b at 1: undecodable_image: 0 bytes"
     assert page.row("sharpness") == ["sharpness", "Sharpness", "keep ≥ 100", "7", "1", "85.7 %", "1", "1"]
     assert page.row("clip") == ["clip", "CLIP similarity", "keep ≥ 0.15", "not scored", "–", "0", "0"]
-    assert page.row("ratio")[3] == "judges samples"
+    assert page.row("ratio")[3] == "filters samples"
     assert page.row("web/flyers|000") == [
         "web/flyers|000",
         "complete",
@@ -148,7 +148,7 @@ def test_the_policy_names_the_hash_of_the_script() -> None:
     assert f"script-src 'sha256-{digest}'" in page
 
 
-def test_what_comes_from_data_stays_text() -> None:
+def test_text_from_data_is_escaped() -> None:
     attack = "<script>alert(1)</script>"
     hostile = ShardFacts(
         key=f"k{attack}",
@@ -172,11 +172,11 @@ def test_the_same_data_gives_the_same_page() -> None:
     assert html_report(both()) == html_report(aggregate([guides(), flyers()], MEASURES))
 
 
-def test_a_long_table_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_table_is_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HTML_SHARDS", 3)
     shards = [replace(guides(), key=f"web/{number:02d}", images_kept=number % 3) for number in range(12)]
     page = Page(html_report(aggregate(shards, MEASURES)))
-    assert "9 further shards are in the sums" in page.text
+    assert "9 further shards count in the sums" in page.text
     assert [row[0] for row in page.rows if row[:1] and row[0].strip().startswith("web/")] == [
         "web/00",
         "web/03",
@@ -212,7 +212,7 @@ def test_everything_dropped() -> None:
     page = Page(html_report(data))
     assert "Everything was dropped." in page.text
     # 14 rows in, 5 in the ledger, none kept
-    assert "Neither kept nor in the ledger, or there twice: 9 rows in 1 shard." in page.text
+    assert "Rows neither kept nor in the ledger, or counted twice: 9 rows in 1 shard." in page.text
     assert "9 rows unaccounted for" in page.text
 
 
@@ -223,12 +223,17 @@ def test_no_scores_and_incomplete_shards() -> None:
     assert "1 complete, 1 missing" in " ".join(page.text.split())
     assert page.row("web/flyers|000")[1] == "missing no image_scores"
     assert page.row("missing") == ["missing", "no image_scores", "1", "web/flyers|000"]
-    assert page.row("complete") == ["complete", "every stage is done, from what there is now", "1", "web/guides"]
+    assert page.row("complete") == [
+        "complete",
+        "every stage is done from the present inputs, settings and code",
+        "1",
+        "web/guides",
+    ]
     classes = [attributes.get("class") for _, attributes in page.elements]
     assert classes.count("badge bad") == 2  # of the status, and of the shard
 
 
-def test_what_is_not_current_stands_in_the_markdown() -> None:
+def test_shards_that_are_not_current_are_in_the_markdown() -> None:
     stale = Status(State.STALE, "filtered stale: settings changed: min_sharpness 100.0 → 80.0", "filtered")
     shards = [replace(guides(), key=f"web/{number}", status=stale) for number in range(5)]
     markdown = markdown_report(aggregate([flyers(), *shards], MEASURES), ["the raw root did not answer"])
@@ -247,30 +252,30 @@ def test_a_problem_of_the_data_set_and_of_a_shard_is_on_the_page() -> None:
     assert page.row("web/x")[1] == "unreadable records/x.json is no record"
 
 
-def test_shards_under_way_are_counted_in_part_and_the_report_says_so() -> None:
+def test_shards_not_fully_counted_are_noted() -> None:
     stale = Status(State.STALE, "image_scores stale: normalized changed", "image_scores")
     to_normalized = replace(guides(), key="web/new", counted_to="normalized", status=stale)
     to_filtered = replace(flyers(), key="web/half", counted_to="filtered", status=stale)
     data = aggregate([to_normalized, to_filtered, replace(to_filtered, key="web/other"), guides()], MEASURES)
     page = Page(html_report(data))
     said = (
-        "Counted in part: 1 shard to normalized, 2 shards to filtered. What later stages drop of them still counts as "
-        "kept here."
+        "Not fully counted: 1 shard up to normalized, 2 shards up to filtered. Rows that later stages will drop still "
+        "count as kept here."
     )
     assert said in page.text
     assert said in markdown_report(data).replace("\\_", "_")
     assert page.row("web/new")[1] == "stale image_scores stale: normalized changed; counted to normalized"
-    assert page.row("web/new")[3] == "–"  # selection has not come to it
-    assert "Neither kept nor in the ledger" not in page.text
+    assert page.row("web/new")[3] == "–"  # selection has not run on it
+    assert "neither kept nor in the ledger" not in page.text
     classes = [attributes.get("class") for _, attributes in page.elements]
     assert (classes.count("note"), classes.count("problem")) == (1, 0)  # nothing is wrong with a shard under way
     current = Page(page_of_both())
-    assert "Counted in part" not in current.text
-    assert "to be selected again" not in current.text
+    assert "Not fully counted" not in current.text
+    assert "has to run again" not in current.text
 
 
 @pytest.mark.parametrize(
-    ("stage", "counted_to", "told"),
+    ("stage", "counted_to", "noted"),
     [
         ("filtered", "final_tars", True),
         ("image_scores", "filtered", True),
@@ -279,23 +284,23 @@ def test_shards_under_way_are_counted_in_part_and_the_report_says_so() -> None:
         (None, "final_tars", False),
     ],
 )
-def test_drops_under_other_thresholds_than_those_shown_are_told(stage: str | None, counted_to: str, told: bool) -> None:
+def test_drops_under_earlier_thresholds_are_noted(stage: str | None, counted_to: str, noted: bool) -> None:
     shard = replace(flyers(), status=Status(State.STALE, "stale", stage), counted_to=counted_to)
     page = Page(html_report(aggregate([shard, guides()], MEASURES)))
     said = (
-        "selected again (1 shard), its drops are those of the last",
-        "selected again (1 shard), that was by the rule",
+        "selection has to run again (1 shard), the drops are those of the last run",
+        "selection has to run again (1 shard), the counts are those of the last run",
     )
-    assert [text in page.text for text in said] == [told, told]
+    assert [text in page.text for text in said] == [noted, noted]
 
 
-def test_scores_that_were_deleted_are_told() -> None:
+def test_deleted_scores_are_noted() -> None:
     gone = [
         replace(flyers(), scores=None, not_stored=("image_scores", "sample_scores")),
         replace(guides(), not_stored=("sample_scores",)),
     ]
     data = aggregate(gone, MEASURES)
-    said = "Deleted, and so not among the scores: image_scores of 1 shard, sample_scores of 2 shards."
+    said = "Not among the scores, because deleted: image_scores of 1 shard, sample_scores of 2 shards."
     page = Page(html_report(data))
     assert said in page.text
     assert "rows kept 13 of 18" in " ".join(page.text.split())
@@ -309,7 +314,7 @@ def test_scores_that_are_all_missing() -> None:
     assert page.row("Sharpness")[-1] == "no values"
 
 
-def test_the_page_says_first_that_nearly_everything_was_dropped() -> None:
+def test_the_page_begins_with_a_warning_that_nearly_everything_was_dropped() -> None:
     data = aggregate([replace(flyers(), images_kept=1)], MEASURES)
     (before, kept) = data.total("images_in"), data.total("images_kept")
     said = f"Nearly everything was dropped: {kept} of {before} images"

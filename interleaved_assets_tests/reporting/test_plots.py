@@ -141,13 +141,13 @@ def test_odd_values_are_drawn_or_said_to_be_none(values: np.ndarray, name: str, 
     keep_rate_curve(made, "maximum" if "maximum" in bounds else "minimum").draw_without_rendering()
 
 
-def test_nothing_kept_and_nothing_there() -> None:
+def test_reports_without_kept_rows_and_without_shards() -> None:
     assert "0.0 % kept" in texts(reasons_bar(0, {"sharpness_below": 5}))
     assert "nothing came in" in texts(reasons_bar(0, {}))
     assert "100.0 % kept" in texts(reasons_bar(5, {}))
 
 
-def test_an_svg_follows_the_theme_and_refers_to_nothing() -> None:
+def test_an_svg_follows_the_theme_and_has_no_references() -> None:
     made = sketch("sharpness", SHARPNESS, minimum=100.0)
     svg = to_svg(score_histogram(made, "Distribution", COMPACT), "sharp", 'Histogram of "sharpness"')
     assert svg == to_svg(score_histogram(made, "Distribution", COMPACT), "sharp", 'Histogram of "sharpness"')

@@ -59,13 +59,13 @@ def test_the_pieces_of_a_report() -> None:
         assert len(piece) < (60_000 if name.endswith("_pictures") else 40_000), name
 
 
-def test_scores_that_were_deleted_are_told() -> None:
+def test_deleted_scores_are_noted() -> None:
     pieces = shard_report(replace(flyers(), scores=None, not_stored=("image_scores",)), MEASURES, {})
-    assert "Deleted, and so not shown: image_scores." in pieces["summary"]
+    assert "Not shown, because deleted: image_scores." in pieces["summary"]
     assert "dropped_pictures" not in pieces
 
 
-def test_what_the_tables_say() -> None:
+def test_contents_of_the_tables() -> None:
     pieces = shard_report(flyers(), MEASURES)
     assert pieces["summary"] == (
         "|  | in | kept | dropped | kept, share |\n"
@@ -133,4 +133,4 @@ def test_a_shard_that_has_not_been_scored_or_filtered() -> None:
 
 def test_rows_that_are_unaccounted_for_are_said() -> None:
     pieces = shard_report(replace(flyers(), rows_kept=7), MEASURES)
-    assert "**Neither kept nor in the ledger, or there twice: 2 rows.**" in str(pieces["summary"])
+    assert "**Rows neither kept nor in the ledger, or counted twice: 2 rows.**" in str(pieces["summary"])

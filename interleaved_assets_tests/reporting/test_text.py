@@ -49,7 +49,7 @@ def test_a_table_is_aligned_and_its_cells_are_escaped() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=40))
-def test_a_cell_says_what_the_value_was_and_no_markup_is_left(value: str) -> None:
+def test_a_cell_shows_the_value_without_markup(value: str) -> None:
     cell = text.markdown_cell(value)
     assert html.unescape(re.sub(r"\\(.)", r"\1", cell)) == value
     unescaped = re.sub(r"\\.", "", cell)
