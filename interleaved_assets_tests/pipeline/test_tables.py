@@ -60,7 +60,7 @@ def test_a_table_in_a_bucket(stored: Path, s3_server: S3Server, bucket: str) -> 
 
 
 def test_a_storage_error_is_not_reported_as_damage(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StorageError, match="A folder exists where a file is needed"):
+    with pytest.raises(StorageError, match="is not a regular file"):
         read(stored.parent)
 
     def fail(file: object, **options: object) -> None:

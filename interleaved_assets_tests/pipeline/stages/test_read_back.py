@@ -142,7 +142,7 @@ GOOD: Members = [("a.json", body()), ("a.1.jpg", JPEG)]
         ([("a.json", body(images=[None])), GOOD[1]], "after sample 1: ValueError: zip()"),
         ([("a.json", b"{}"), GOOD[1]], "after sample 1: KeyError: texts"),
         ([("a.json", b"[]"), GOOD[1]], "after sample 1: TypeError: "),
-        ([GOOD[0], ("b.json", body()), GOOD[1]], "sample 1, 'a': its JSON names the image 'a.1.jpg', which is not"),
+        ([GOOD[0], ("b.json", body()), GOOD[1]], "sample 1, 'a': its JSON names the image 'a.1.jpg', which is missing"),
     ],
 )
 def test_malformed_tars_are_errors(tmp_path: Path, members: Members, problem: str) -> None:
@@ -151,7 +151,7 @@ def test_malformed_tars_are_errors(tmp_path: Path, members: Members, problem: st
     assert written.compare(packed(tmp_path / "good.tar", GOOD), None)["images_read_back"] == 1
     with pytest.raises(ReadBackError) as caught:
         written.compare(packed(tmp_path / "odd.tar", members), None)
-    assert f"to what was written: {problem}" in str(caught.value)
+    assert f"differ from those written: {problem}" in str(caught.value)
     assert not (tmp_path / "odd.tar").exists()
 
 
@@ -195,7 +195,7 @@ def test_in_a_bucket(bucket: str, s3_environment: S3Server) -> None:
     with pytest.raises(ReadBackError, match="does not hold the"):
         written.compare(tar, {})
     other, tar = write(f"{bucket}/tars/b.tar", rows(*ROWS), expected=[rows(*ROWS[:4])])
-    with pytest.raises(ReadBackError, match="it has a sample '__folder__%2Fb' more"):
+    with pytest.raises(ReadBackError, match="it has more samples than were written, the first is '__folder__%2Fb'"):
         other.compare(tar, {})
     assert not s3_environment.fs.exists(f"{bucket}/tars/b.tar")
 
