@@ -70,7 +70,7 @@ def publish_status_notes(
     try:
         notes = {key: text for key, text in _read_notes(uri, settings).items() if key in registered}
     except ValueError as error:
-        context.log.warning(f"{uri} is damaged and is written anew: {error}")
+        context.log.warning(f"{uri} is damaged and is written again: {error}")
         notes = {}
     statuses = {key: text for key, text in statuses.items() if key in registered}
     keys = {*notes, *statuses}

@@ -8,7 +8,7 @@ BINS = 4096
 
 
 class ScoreSketch:
-    """Counts of one score over any number of shards, in about 100 KB whatever their number.
+    """Counts of one score over any number of shards, in about 100 KB.
 
     The number of values, the number missing, the number that the bounds keep, the smallest and largest value and the
     mean are exact. Values fall into :data:`BINS` bins of equal width (of equal ratio for a logarithmic measure) between

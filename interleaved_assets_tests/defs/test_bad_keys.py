@@ -64,7 +64,7 @@ def goes_the_whole_way(settings: Settings, names: Sequence[str], instance: Dagst
     assert len(keys) == len(names)
     ran = run_chain(instance, settings, watcher.observed)
     assert ran.success, ran
-    told = set()
+    found_names = set()
     for key, raw in keys.items():
         assert len(key) <= MAX_KEY_BYTES
         assert not set(key) - set(map(chr, range(33, 127))), "a key is printable ASCII"
@@ -81,10 +81,10 @@ def goes_the_whole_way(settings: Settings, names: Sequence[str], instance: Dagst
             rows = pq.read_table(io.BytesIO(file.read()))
         texts = [text for text in rows["text_content"].to_pylist() if text]
         assert texts[1] == "the end"
-        told.add(texts[0].removeprefix("this is "))
+        found_names.add(texts[0].removeprefix("this is "))
         # what lies where the record says is what is published under this key
         assert records["final_tars"].outputs["rows"].uri == f"{settings.storage.output_root}/tars/{key}.tar"
-    assert told == set(names)
+    assert found_names == set(names)
     for asset in STAGES:
         assert materialized(instance, asset) == set(keys)
     # nothing is new, and nothing is done again
@@ -129,8 +129,8 @@ def test_a_folder_in_place_of_an_output_fails_only_that_shard(tmp_path: Path, in
     ran = run_chain(instance, settings, watcher.observed)
     assert not ran.success
     assert materialized(instance, "final_tars") == {"a.parquet/b", "c"}
-    told = f"normalized, shard a: cannot write {tmp_path}/out/normalized/a.parquet: Is a directory. A folder stands"
-    assert ran.errors[0].startswith(told)
+    message = f"normalized, shard a: cannot write {tmp_path}/out/normalized/a.parquet: Is a directory. A folder stands"
+    assert ran.errors[0].startswith(message)
     assert not [path for path in files(tmp_path / "out") if path.endswith((".tmp", "/a.json", "/a.tar"))]
 
 

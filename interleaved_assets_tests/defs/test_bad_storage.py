@@ -205,15 +205,15 @@ def test_an_output_bucket_that_is_gone(
     settings = within(base, raw, f"s3://{name}/out", s3_server.storage_options)
     s3_server.fs.rmdir(name)
     watcher = Watcher(instance, settings)
-    told = (
+    message = (
         rf"cannot write s3://{name}/out/\S+: The specified bucket does not exist\. Create the bucket, or check its name"
     )
-    with pytest.raises(StorageError, match=told):
+    with pytest.raises(StorageError, match=message):
         watcher.tick()
     assert (watcher.cursor, watcher.observed) == (None, [])
     ran = run_chain(instance, settings, KEYS)
     assert not ran.success
-    assert re.search(rf"normalized, shard b: {told}", "\n".join(ran.errors))
+    assert re.search(rf"normalized, shard b: {message}", "\n".join(ran.errors))
     s3_server.fs.mkdir(name)
     watcher.tick()
     assert watcher.observed == list(KEYS)
@@ -234,8 +234,8 @@ def test_credentials_that_are_wrong(
     assert (watcher.cursor, watcher.observed) == (None, [])
     ran = run_chain(instance, settings, KEYS)
     assert not ran.success
-    told = rf"normalized, shard a: cannot read {out}/records/normalized/a\.json: .* Pass the right key and secret"
-    assert re.search(told, "\n".join(ran.errors))
+    message = rf"normalized, shard a: cannot read {out}/records/normalized/a\.json: .* Pass the right key and secret"
+    assert re.search(message, "\n".join(ran.errors))
     assert below(s3_server, out) == []
 
 
@@ -259,7 +259,7 @@ def test_credentials_that_expire_in_the_middle_of_a_run(
     assert advice in " ".join(ran.errors)
     assert materialized(instance, "normalized") == set(KEYS)
     assert materialized(instance, "image_scores") == set()
-    assert len(gate.refused) < 40  # nobody asks on and on
+    assert len(gate.refused) < 40  # attempts are limited
     with pytest.raises(StorageError, match=advice):
         watcher.tick()
     assert watcher.cursor == "1"

@@ -25,7 +25,7 @@ def test_sensors_and_schedules_are_on_only_with_watch_enabled(tmp_path: Path, te
         "automation": sensors,
     }
     assert {schedule.name: schedule.default_status.value for schedule in repository.schedule_defs} == {
-        "nightly": "STOPPED",  # somebody turns it on in the UI
+        "nightly": "STOPPED",  # turned on in the UI
         "daily_report": sensors,
         "check_raw_root": sensors,
         "delete_old_runs": "RUNNING",

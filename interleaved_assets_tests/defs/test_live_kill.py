@@ -86,12 +86,12 @@ def pid_of(live: LiveDagster, backfill: str) -> int:
     """The process of the backfill's run, once that is under way."""
     with live.instance() as instance:
 
-        def told() -> int | None:
+        def process_id() -> int | None:
             logs = [entry for run in runs_of(instance, backfill) for entry in instance.all_logs(run.run_id)]
             found = (_PID.search(entry.user_message) for entry in logs)
             return next((int(match[1]) for match in found if match), None)
 
-        return int(wait_for(told, 120, "the start of the run's process"))
+        return int(wait_for(process_id, 120, "the start of the run's process"))
 
 
 def runs_of(instance: DagsterInstance, backfill: str) -> Sequence[dg.DagsterRun]:

@@ -163,7 +163,7 @@ def test_a_refused_record_leaves_out_only_its_shard(
     assert materialize_all(instance, settings, register_all(instance, settings))
     refused = Path(settings.storage.shard("a").record("filtered"))
     refused.unlink()
-    refused.mkdir()  # a folder cannot be read, whoever asks
+    refused.mkdir()  # a folder cannot be read as a file, also by root
     good_shard(tmp_path / "raw" / "d.tar", seed=9)
     assert requested(instance, settings) == ["dd"]
 
@@ -210,7 +210,7 @@ def test_a_shard_whose_last_run_failed_is_requested_though_its_records_are_curre
     refused = Path(settings.storage.shard("c").record("final_tars"))
     away = tmp_path / "away"
     refused.rename(away)
-    refused.mkdir()  # a folder cannot be read, whoever asks
+    refused.mkdir()  # a folder cannot be read as a file, also by root
     assert not materialize_all(instance, settings, ["c"])
     refused.rmdir()
     away.rename(refused)

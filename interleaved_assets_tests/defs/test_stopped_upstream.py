@@ -45,10 +45,10 @@ def test_the_error_of_a_shard_is_on_its_page_at_every_stage_and_ends_the_run(tmp
         ran = run_chain(instance, settings, ["a", "b"])
         assert f"b: shard b: final_tars was skipped because normalized failed: {cause}" in ran.summary
         for name in STAGES:
-            (told,) = instance.fetch_observations(dg.AssetKey(name), limit=10).records
-            assert told.asset_observation is not None
-            assert told.asset_observation.partition == "b"
-            metadata = {key: value.value for key, value in told.asset_observation.metadata.items()}
+            (observed,) = instance.fetch_observations(dg.AssetKey(name), limit=10).records
+            assert observed.asset_observation is not None
+            assert observed.asset_observation.partition == "b"
+            metadata = {key: value.value for key, value in observed.asset_observation.metadata.items()}
             assert metadata == {"error": cause, "failed_at": "normalized"}
 
 

@@ -185,5 +185,5 @@ def test_pictures_that_cannot_be_drawn_fail_no_shard(
         "c": None,
     }
     log = [entry.user_message for entry in instance.all_logs(result.run_id) if entry.level == logging.ERROR]
-    (told,) = log
-    assert told.startswith("clip_scores, shard a: pictures could not be drawn: ArrowInvalid: no such column")
+    (logged,) = log
+    assert logged.startswith("clip_scores, shard a: pictures could not be drawn: ArrowInvalid: no such column")

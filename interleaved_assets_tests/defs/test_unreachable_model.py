@@ -75,7 +75,7 @@ def test_definitions_load_and_only_the_step_fails(
             {"a"},
             set(),
         ]
-    # what is due can be told all the same
+    # due shards are still found
     assert dict(shard_statuses(list_raw_shards(settings.storage), settings, {})) == {"a": "no clip_scores"}
 
 

@@ -190,7 +190,7 @@ def test_dagster_takes_the_instance_that_the_values_describe(
         monkeypatch.setenv(variable["name"], variable["value"])
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert isinstance(instance.run_launcher, K8sRunLauncher)
-        assert instance.compute_log_manager._s3_bucket == "curation-logs"  # nothing public tells
+        assert instance.compute_log_manager._s3_bucket == "curation-logs"  # there is no public name
         assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 8
         assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
         assert not instance.telemetry_enabled

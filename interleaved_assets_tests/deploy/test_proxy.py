@@ -25,7 +25,7 @@ pytestmark = pytest.mark.system
 _START_SECONDS = 60
 _UNCHECKED = ssl.create_default_context()
 _UNCHECKED.check_hostname = False
-_UNCHECKED.verify_mode = ssl.CERT_NONE  # Caddy's own authority is nobody else's
+_UNCHECKED.verify_mode = ssl.CERT_NONE  # only Caddy knows its own authority
 
 WIPE_NOTHING = "mutation { wipeAssets(assetPartitionRanges: []) { __typename } }"
 VERSION = "{ version }"
@@ -173,7 +173,7 @@ def test_other_sites_cannot_use_the_log_in_that_a_browser_remembers(doors: tuple
 
 
 def test_without_users_everyone_is_refused(deploy_folder: Path, tmp_path: Path) -> None:
-    """A variable that somebody forgot must not open the door."""
+    """A missing variable must not give access."""
     caddy = shutil.which("caddy") or pytest.skip("no Caddy: apt-get install caddy")
     (port, other) = free_ports(2)
     environment = {

@@ -44,7 +44,7 @@ pretrained = "s3://{bucket}/models/scenes-clip.safetensors"
 executor = "ray"
 shards_per_run = 7
 """
-# Python runs it before anything else, so that it tells of every step what Ray gave its process.
+# Python runs it before anything else, so that it records the environment of every step.
 NOTE_DEVICES = """
 import os
 if step := os.environ.get("DAGSTER_RUN_STEP_KEY"):
