@@ -134,7 +134,7 @@ def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
     Raises:
         StorageError: the folder cannot be listed, or a file not removed.
     """
-    with storage_errors(uri, "remove temporary files of"):
+    with storage_errors(uri, "write"):  # it is called before a write, and then the write cannot succeed
         if is_local(uri):
             target = local_path(uri)
             if not has_locks(target.parent):
