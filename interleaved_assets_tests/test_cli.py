@@ -114,7 +114,7 @@ def test_what_if_names_a_shard_that_cannot_be_read(
     curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out/image_scores/b.parquet").unlink()
-    assert main([*curated, "what-if", "min_sharpness=0", "--shard", "b"]) == 2
+    assert main([*curated, "what-if", "min_sharpness=0"]) == 2
     assert "interleaved: shard b: " in capsys.readouterr().err
 
 

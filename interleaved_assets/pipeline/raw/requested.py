@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from interleaved_assets.io.storage import atomic_output, join, open_input
-from interleaved_assets.model.errors import StorageError
+from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.storage import join
+from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.settings import StorageSettings
 
 FOLDER: Final = "state/requested"
@@ -32,9 +33,9 @@ def read_requested(uri: str, storage_options: Mapping[str, object]) -> dict[str,
         StorageError: the table is missing, unreadable or damaged.
     """
     try:
-        with open_input(uri, storage_options) as file:
-            table = pq.read_table(file)
-    except pa.ArrowException as error:
+        with open_parquet(uri, storage_options) as source:
+            table = source.read(source.schema.names)
+    except ShardError as error:
         raise StorageError(f"{uri} is not a table of requested shards: {error}") from error
     if not table.schema.equals(_SCHEMA):
         raise StorageError(f"{uri} is not a table of requested shards: it has the columns {table.column_names}")
@@ -44,5 +45,5 @@ def read_requested(uri: str, storage_options: Mapping[str, object]) -> dict[str,
 def write_requested(versions: Mapping[str, str], uri: str, storage_options: Mapping[str, object]) -> None:
     """Write the table atomically."""
     columns = {"key": list(versions), "version": list(versions.values())}
-    with atomic_output(uri, storage_options) as out:
-        pq.write_table(pa.table(columns, schema=_SCHEMA), out, compression="zstd")
+    with parquet_shard(uri, _SCHEMA, storage_options=storage_options, hashed=False) as out:
+        out.write(pa.table(columns, schema=_SCHEMA))

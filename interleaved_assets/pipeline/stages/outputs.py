@@ -86,7 +86,10 @@ def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa
 
 
 def scored_keys(storage: StorageSettings) -> list[str]:
-    """Partition keys of all shards with a valid record of ``image_scores``, sorted.
+    """Partition keys of all shards with a record of ``image_scores``, sorted.
+
+    Shards whose scores a run is replacing are left out. Those whose scores were deleted are not: reading them fails
+    with the shard's name, and no answer silently lacks them.
 
     Raises:
         ShardError: a record cannot be read.
@@ -98,7 +101,9 @@ def scored_keys(storage: StorageSettings) -> list[str]:
     keys = sorted(recorded_stages(storage, [image_scores.NAME]))
 
     def is_scored(key: str) -> bool:
-        return read_valid_record(storage.shard(key).record(image_scores.NAME), storage.options) is not None
+        paths = storage.shard(key)
+        is_valid = read_valid_record(paths.record(image_scores.NAME), storage.options) is not None
+        return is_valid or not exists(paths.output(image_scores.NAME), storage.options)
 
     scored = parallel_map(is_scored, keys, threads=READERS)
     return [key for key, yes in zip(keys, scored, strict=True) if yes]
