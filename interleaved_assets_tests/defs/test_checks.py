@@ -108,6 +108,7 @@ def test_every_check_of_a_good_shard_passes_and_the_ui_shows_it(tmp_path: Path, 
     assert (in_range["width_min"], in_range["height_max"], in_range["sharpness_min"]) == (64, 48, 0)
     assert figures(evaluation(instance, "filtered", "keep_rate_within_bounds", "a")) == {
         "keep_rate": 12 / 13,
+        "image_keep_rate": 0.8,
         "other_shards": 1,
     }
 
