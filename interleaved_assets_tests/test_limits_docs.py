@@ -38,10 +38,15 @@ def test_every_constant_that_limits_an_input_is_named() -> None:
 
 
 def test_every_option_and_setting_that_limits_an_input_is_named() -> None:
-    run = {f"run.{name}" for name in Settings.model_fields["run"].annotation.model_fields if name.endswith("_bytes")}
+    sections = {
+        f"{section}.{name}"
+        for section in ("run", "limits")
+        for name in Settings.model_fields[section].annotation.model_fields
+        if section == "limits" or name.endswith("_bytes")
+    }
     scoring = {f"scoring.{name}" for name in ScoringSettings.model_fields if name.startswith("max_")}
-    assert run >= {"run.max_batch_bytes", "run.max_unpacked_bytes"}
-    assert (run | scoring | set(TarLimits._fields)) - NAMES == set()
+    assert sections >= {"run.max_batch_bytes", *(f"limits.{name}" for name in TarLimits._fields)}
+    assert (sections | scoring | set(TarLimits._fields)) - NAMES == set()
 
 
 def test_limits_and_codes_that_it_names_exist() -> None:

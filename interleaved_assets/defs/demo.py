@@ -16,8 +16,9 @@ from rich.table import Table
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import register
-from interleaved_assets.defs.report import REPORT_FILE, build_dataset_report
+from interleaved_assets.defs.report import REPORT_FILE
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
+from interleaved_assets.defs.schedules import DAILY_REPORT
 from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.io.storage import is_local, join
@@ -90,18 +91,18 @@ def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
 
 def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> bool:
     """One run of the stages over all shards and one of the report, in this process; True if both succeeded."""
-    job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
+    definitions = build_definitions(settings)
     # a range is in the order in which partitions were added
     registered = [key for key in instance.get_dynamic_partitions(SHARDS) if key in set(keys)]
     quietly = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
-    shards_run = job.execute_in_process(
+    shards_run = definitions.resolve_job_def(BRING_UP_TO_DATE).execute_in_process(
         run_config=quietly,
         instance=instance,
         tags={RANGE_START: registered[0], RANGE_END: registered[-1]},
         raise_on_error=False,
     )
-    report_run = dg.materialize(
-        [build_dataset_report(settings)], run_config=quietly, instance=instance, raise_on_error=False
+    report_run = definitions.resolve_job_def(DAILY_REPORT).execute_in_process(
+        run_config=quietly, instance=instance, raise_on_error=False
     )
     return shards_run.success and report_run.success
 

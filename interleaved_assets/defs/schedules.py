@@ -15,6 +15,8 @@ from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.settings import Settings
 
 REPORT_CRON: Final = "0 6 * * *"
+DAILY_REPORT: Final = "daily_report"
+CHECK_RAW_ROOT: Final = "check_raw_root"
 """Time of the report in UTC: after the nightly schedule, whose default is 02:00."""
 
 
@@ -70,8 +72,8 @@ def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:
     would trigger a report.
     """
     return dg.ScheduleDefinition(
-        name="daily_report",
-        target=dg.AssetSelection.assets("dataset_report"),
+        name=DAILY_REPORT,
+        job=dg.define_asset_job(DAILY_REPORT, selection=dg.AssetSelection.assets("dataset_report")),
         cron_schedule=REPORT_CRON,
         execution_timezone="UTC",
         default_status=_from_the_start(settings),
@@ -88,8 +90,8 @@ def build_raw_root_schedule(settings: Settings) -> dg.ScheduleDefinition:
     cron = settings.checks.raw_root_cron
     try:
         return dg.ScheduleDefinition(
-            name="check_raw_root",
-            target=dg.AssetSelection.checks(RAW_ROOT_CHECK),
+            name=CHECK_RAW_ROOT,
+            job=dg.define_asset_job(CHECK_RAW_ROOT, selection=dg.AssetSelection.checks(RAW_ROOT_CHECK)),
             cron_schedule=cron,
             execution_timezone="UTC",
             default_status=_from_the_start(settings),

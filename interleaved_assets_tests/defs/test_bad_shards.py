@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, DagsterInstance, evaluate_automation_conditions
+from dagster import DagsterInstance
 
 import interleaved_assets.defs.shard_run
-from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.pipeline.execute import take_through
@@ -78,32 +77,6 @@ def test_only_a_storage_that_does_not_answer_is_tried_again(
     monkeypatch.setattr(interleaved_assets.defs.shard_run, "take_through", unavailable)
     assert not run_chain(instance, settings, ["away", "defect"]).success
     assert sorted(asked) == ["normalized away"] * 3 + ["normalized defect"]
-
-
-def test_automation_does_not_ask_for_a_failed_shard_again_until_it_changes(
-    tmp_path: Path, instance: DagsterInstance
-) -> None:
-    settings = project(tmp_path, AT_ONCE)
-    definitions = build_definitions(settings)
-    asked = evaluate_automation_conditions(definitions, instance)
-    good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    (tmp_path / "raw" / "b.tar").write_bytes(b"this is no tar" * 100)
-    watcher = Watcher(instance, settings)
-
-    def requested() -> set[str]:
-        nonlocal asked
-        asked = evaluate_automation_conditions(definitions, instance, cursor=asked.cursor)
-        return {str(key) for name in STAGES for key in asked.get_requested_partitions(AssetKey(name))}
-
-    watcher.tick()
-    assert requested() == {"a", "b"}
-    assert not run_chain(instance, settings, ["a", "b"]).success
-    assert [requested() for _ in range(3)] == [set()] * 3
-    good_shard(tmp_path / "raw" / "b.tar", seed=2)
-    watcher.tick()
-    assert requested() == {"b"}
-    assert run_chain(instance, settings, ["b"]).success
-    assert [requested() for _ in range(2)] == [set()] * 2
 
 
 @pytest.mark.parametrize("days", [-10_000, -2, 0, 2, 10_000])

@@ -18,7 +18,7 @@ TOKEN = "t" * 32
         ([], {"RAY_AUTH_TOKEN": TOKEN}, "head or worker"),
         (["tail"], {"RAY_AUTH_TOKEN": TOKEN}, "head or worker, not tail"),
         (["worker"], {"RAY_AUTH_TOKEN": TOKEN}, "address of the head"),
-        (["head"], {"RAY_AUTH_TOKEN": TOKEN, "INTERLEAVED_RUN__EXECUTOR": "ray"}, "the run brings its settings along"),
+        (["head"], {"RAY_AUTH_TOKEN": TOKEN, "INTERLEAVED_RUN__EXECUTOR": "ray"}, "the settings are sent with the run"),
     ],
 )
 def test_it_names_what_is_missing(arguments: list[str], variables: dict[str, str], message: str) -> None:

@@ -495,7 +495,7 @@ def test_errors_of_rows_are_settled_by_the_policy(tmp_path: Path) -> None:
 def test_a_file_that_is_there_is_not_replaced_unless_told(tmp_path: Path) -> None:
     batch = InterleavedBatch(rows_table(sample("a", PNG)))
     (path,) = InterleavedWebdatasetWriter(tmp_path).write(batch)
-    with pytest.raises(StorageError, match="is there already"):
+    with pytest.raises(StorageError, match="the file exists"):
         InterleavedWebdatasetWriter(tmp_path).write(batch)
     assert InterleavedWebdatasetWriter(tmp_path, mode="overwrite").write(batch) == [path]
 

@@ -50,7 +50,7 @@ def test_limits_of_the_settings_hold_and_count_where_they_change_rows(tmp_path: 
 
     def stated(**limits: int) -> object:
         changed = settings.limits.model_copy(update=limits)
-        return normalized.relevant(settings.model_copy(update={"limits": changed}))
+        return normalized.version_settings(settings.model_copy(update={"limits": changed}))
 
     assert stated(max_columns=5) != stated()
     assert stated(max_unpacked_bytes=2**20) == stated()

@@ -220,5 +220,5 @@ def test_a_head_on_the_web_is_read_without_the_options_of_the_roots(tmp_path: Pa
         os.utime(tmp_path / "head.pth", (1, 1))  # this server has no ETag, only a time of the last change
         assert file_versions(settings, storage.options_by_scheme()) != before
         server.shutdown()
-    with pytest.raises(StorageUnavailable, match="did not answer"):
+    with pytest.raises(StorageUnavailable, match="did not respond"):
         file_versions(settings, storage.options_by_scheme())
