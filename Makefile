@@ -46,12 +46,9 @@ demo: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
 ui: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
 	$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
-# A process for each core, up to four: each has an S3 server of its own. A process that is done takes over tests of others;
-# those of one file stay together where the file starts Dagster, a browser or a cluster once for all of them.
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
-
+# A process for each core, up to four: each has an S3 server of its own. A process that is done takes over tests of others.
 test: $(BIN)/.installed
-	$(PYTEST) --dist worksteal -m "not system"
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "not system"
 
 # Debian packages that `make test-all` installs, as root or through sudo.
 DEBIAN := postgresql libzbar0 caddy chromium
@@ -63,8 +60,9 @@ $(BIN)/.installed-all: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip,ray,postgres,k8s]'
 	touch $@
 
+# One after the other: two daemons at a time on two cores miss the time limits of these tests.
 test-all: $(BIN)/.installed-all
-	$(PYTEST) --dist loadfile -m system --no-skips
+	$(BIN)/python -m pytest -m system --no-skips
 
 check: $(BIN)/.installed
 	$(BIN)/ruff check .
