@@ -112,7 +112,7 @@ def check_against_pyarrow(content: bytes, folder: Path) -> str:
             check_rows_equal(
                 pa.table(columns, plain.column_names), found.select(plain.column_names), "as pyarrow reads it"
             )
-        elif sorted(map(str, plain["sample_id"].to_pylist())) != sorted(found["sample_id"].to_pylist()):
+        elif sorted(plain["sample_id"].cast(pa.string()).to_pylist()) != sorted(found["sample_id"].to_pylist()):
             raise WrongRead("other sample ids than pyarrow reads")
     return outcome
 

@@ -138,6 +138,8 @@ def decoded_bytes(array: pa.Array) -> np.ndarray:
     dtype = array.type
     if isinstance(dtype, pa.BaseExtensionType):
         return decoded_bytes(array.storage)
+    if pa.types.is_string_view(dtype) or pa.types.is_binary_view(dtype):
+        return decoded_bytes(array.cast(pa.large_binary()))
     if pa.types.is_dictionary(dtype):
         lengths = decoded_bytes(array.dictionary)
         indices = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)

@@ -139,6 +139,9 @@ def test_views_are_read_as_strings_and_bytes(tmp_path: Path) -> None:
             pa.binary(),
         ]
         assert (found["note"].to_pylist(), found["raw"].to_pylist()) == (["é"] * 9, [b"\xff"] * 9)
+    # beside a column with a dictionary, whose rows are measured before they are decoded
+    pq.write_table(table.append_column("kind", pa.array(["a"] * 9).dictionary_encode()), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet")["note"].to_pylist() == ["é"] * 9
 
 
 @pytest.mark.parametrize("dictionary", [True, False])
