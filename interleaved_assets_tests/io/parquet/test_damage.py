@@ -140,7 +140,8 @@ def test_views_are_read_as_strings_and_bytes(tmp_path: Path) -> None:
         ]
         assert (found["note"].to_pylist(), found["raw"].to_pylist()) == (["é"] * 9, [b"\xff"] * 9)
     # beside a column with a dictionary, whose rows are measured before they are decoded
-    pq.write_table(table.append_column("kind", pa.array(["a"] * 9).dictionary_encode()), tmp_path / "a.parquet")
+    table = table.append_column("kind", pa.array(["a"] * 9).dictionary_encode())
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=["kind"])
     assert read(tmp_path / "a.parquet")["note"].to_pylist() == ["é"] * 9
 
 
