@@ -260,6 +260,13 @@ def merge(into: Tally, added: Tally) -> None:
     into.seconds += added.seconds
 
 
+def replace_figures(page: Path, report: str) -> None:
+    """Put ``report`` between the marks for figures on a Markdown page, in place of the report that is there."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(START)
+    after = rest.partition(END)[2]
+    page.write_text(f"{before}{START}\n\n{report}\n\n{END}{after}", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=Path, help="folder with photographs of QR codes")
@@ -272,9 +279,7 @@ def main() -> None:
     report = "\n\n".join(compare(arguments))
     print(report)
     if arguments.write:
-        before, _, rest = arguments.write.read_text(encoding="utf-8").partition(START)
-        after = rest.partition(END)[2]
-        arguments.write.write_text(f"{before}{START}\n\n{report}\n\n{END}{after}", encoding="utf-8")
+        replace_figures(arguments.write, report)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import cv2
 import matplotlib
 import numpy as np
 
-from benchmarks.qr import END, START, photographs_in, table
+from benchmarks.qr import photographs_in, replace_figures, table
 from interleaved_assets.demo.pictures import sharp
 from interleaved_assets.scoring.decode import BgrImage
 from interleaved_assets.scoring.sharpness import sharpness, sharpness_256
@@ -124,9 +124,7 @@ def main() -> None:
     report = "\n\n".join(parts)
     print(report)
     if arguments.write:
-        before, _, rest = arguments.write.read_text(encoding="utf-8").partition(START)
-        after = rest.partition(END)[2]
-        arguments.write.write_text(f"{before}{START}\n\n{report}\n\n{END}{after}", encoding="utf-8")
+        replace_figures(arguments.write, report)
 
 
 if __name__ == "__main__":

@@ -447,7 +447,7 @@ def _outcome(plan: _Plan, data: BytesLike | str, frames: dict[Source, list[TiffF
     if isinstance(found, str):
         return found
     if plan.frame_index >= len(found) and found[-1].error is not None:
-        # where the chain breaks off, nobody knows how many frames there were
+        # where the chain of directories breaks off, the number of frames is unknown
         return row_error("invalid_tiff", found[-1].error)
     if plan.frame_index >= len(found):
         return row_error("frame_out_of_range", f"frame {plan.frame_index} of a TIFF with {len(found)}")

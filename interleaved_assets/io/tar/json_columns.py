@@ -18,7 +18,7 @@ JSON_TYPE: Final = pa.json_(pa.string())
 _STRING, _BOOL, _INT, _FLOAT, _LIST, _OBJECT = 1, 2, 4, 8, 16, 32
 _KINDS: Final = {str: _STRING, bool: _BOOL, int: _INT, float: _FLOAT, list: _LIST, dict: _OBJECT}
 
-# Arrow files allow 64 levels, and nobody queries a column that is anywhere near as deep.
+# Arrow files allow 64 levels, and columns nested that deeply are not queried in practice.
 _MAX_DEPTH: Final = 16
 _MAX_JSON_DEPTH: Final = 64
 # What has more fields is a mapping and no record, and each field would take room in every row.
@@ -95,7 +95,7 @@ class Shape:
             return
         if self._fields is None:
             self._fields = {key: Shape() for key in value}
-        # Parquet has no object without fields, and names that are empty or not Unicode are nobody's friend
+        # Parquet has no object without fields, and names that are empty or not Unicode cannot be used as field names
         if value.keys() != self._fields.keys() or not value or not all(key and is_unicode(key) for key in value):
             self._is_mixed = True
             return

@@ -85,7 +85,7 @@ def find_samples(
     Args:
         source: the tar.
         layout: where what stands in a document.
-        types: what is told.
+        types: collects the types of the passthrough columns that are found.
         limits: what each sample may take.
         with_bytes: whether rows will have the bytes of their images, which count then.
         kept_bytes: how much of the documents stays in memory.

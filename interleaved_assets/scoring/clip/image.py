@@ -50,7 +50,7 @@ class Preprocess:
     """From bytes to pixels. Open_clip's transform as far as the crop; to float and normalized is done on the device.
 
     The images are turned as their EXIF orientation says first, as every scorer here sees them; open_clip leaves that to
-    whoever opens the file.
+    the caller.
 
     Attributes:
         config: open_clip's preprocessing configuration of the model.
