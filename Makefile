@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 INTERLEAVED_HOME ?= $(CURDIR)/.dagster_home
 # independent of a DAGSTER_HOME that the caller has for other projects
 export DAGSTER_HOME := $(INTERLEAVED_HOME)
-UI_PORT ?= 3000
+# Each code server, run and test process would otherwise compile all modules of the project again.
+unexport PYTHONDONTWRITEBYTECODE
+export UI_PORT ?= 3000
 # Time limits of sensor and schedule evaluations in seconds, for very many shards; the default of Dagster is 60.
 export DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS ?= 300
 export DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS ?= 600
@@ -13,7 +15,7 @@ export DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS ?= 600
 export DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo ui test test-all check format wheel clean help
+.PHONY: demo ui test test-all check format docs wheel clean help
 
 help:
 	@echo "make demo    install, draw demo shards, materialize every asset, print a summary"
@@ -21,6 +23,7 @@ help:
 	@echo "make test    the tests (no system packages, no GPU, no network)"
 	@echo "make test-all  tests that need PostgreSQL, Chromium, Caddy, libzbar or Ray; installs these (apt-get, pip)"
 	@echo "make check   lint, format and types"
+	@echo "make docs    the pages that are made from the code: settings, errors, library reference"
 	@echo "make wheel   the package as a wheel, in dist/"
 
 $(BIN)/.installed: pyproject.toml constraints.txt
@@ -41,9 +44,10 @@ $(DAGSTER_HOME)/.pools: | $(DAGSTER_HOME)/dagster.yaml
 	touch $@
 
 demo: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
-	$(BIN)/python -m interleaved_assets.defs.demo
+	$(BIN)/interleaved demo
 
 ui: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
+	@$(BIN)/python -c 'import socket, sys; sys.exit("make ui: port $(UI_PORT) is taken, perhaps by another make ui. Take another: make ui UI_PORT=%d" % ($(UI_PORT) + 1) if socket.socket().connect_ex(("127.0.0.1", $(UI_PORT))) == 0 else 0)'
 	$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
 # A process for each core, up to four: each has an S3 server of its own. A process that is done takes over tests of others.
@@ -72,6 +76,9 @@ check: $(BIN)/.installed
 format: $(BIN)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(BIN)/.installed
+	$(BIN)/python docs/generate.py
 
 # The same bytes for the same commit. build/ is deleted first: removed files would be packed from it.
 wheel: $(BIN)/.installed

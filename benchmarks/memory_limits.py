@@ -86,6 +86,20 @@ def shared_strip(path: Path) -> None:
     path.write_bytes(member("a.json", body) + member("a.tiff", bytes(out)) + bytes(1024))
 
 
+def unreferenced_members(path: Path) -> None:
+    """A sample with five members of 30 MB that its document does not name."""
+    members = [member(f"a.{at}.bin", noise(30_000_000)) for at in range(5)]
+    path.write_bytes(member("a.json", b'{"texts": ["x"]}') + b"".join(members) + bytes(1024))
+
+
+def null_columns(path: Path) -> None:
+    """200,000 rows of 1,000 columns of strings that are all null."""
+    rows = 200_000
+    columns = {"sample_id": [f"s{at}" for at in range(rows)], "position": pa.array([-1] * rows, pa.int32())}
+    nulls = dict.fromkeys((f"k{at}" for at in range(1000)), pa.nulls(rows, pa.string()))
+    pq.write_table(pa.table({**columns, "modality": ["metadata"] * rows, **nulls}), path, row_group_size=rows)
+
+
 def _write_packed(path: Path, head: bytes, size: int) -> None:
     # gzip's members follow each other, so that one is compressed and written many times
     step = 64 * MIB
@@ -150,7 +164,7 @@ class Hostile(NamedTuple):
     read: Callable[..., Iterator[pa.Table]]
     limits: dict[str, int]
     before: str
-    """As issue 9 found it, before sizes were counted by what rows take."""
+    """As it was found, before sizes were counted by what rows take."""
     suffix: str = ".tar"
 
 
@@ -161,6 +175,8 @@ INPUTS: Final = (
     Hostile(packed_json, read_tar, {"max_batch_bytes": 64 * MIB}, "1.1 GB", ".tar.gz"),
     Hostile(shared_strip, read_tar, {"max_batch_bytes": 64 * MIB}, "2.7 GB"),
     Hostile(shared_strip, read_tar, {"max_batch_bytes": 64 * MIB, "max_sample_bytes": 64 * MIB}, "2.7 GB"),
+    Hostile(unreferenced_members, read_tar, {"max_batch_bytes": 64 * MIB}, "0.55 GB"),
+    Hostile(null_columns, read_parquet, {"max_batch_bytes": 64 * MIB}, "1.4 GB", ".parquet"),
     Hostile(packed_pax_header, fetch_member, {"max_unpacked_bytes": 256 * MIB}, "MemoryError", ".tar.gz"),
     Hostile(packed_member, read_tar, {"max_unpacked_bytes": 256 * MIB}, "3.2 GB of disk", ".tar.gz"),
     Hostile(png_in_icon, score, {"max_pixels": 10**6}, "decoded", ".ico"),

@@ -1,5 +1,6 @@
 """Work of the daemon with many shards: shards that land at once, the start of a large backfill, a whole backfill."""
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -200,4 +201,4 @@ def _ticks_until_quiet(services: Dagster, since: float) -> list[dict[str, Any]]:
 
 
 def _found_nothing(tick: dict[str, Any]) -> bool:
-    return "none new or changed" in str(tick["skipReason"])
+    return re.fullmatch(r"[\d,]+ unchanged", str(tick["skipReason"])) is not None

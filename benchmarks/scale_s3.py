@@ -1,5 +1,6 @@
 """Raw root and outputs in a bucket: a tick of the sensor, and the nightly schedule over the records there."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -10,6 +11,7 @@ from benchmarks.scale_data import CURSOR, shard_name, write_first_snapshot, writ
 from benchmarks.scale_services import START_SECONDS, environment, s3_server, wait_for
 from benchmarks.scale_ticks import quiet_night, quiet_ticks
 from benchmarks.scale_world import Figure, World
+from interleaved_assets.io.storage import etag_stamp
 from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.pipeline.record import read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -24,7 +26,7 @@ def s3(world: World) -> list[Figure]:
     world.finished()
     with s3_server(world.work / "s3") as variables, environment(variables):
         fs = fsspec.filesystem("s3")
-        wait_for(lambda: _takes_files(fs), START_SECONDS, "the start of the S3 server")
+        wait_for(lambda: takes_files(fs), START_SECONDS, "the start of the S3 server")
         settings = write_settings(world.work / "on-s3", raw_root=f"s3://{BUCKET}/raw", output_root=f"s3://{BUCKET}/out")
         file = world.work / "on-s3" / "interleaved.toml"
         numbers = range(world.shards)
@@ -38,13 +40,14 @@ def s3(world: World) -> list[Figure]:
             Figure("listing alone", max(each["seconds"] for each in listing), "s"),
             *quiet_ticks(ticks, world.shards),
             *(
-                figure._replace(what=f"nightly: {figure.what}")
+                figure._replace(what=f"nightly, {index}: {figure.what}")
+                for index in ("no index yet", "with the index of records")
                 for figure in quiet_night(world.probe("nightly", settings_file=file))
             ),
         ]
 
 
-def _takes_files(fs: Any) -> bool:
+def takes_files(fs: Any) -> bool:
     """Whether the server is ready: its gateway answers before its other parts do."""
     try:
         if not fs.exists(BUCKET):
@@ -61,12 +64,18 @@ def _upload(fs: Any, files: Iterator[tuple[str, bytes]]) -> None:
 
 
 def _records(world: World, sources: Mapping[str, RawSource], output_root: str) -> Iterator[tuple[str, bytes]]:
-    """The records of every shard, with sources in the bucket."""
+    """A small output in place of each, and the records of every shard, with sources in the bucket."""
     for key, source in sources.items():
         local = world.settings.storage.shard(key)
         remote = ShardPaths(output_root=output_root.removeprefix("s3://"), key=key)
         for stage in stage_dag(world.settings):
             record = read_record(local.record(stage), {})
             assert record is not None
-            there = record.model_copy(update={"source": source})
+            outputs = {}
+            for role, output in record.outputs.items():
+                content = f"{stage} {role} {key}".encode()
+                stamp = etag_stamp(hashlib.md5(content, usedforsecurity=False).hexdigest(), len(content))
+                outputs[role] = output.model_copy(update={"stamp": stamp})
+                yield remote.outputs(stage)[role], content
+            there = record.model_copy(update={"source": source, "outputs": outputs})
             yield remote.record(stage), there.model_dump_json(indent=1).encode()

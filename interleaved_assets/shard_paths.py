@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from interleaved_assets.export.names import STAGE as IMAGE_EXPORT
+from interleaved_assets.export.names import is_image_file
+
 
 @dataclass(frozen=True)
 class ShardPaths:
@@ -24,6 +27,10 @@ class ShardPaths:
             return f"{self.output_root}/tars/{self.key}.tar"
         return f"{self.output_root}/{stage}/{self.key}.parquet"
 
+    def images(self) -> str:
+        """The folder of the exported tars and their tables. Other shards may have folders in it."""
+        return f"{self.output_root}/images/{self.key}"
+
     def sample_scores(self) -> str:
         """The values that the sample filters compared with their thresholds, one row per sample that reached them."""
         return f"{self.output_root}/sample_scores/{self.key}.parquet"
@@ -36,11 +43,27 @@ class ShardPaths:
         """The pictures that the UI shows for the stage, as JSON."""
         return f"{self.output_root}/pictures/{stage}/{self.key}.json"
 
+    def page(self) -> str:
+        """The page with the shard's documents, what was kept and dropped of each, as HTML."""
+        return f"{self.output_root}/pages/{self.key}.html"
+
     def record(self, stage: str) -> str:
         """The stage's record, as JSON."""
         return f"{self.output_root}/records/{stage}/{self.key}.json"
 
     def outputs(self, stage: str) -> dict[str, str]:
-        """Every output that the stage may write, by role."""
+        """Every output that the stage may write, by role, but for those in :meth:`images`."""
         scores = {"samples": self.sample_scores()} if stage == "filtered" else {}
         return {"rows": self.output(stage), "ledger": self.ledger(stage), **scores}
+
+    def place(self, stage: str, role: str) -> str | None:
+        """The output with this role; of exported tars and tables the role is the file's name. None if there is none."""
+        if stage == IMAGE_EXPORT and is_image_file(role):
+            return f"{self.images()}/{role}"
+        return self.outputs(stage).get(role)
+
+    def folders(self, stage: str) -> set[str]:
+        """The folders below which the outputs of the stage lie, of all shards."""
+        any_shard = ShardPaths(self.output_root, "any", self.options)
+        places = [*any_shard.outputs(stage).values(), *([any_shard.images()] if stage == IMAGE_EXPORT else [])]
+        return {uri.rpartition("/")[0] for uri in places}

@@ -1,13 +1,16 @@
 """Fixtures for all tests, the option under which a skipped test is a failure, and what keeps out the machine's part."""
 
 import os
-from collections.abc import Generator
-from typing import TypeVar
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from interleaved_assets_tests.s3 import bucket, s3_environment, s3_server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
@@ -43,3 +46,12 @@ def _strict(report: Report, config: pytest.Config) -> Report:
         report.outcome = "failed"
         report.longrepr = f"skipped, and --no-skips is given: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    # imported here, so that only tests of the UI load Playwright
+    from interleaved_assets_tests.browser import chromium
+
+    with chromium() as running:
+        yield running

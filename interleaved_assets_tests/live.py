@@ -51,8 +51,8 @@ mutation ($key: String!) {
 class LiveDagster:
     """A running webserver and daemon over one project."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
-        self.home, self._environment = home, dict(environment)
+    def __init__(self, home: Path, environment: Mapping[str, str], backfill_seconds: int) -> None:
+        self.home, self._environment, self._backfill_seconds = home, dict(environment), backfill_seconds
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -84,7 +84,8 @@ class LiveDagster:
         wait_until_up(self.processes["webserver"], answers, _START_SECONDS, self.home / "webserver.log")
 
     def start_daemon(self) -> None:
-        self.start("daemon", "dagster._daemon", "run", "--workspace", "workspace.yaml")
+        command = ("interleaved_assets_tests.live_daemon", str(self._backfill_seconds), "run")
+        self.start("daemon", *command, "--workspace", "workspace.yaml")
 
     def kill(self, name: str) -> None:
         """End a process the hard way; what it has started lives on."""
@@ -128,12 +129,13 @@ class LiveDagster:
     def backfill_ended(self, backfill: str, seconds: float) -> str:
         """Wait for the end of a backfill; gives its status."""
 
-        def ended() -> str | None:
-            with self.instance() as instance:
-                status = instance.get_backfill(backfill).status.value  # type: ignore[union-attr]  # it was launched
-            return status if status not in ("REQUESTED", "CANCELING", "FAILING") else None
+        with self.instance() as instance:
 
-        return str(wait_for(ended, seconds, f"the end of the backfill (see {self.home}/daemon.log)"))
+            def ended() -> str | None:
+                status = instance.get_backfill(backfill).status.value  # type: ignore[union-attr]  # it was launched
+                return status if status not in ("REQUESTED", "CANCELING", "FAILING") else None
+
+            return str(wait_for(ended, seconds, f"the end of the backfill (see {self.home}/daemon.log)"))
 
     def instance(self) -> DagsterInstance:
         """The same instance, from inside the test."""
@@ -159,6 +161,7 @@ def live_dagster(
     settings_file: Path,
     *,
     daemon: bool = True,
+    backfill_seconds: int = 3,
     monitoring_seconds: int | None = None,
     max_runtime_seconds: int | None = None,
 ) -> Iterator[LiveDagster]:
@@ -168,17 +171,21 @@ def live_dagster(
         home: becomes the instance's folder, with the project's own ``dagster.yaml``.
         settings_file: the project's settings.
         daemon: whether to start one.
-        monitoring_seconds: how often the daemon looks after runs, where that is not as in ``dagster.yaml``.
+        backfill_seconds: how often the daemon looks after backfills, which Dagster sets to 30.
+        monitoring_seconds: how often the daemon looks after runs, and after how long it frees the pool slots of one
+            that was killed, where that is not as in ``dagster.yaml``.
         max_runtime_seconds: after which it ends a run as failed, where that is not as in ``dagster.yaml``.
     """
     home.mkdir(parents=True, exist_ok=True)
     config = yaml.safe_load((ROOT / "dagster.yaml").read_text())
     if monitoring_seconds is not None:
         config["run_monitoring"]["poll_interval_seconds"] = monitoring_seconds
+        config["run_monitoring"]["free_slots_after_run_end_seconds"] = monitoring_seconds
     if max_runtime_seconds is not None:
         config["run_monitoring"]["max_runtime_seconds"] = max_runtime_seconds
     (home / "dagster.yaml").write_text(yaml.safe_dump(config))
-    live = LiveDagster(home, {**os.environ, "DAGSTER_HOME": str(home), "INTERLEAVED_SETTINGS": str(settings_file)})
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "INTERLEAVED_SETTINGS": str(settings_file)}
+    live = LiveDagster(home, environment, backfill_seconds)
     with live.instance():
         pass  # made once before the services start: two of them at once have corrupted a fresh SQLite storage
     try:

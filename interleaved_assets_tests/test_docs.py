@@ -7,7 +7,7 @@ import pytest
 from dagster import ScheduleDefinition
 from pydantic import BaseModel
 
-from interleaved_assets.cli import parser
+from interleaved_assets.cli import interleaved
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.schedules import REPORT_CRON
 from interleaved_assets.settings import Settings
@@ -69,7 +69,8 @@ def names_of_settings(model: type[BaseModel], prefix: str = "") -> set[str]:
 
 
 def test_every_setting_it_names_exists() -> None:
-    named = {match[1] for code in CODE if (match := re.match(rf"((?:{'|'.join(SECTIONS)})\.\w+)", code))}
+    formats = re.findall(r"`([^`\n]+)`", (REPOSITORY / "docs/formats.md").read_text(encoding="utf-8"))
+    named = {match[1] for code in (*CODE, *formats) if (match := re.match(rf"((?:{'|'.join(SECTIONS)})\.\w+)", code))}
     assert len(named) > 15
     assert named - names_of_settings(Settings) == set()
 
@@ -104,10 +105,13 @@ def test_every_check_is_listed_with_the_assets_that_have_it(tmp_path: Path) -> N
         assert listed == has, name
 
 
-@pytest.mark.parametrize("command", re.findall(r"^interleaved ([^#\n]+?)\s*#", TEXT, flags=re.MULTILINE))
-def test_every_command_parses(command: str) -> None:
-    words = re.sub(r"<[^>]+>", "something", command).split()
-    parser().parse_args(words)
+@pytest.mark.parametrize("line", re.findall(r"^interleaved ([^#\n]+?)\s*#", TEXT, flags=re.MULTILINE))
+def test_every_command_parses(line: str) -> None:
+    words = re.sub(r"<[^>]+>", "something", line).split()
+    with interleaved.make_context("interleaved", words) as context:
+        name, command, rest = interleaved.resolve_command(context, [*context._protected_args, *context.args])
+        assert command is not None
+        command.make_context(name, rest, parent=context)
 
 
 def test_the_hours_it_names_are_those_of_the_schedules(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 LIBRARY = (REPOSITORY / "docs/library.md").read_text(encoding="utf-8")
-PACKAGES = ("model", "io", "scoring", "selection")
+PACKAGES = ("model", "io", "scoring", "selection", "export")
 PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md")), *REPOSITORY.glob("*/README.md"))
 ALLOWED = {f"interleaved_assets.{name}" for name in (*PACKAGES, "settings")}
 

@@ -14,14 +14,15 @@ import pytest
 
 from benchmarks.fuzz.cases import KINDS
 from benchmarks.fuzz.child import Work, WrongRead, run_in_children
-from benchmarks.fuzz.oracles import check_rows_equal, check_texts
+from benchmarks.fuzz.oracles import check_rows_equal, check_texts, tarfile_members
+from benchmarks.fuzz.tars import header, padded, pax, plain_member, record
 from interleaved_assets.model.errors import ShardError
 
 
 def test_three_outcomes_and_nothing_else() -> None:
     command = [sys.executable, "-m", "benchmarks.fuzz", "--cases", "220", "--seed", "1", "--workers", "1"]
     root = Path(__file__).parents[1]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.rstrip().endswith("findings: []")
     for kind in KINDS:
@@ -90,6 +91,15 @@ def test_another_table_is_a_wrong_read(found: dict[str, list[object]]) -> None:
     check_rows_equal(table, table, "here")
     with pytest.raises(WrongRead, match="here: "):
         check_rows_equal(table, pa.table(found), "here")
+
+
+def test_what_tarfile_takes_for_files_or_does_not_reach_says_nothing(tmp_path: Path) -> None:
+    path, member = tmp_path / "a.tar", plain_member(b"b.json", b"{}")
+    path.write_bytes(header(b"folder", 2, b"D") + padded(b"\0\0") + member + bytes(1024))
+    assert tarfile_members(path) == {"b.json": [b"{}"]}
+    # it takes an empty size for 0, and ends where the content is no header
+    path.write_bytes(member + pax(record(b"size", b"")) + member + member + bytes(1024))
+    assert tarfile_members(path) is None
 
 
 def test_a_text_that_is_missing_is_a_wrong_read() -> None:

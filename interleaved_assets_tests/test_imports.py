@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -17,17 +18,19 @@ ROOT = Path(__file__).parents[1] / "interleaved_assets"
 # are not named; these may import each other.
 ORDER = {
     ".": (
-        *("model", "io", "scoring", "selection", "shard_paths", "settings", "demo", "pipeline", "reporting"),
-        *("defs", "definitions", "cli"),
+        *("model", "io", "scoring", "selection", "export", "shard_paths", "settings", "demo", "pipeline"),
+        *("reporting", "defs", "definitions", "cli"),
     ),
     "io": (
-        *("storage", "content_types", "workers", "tiff", "archive", "batches", "policy", "materialize"),
-        *("reader", "writer", "parquet", "tar"),
+        *("storage", "content_types", "workers", "tiff", "archive", "batches", "policy", "fetch", "materialize"),
+        *("reader", "writer", "parquet", "tar", "shard"),
     ),
     "scoring": ("*", "clip"),
     "pipeline": (
-        *("raw", "parallel", "record", "stored_records", "stage", "attempt", "execute", "counts", "tables"),
-        *("stages", "checks", "status", "due", "dataset_status", "lineage"),
+        *("raw", "parallel", "record", "record_index", "stored_records", "stage", "attempt", "execute"),
+        *("pools", "throughput", "publishable", "counts", "tables"),
+        *("stages", "many", "checks", "status", "due", "dataset_status", "up_to_date", "forget", "lineage", "files"),
+        "release",
     ),
 }
 
@@ -65,7 +68,9 @@ def imports_of(file: Path, *, at_run_time: bool) -> Iterator[Module]:
                 yield tuple(parts) if tuple(parts) in FILES else tuple(parts[:-1])
 
 
-ALL_IMPORTS = {module: set(imports_of(file, at_run_time=False)) for module, file in FILES.items()}
+@cache
+def all_imports() -> dict[Module, set[Module]]:
+    return {module: set(imports_of(file, at_run_time=False)) for module, file in FILES.items()}
 
 
 def place(folder: str, name: str) -> int:
@@ -81,7 +86,7 @@ def test_imports_go_one_way(folder: str) -> None:
     depth = len(inside)
     upward = [
         f"{'.'.join(module)} imports {'.'.join(imported)}"
-        for module, found in ALL_IMPORTS.items()
+        for module, found in all_imports().items()
         for imported in found
         # a folder's __init__ re-exports what is in it
         if len(module) > depth and len(imported) > depth and module[:depth] == imported[:depth] == inside
@@ -93,7 +98,7 @@ def test_imports_go_one_way(folder: str) -> None:
 @pytest.mark.parametrize("folder", [folder for folder in ORDER if folder != "."])
 def test_nothing_in_a_folder_imports_what_its_init_re_exports(folder: str) -> None:
     inside = tuple(folder.split("/"))
-    assert [module for module, found in ALL_IMPORTS.items() if module[:-1] == inside and inside in found] == []
+    assert [module for module, found in all_imports().items() if module[:-1] == inside and inside in found] == []
 
 
 def test_every_folder_with_sub_folders_has_an_order() -> None:
@@ -126,20 +131,29 @@ def test_cycles_and_upward_imports_would_be_found(tmp_path: Path) -> None:
         place("io", "new")
 
 
-HEAVY = ("dagster", "torch", "open_clip")
+HEAVY = ("dagster", "torch", "open_clip", "matplotlib")
 CLIP = "interleaved_assets.scoring.clip"
 # In the order in which one interpreter imports them: what is absent after a module was absent after those before it.
 LOADS = {
-    "interleaved_assets.model": (*HEAVY, CLIP),
-    "interleaved_assets.io": (*HEAVY, CLIP),
-    "interleaved_assets.scoring": (*HEAVY, CLIP),
-    "interleaved_assets.scoring.score": (*HEAVY, CLIP),
-    "interleaved_assets.selection": (*HEAVY, CLIP),
-    "interleaved_assets.scoring.clip": HEAVY,
-    "interleaved_assets.pipeline.stages.dag": HEAVY,
-    "interleaved_assets.reporting.dataset_report": HEAVY,
-    "interleaved_assets.cli": HEAVY,
-    "interleaved_assets.defs.build": ("torch", "open_clip"),
+    "interleaved_assets.cli": ("pandas", "pyarrow", "rich", *HEAVY, CLIP),  # --help and completion do not wait for them
+    "interleaved_assets.model": ("pandas", *HEAVY, CLIP),
+    # nothing makes an Arrow array of Python values on import: the first one imports pandas
+    "interleaved_assets.io": ("pandas", *HEAVY, CLIP),
+    "interleaved_assets.scoring": ("pandas", *HEAVY, CLIP),
+    "interleaved_assets.scoring.score": ("pandas", *HEAVY, CLIP),
+    "interleaved_assets.selection": ("pandas", *HEAVY, CLIP),
+    "interleaved_assets.export": ("pandas", *HEAVY, CLIP),
+    "interleaved_assets.scoring.clip": ("pandas", *HEAVY),
+    "interleaved_assets.pipeline.stages.dag": ("pandas", "webdataset", *HEAVY),
+    "interleaved_assets.reporting.dataset_report": ("pandas", *HEAVY),
+    "interleaved_assets.cli.trace": ("pandas", *HEAVY),
+    "interleaved_assets.cli.what_if": ("pandas", *HEAVY),
+    "interleaved_assets.cli.convert": ("pandas", *HEAVY),
+    "interleaved_assets.cli.inspect": ("pandas", *HEAVY),
+    "interleaved_assets.cli.validate": ("pandas", *HEAVY),
+    "interleaved_assets.cli.score": ("pandas", *HEAVY),
+    "interleaved_assets.cli.run": ("pandas", *HEAVY),
+    "interleaved_assets.defs.build": ("pandas", "webdataset", "torch", "open_clip", "matplotlib"),
 }
 
 
@@ -148,7 +162,7 @@ def loaded() -> dict[str, list[str]]:
     """Which of the watched modules are loaded after each import."""
     code = (
         "import importlib, json, sys\n"
-        f"watched, found = {(*HEAVY, CLIP)!r}, {{}}\n"
+        f"watched, found = {('pandas', 'pyarrow', 'rich', 'webdataset', *HEAVY, CLIP)!r}, {{}}\n"
         f"for name in {tuple(LOADS)!r}:\n"
         "    importlib.import_module(name)\n"
         "    found[name] = [one for one in watched if one in sys.modules]\n"

@@ -4,7 +4,7 @@ import pytest
 
 from interleaved_assets.io.tar.limits import LIMITS, check_limits
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.settings import Settings, load_settings, settings_path
+from interleaved_assets.settings import Settings, load_settings, load_settings_or_defaults, settings_path
 
 
 def write(folder: Path, text: str) -> Path:
@@ -57,6 +57,11 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
             '[errors]\non_materialize_error = "ignore"\n',
             r"errors\.on_materialize_error: .*'error', 'warn', 'drop_row' or 'drop_sample'",
         ),
+        (
+            '[scoring]\nscorers = ["qr"]\n',
+            r"selection: filter 'sharpness' needs the score sharpness, .*turn on what measures it \(scoring\.scorers",
+        ),
+        ("[selection]\nmax_nsfw_clip = 0.5\n", "selection: filter 'nsfw_clip' needs the score nsfw_clip_score"),
         ('[scoring]\nscorers = ["sharpnes"]\n', r"scoring\.scorers: .*no scorer named sharpnes; there are sharpness"),
         (
             '[storage.options]\nsecret = "s"\n',
@@ -157,3 +162,18 @@ def test_limits_are_those_of_tars(tmp_path: Path) -> None:
     assert check_limits(limits.for_tars()) == LIMITS._replace(max_sample_bytes=3 * 2**20, max_columns=7)
     with pytest.raises(SettingsError, match=r"limits\.max_member_bytes: .*greater than or equal to 1048576, got 5"):
         load_settings(write(tmp_path, "[limits]\nmax_member_bytes = 5\n"))
+
+
+def test_work_on_files_needs_no_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setenv("INTERLEAVED_RUN__PARALLEL_SHARDS", "3")
+    assert load_settings_or_defaults().run.parallel_shards == 3
+    write(tmp_path, "[run]\nparallel_shards = 5\nstorage_tries = 7\n")
+    found = load_settings_or_defaults().run
+    assert (found.parallel_shards, found.storage_tries) == (3, 7)
+    with pytest.raises(SettingsError, match="no settings file"):
+        load_settings_or_defaults(tmp_path / "none.toml")
+    monkeypatch.setenv("INTERLEAVED_SETTINGS", str(tmp_path / "none.toml"))
+    with pytest.raises(SettingsError, match="no settings file"):
+        load_settings_or_defaults()

@@ -47,7 +47,9 @@ def run(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
     site, folder = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("elsewhere")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, wheel]
     subprocess.run(install, check=True)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLEAVED_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("INTERLEAVED_", "DAGSTER_"))
+    }
     environment |= {"PYTHONPATH": str(site), "PATH": f"{site / 'bin'}:{environment['PATH']}"}
 
     def run(*command: str | Path) -> str:
@@ -77,5 +79,12 @@ def test_it_converts_a_shard(run: Callable[..., str], tmp_path: Path) -> None:
 
 def test_its_command_runs(run: Callable[..., str]) -> None:
     text = run("interleaved", "--help")
-    assert text.startswith("usage: interleaved")
+    assert text.startswith("Usage: interleaved")
     assert {"trace", "what-if", "settings"} <= set(text.replace(",", " ").replace("{", " ").split())
+
+
+def test_its_demo_needs_no_file_of_the_repository(run: Callable[..., str]) -> None:
+    text = run("interleaved", "demo")
+    assert "8 demo shards in " in text
+    assert "dagster dev -m interleaved_assets.definitions" in text
+    assert "│ complete │      8 │" in run("interleaved", "status")

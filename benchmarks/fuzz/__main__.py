@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from benchmarks.fuzz.cases import KINDS, case
 from benchmarks.fuzz.child import DATA_BYTES, PASSED, SECONDS, Ended, run_in_children
+from benchmarks.fuzz.image_checks import load_models
 from benchmarks.fuzz.images import sound_images
 
 _CASES_A_CHILD = 25
@@ -42,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     # made once, before the workers are forked
     sound_images()
+    if any(case(options.seed, number)[0] == "image" for number in chosen):
+        load_models()
     outcomes: Counter[tuple[str, str]] = Counter()
     findings: list[int] = []
     slowest = (0.0, 0)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.acero  # loaded at first use otherwise, in each child anew
 import pyarrow.dataset
 
-from benchmarks.fuzz import checks, documents, images, parquets, tars, tiffs
+from benchmarks.fuzz import checks, documents, image_checks, images, parquets, tars, tiffs
 from benchmarks.fuzz.mutate import mutated, overwritten, perhaps
 from interleaved_assets.io import parquet_shard
 
@@ -96,7 +96,7 @@ def _gzip(dice: random.Random, folder: Path) -> str:
 
 
 def _image(dice: random.Random, _folder: Path) -> str:
-    return checks.check_image(images.odd_image(dice))
+    return image_checks.check_image(images.odd_image(dice))
 
 
 def _written(table: pa.Table, folder: Path) -> bytes:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.fuzz.child import WrongRead
-from benchmarks.fuzz.oracles import check_against_tarfile, check_png, check_rows_equal
+from benchmarks.fuzz.oracles import check_against_tarfile, check_rows_equal
 from interleaved_assets.io import (
     ShardLayout,
     materialize,
@@ -22,15 +22,11 @@ from interleaved_assets.io import (
 from interleaved_assets.model import InterleavedBatch
 from interleaved_assets.model.errors import InterleavedError, OptionError, error_code
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
-from interleaved_assets.scoring import ScoringSettings, score_images
-from interleaved_assets.scoring.decode import decode_image
-from interleaved_assets.scoring.size import image_size
 
 MAX_BATCH_BYTES: Final = 2**20
 _MAX_SAMPLE_BYTES: Final = 64 * 2**20
 _MAX_UNPACKED_BYTES: Final = 64 * 2**20
 _MAX_MEMBER_BYTES: Final = 2**20
-_MAX_PIXELS: Final = 4_000_000
 _LAYOUTS: Final = (
     ShardLayout(),
     ShardLayout(),
@@ -51,13 +47,13 @@ def check_tar(content: bytes, dice: random.Random, folder: Path) -> str:
         rows = _read_tar(path, layout, materialized=True)
     codes |= _check_errors(rows)
     if rows is None:
-        return _outcome(codes)
+        return outcome_of(codes)
     # what is too large with its bytes may be a row without them
     if lazy is None or (not codes and lazy.num_rows != rows.num_rows):
         raise WrongRead(f"{lazy and lazy.num_rows} rows without bytes, {rows.num_rows} with them")
     check_against_tarfile(rows, path, plain_layout=layout == _LAYOUTS[0])
     _write_and_read_back(rows, folder)
-    return _outcome(codes)
+    return outcome_of(codes)
 
 
 def check_parquet(path: Path, folder: Path) -> tuple[str, pa.Table | None]:
@@ -117,24 +113,6 @@ def check_against_pyarrow(content: bytes, folder: Path) -> str:
     return outcome
 
 
-def check_image(content: bytes) -> str:
-    """Score and decode: scores, or an error code; the size measured is the size decoded; PNG is exact."""
-    columns = {"sample_id": ["s"], "position": pa.array([0], pa.int32()), "modality": ["image"]}
-    rows = pa.table({**columns, "binary_content": pa.array([content], pa.large_binary())})
-    settings = ScoringSettings(scorers=("sharpness", "qr", "thumbnail"), max_pixels=_MAX_PIXELS)
-    row = score_images(rows, settings, threads=1).to_pylist()[0]
-    if error := row["score_error"]:
-        return _outcome({_known(error)})
-    size = image_size(content)
-    if size != (row["width"], row["height"]):
-        raise WrongRead(f"measured {size}, scored as {row['width'], row['height']}")
-    pixels = decode_image(content, max_pixels=_MAX_PIXELS)
-    if pixels.shape != (size[1], size[0], 3):
-        raise WrongRead(f"measured {size}, decoded to {pixels.shape}")
-    check_png(content, pixels)
-    return "read"
-
-
 def check_locators(locators: list[str | None], secret: bytes, root: Path) -> str:
     """Fetch from below ``root``: bytes from there, or an error code; never ``secret``, which lies beside it."""
     count = len(locators)
@@ -159,7 +137,7 @@ def check_locators(locators: list[str | None], secret: bytes, root: Path) -> str
             )
         if (row["binary_content"] is None) != bool(row["materialize_error"]):
             raise WrongRead(f"{row['source_ref']}: bytes {row['binary_content']!r}, error {row['materialize_error']!r}")
-    return _outcome(_check_errors(table))
+    return outcome_of(_check_errors(table))
 
 
 def _read_tar(path: Path, layout: ShardLayout, *, materialized: bool) -> pa.Table | None:
@@ -183,17 +161,23 @@ def _check_errors(table: pa.Table | None) -> set[str]:
     table.validate(full=True)
     if "materialize_error" not in table.column_names:
         return set()
-    return {_known(error) for error in table["materialize_error"].drop_null().unique().to_pylist()}
+    return {known_code(error) for error in table["materialize_error"].drop_null().unique().to_pylist()}
 
 
-def _known(error: str) -> str:
+def known_code(error: str) -> str:
+    """The code of a row error.
+
+    Raises:
+        WrongRead: it has none that is known.
+    """
     code = error_code(error)
     if code == "unknown":
         raise WrongRead(f"an error without a code: {error[:300]}")
     return code
 
 
-def _outcome(codes: set[str]) -> str:
+def outcome_of(codes: set[str]) -> str:
+    """The outcome of a case whose rows have errors of these codes."""
     return f"row error {' '.join(sorted(codes))}" if codes else "read"
 
 

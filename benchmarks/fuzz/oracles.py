@@ -30,6 +30,8 @@ _TARFILE_ERRORS: Final = (
     zlib.error,
     IndexError,
 )
+_GNU_TYPES: Final = (b"D", b"M", b"V")
+"""A folder's list of files, the rest of a file that an earlier volume begins, and the name of a volume."""
 _FRAMES_COMPARED: Final = 4
 
 
@@ -64,10 +66,14 @@ def tarfile_members(path: Path) -> dict[str, list[bytes]] | None:
             for info in tar:
                 if info.size > _LARGEST_MEMBER:
                     return None
-                # a type that is unknown stands for a regular file
-                is_file = info.isreg() or info.type not in tarfile.SUPPORTED_TYPES
+                # a type that is unknown stands for a regular file, but GNU tar has three that are none
+                is_file = info.isreg() or info.type not in (*tarfile.SUPPORTED_TYPES, *_GNU_TYPES)
                 if is_file and (opened := tar.extractfile(info)):
                     found.setdefault(info.name, []).append(opened.read())
+            # tarfile ends without an error at a damaged pax header or one with an empty size; GNU tar goes on, as we do
+            tar.fileobj.seek(tar.offset)
+            if any(tar.fileobj.read(tarfile.BLOCKSIZE)):
+                return None
     except _TARFILE_ERRORS:
         return None
     return found

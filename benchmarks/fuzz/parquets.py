@@ -115,7 +115,9 @@ def _odd_reserved(dice: random.Random, table: pa.Table) -> pa.Table:
     if kind < 0.15:
         return table.drop_columns([name])
     if kind < 0.3:
-        return _replaced(table, name, pa.nulls(count, table.schema.field(name).type))
+        return _replaced(
+            table, name, pa.nulls(count, table.column(table.column_names.index(name)).type)
+        )  # a name may come twice
     odd = (
         pa.array([dice.choice((-2, -1, 0, 0, 5, 2**31 - 1, 2**31, 2**40, -(2**63))) for _ in range(count)], pa.int64()),
         pa.array([dice.choice((0.0, 1.5, float("nan"), 1e300)) for _ in range(count)]),

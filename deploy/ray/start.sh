@@ -4,8 +4,8 @@
 #   deploy/ray/start.sh head --num-cpus=2 --num-gpus=1
 #   deploy/ray/start.sh worker 10.0.0.5:6379 --num-gpus=1
 #
-# Further arguments are passed to `ray start`. Steps have the environment of this process: credentials for the bucket
-# (AWS_…) and for PostgreSQL (DAGSTER_PG_…), INTERLEAVED_SETTINGS, and the virtual environment's bin folder in PATH.
+# Further arguments are passed to `ray start`. Tasks have the environment of this process: credentials for the bucket
+# (AWS_…), and the virtual environment's bin folder in PATH.
 #
 #   RAY_AUTH_TOKEN   secret of the cluster, 32 characters or more, the same in every process of the cluster
 #   RAY_NODE_IP      address of this node for the others; 127.0.0.1 unless set
@@ -16,7 +16,7 @@ if [ "${#RAY_AUTH_TOKEN}" -lt 32 ]; then
     echo "RAY_AUTH_TOKEN needs 32 characters or more: export RAY_AUTH_TOKEN=\$(openssl rand -hex 32)" >&2
     exit 2
 fi
-# The settings of a run are sent with its steps; a variable of this node would override them without notice.
+# The settings of a run are sent with its tasks; a variable of this node would look as if it had an effect.
 if env | grep -q '^INTERLEAVED_.*__'; then
     echo "set no INTERLEAVED_<SECTION>__<KEY> on a Ray node: the settings are sent with the run" >&2
     exit 2

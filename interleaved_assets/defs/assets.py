@@ -9,7 +9,7 @@ import dagster as dg
 
 from interleaved_assets.defs.executors import StepNeeds, gpu_step
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.pictures import Draw, score_pictures, selection_pictures
+from interleaved_assets.defs.pictures import Draw, selection_pictures
 from interleaved_assets.defs.pools import SHARD_IO
 from interleaved_assets.defs.shard_run import run_over_shards
 from interleaved_assets.pipeline.checks import (
@@ -20,6 +20,7 @@ from interleaved_assets.pipeline.checks import (
     IMAGE_SCORES_IN_RANGE,
     KEEP_RATE,
     KEYS_UNIQUE,
+    LAYOUT,
     MATERIALIZATION_ERRORS,
     READS_BACK,
     ROW_SCHEMA,
@@ -54,14 +55,13 @@ STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
             "and one row per document for its other fields.",
             "ingest",
             frozenset({"parquet"}),
-            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
+            (LAYOUT, MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
         ),
         "image_scores": StageDisplay(
             "One row per image: size, sharpness, QR code area. Measured once; thresholds are applied in filtered.",
             "score",
             frozenset({"parquet", "opencv"}),
             (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE, IMAGE_SCORE_SCHEMA),
-            score_pictures("image_scores"),
         ),
         "clip_scores": StageDisplay(
             "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
@@ -69,7 +69,6 @@ STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
             "score",
             frozenset({"parquet", "pytorch"}),
             (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
-            score_pictures("clip_scores"),
         ),
         "filtered": StageDisplay(
             "The rows that pass the thresholds in interleaved.toml. The ledger lists the other rows with reason, "
@@ -80,10 +79,18 @@ STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
             selection_pictures,
         ),
         "final_tars": StageDisplay(
-            "Training tars: <key>.json and the images of each sample, readable as plain MINT-1T.",
+            "Training tars: `<key>.json` and the images of each sample, readable as plain MINT-1T.",
             "publish",
             frozenset({"webdataset"}),
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, READS_BACK),
+        ),
+        "image_export": StageDisplay(
+            "The images that selection has kept as tars `images-<hash>-<number>.tar`, with a JSON for each image and a "
+            "Parquet file beside each tar. This table has one row per image: its tar and member, its scores and the "
+            "texts around it.",
+            "publish",
+            frozenset({"webdataset", "parquet"}),
+            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR),
         ),
     }
 )

@@ -15,16 +15,16 @@ from interleaved_assets.defs.schedules import log_due
 from interleaved_assets.defs.sensors import cursor_number, from_the_start
 from interleaved_assets.defs.shard_events import failed_with_present_inputs
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
-from interleaved_assets.pipeline.due import due_shards
+from interleaved_assets.pipeline.due import Due, Progress, due_shards
 from interleaved_assets.pipeline.raw.listing import RawShard
+from interleaved_assets.pipeline.raw.numbered_tables import next_number, remove_before
 from interleaved_assets.pipeline.raw.requested import FOLDER, read_requested, requested_uri, write_requested
 from interleaved_assets.pipeline.raw.snapshot import (
     SnapshotEntry,
     latest_snapshot,
-    next_number,
-    remove_snapshots_before,
 )
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, StorageSettings
 
 
@@ -48,12 +48,16 @@ def build_automation_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefin
         last = cursor_number(context)
         try:
             seen = latest_snapshot(storage)
-            requested = _requested(context, last, storage) if last else {}
+            table = _requested(context, last, storage) if last else {}
+            # a shard that was gone is compared with its records again: its outputs may have been forgotten
+            requested = {key: version for key, version in table.items() if key in seen and not seen[key].gone}
             # without shards that are gone, and files that changed since they were read, which may still be growing
             versions = {key: raw.reported for key, raw in seen.items() if raw.reported and raw.settled and not raw.gone}
             changed = {key for key, version in versions.items() if requested.get(key) != version}
-            if not changed:
-                return dg.SkipReason("no shard is new or changed")
+            if not changed and requested == table:
+                waiting = sum(not raw.settled and not raw.gone for raw in seen.values())
+                more = f"; raw_shard_sensor waits until {counted(waiting, 'shard')} can be read" if waiting else ""
+                return dg.SkipReason(f"no shard is new or changed{more}")
             registered, progress = known_progress(context, settings)
             due = due_shards(
                 _raw_shards((key for key in registered if key in changed), seen),
@@ -70,24 +74,38 @@ def build_automation_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefin
         except StorageUnavailable as error:
             return dg.SkipReason(f"the storage did not answer, the next tick tries again: {error}")
         log_due(context, due._replace(shards={key: due.shards[key] for key in due.shards if key in wanted}))
-        if not (due.shards or due.current):
-            return dg.SkipReason(f"{len(changed)} shards are new or changed; runs are working on them")
+        ranges = list(ranges_of(registered, wanted, current, settings.run.shards_per_run))
+        if due.shards or due.current:
+            skipped = f"current: {len(due.current)}, failed with their present content: {len(failed)}"
+        else:
+            skipped = _why_none_is_due(changed, changed - set(registered), due, progress)
+            if requested == table:
+                return dg.SkipReason(skipped)
         # The cursor names the table. If the tick fails after this line, the old cursor and its table stay in force, and
         # the next tick finds the same shards.
         number = next_number(last, storage, FOLDER)
         requested |= {key: versions[key] for key in due.shards.keys() | due.current}
         write_requested(requested, requested_uri(storage, number), storage.options)
-        remove_snapshots_before(last, storage, FOLDER)
-        ranges = list(ranges_of(registered, wanted, current, settings.run.shards_per_run))
+        remove_before(last, storage, FOLDER)
         return dg.SensorResult(
-            run_requests=range_requests(ranges, str(number)),
+            run_requests=range_requests(ranges, str(number), registered, due.shards, settings),
             cursor=str(number),
-            skip_reason=None
-            if ranges
-            else dg.SkipReason(f"current: {len(due.current)}, failed with their present content: {len(failed)}"),
+            skip_reason=None if ranges else skipped,
         )
 
     return automation
+
+
+def _why_none_is_due(changed: set[str], unregistered: set[str], due: Due, progress: Progress) -> str:
+    if not changed:
+        return "no shard is new or changed"
+    parts = {
+        "in runs": len(changed & progress.busy),
+        "without a partition": len(unregistered),
+        "whose records the storage refused": len(due.refused),
+    }
+    why = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+    return f"{counted(len(changed), 'shard')} new or changed: {why}"
 
 
 def _raw_shards(keys: Iterable[str], seen: Mapping[str, SnapshotEntry]) -> Iterable[RawShard]:

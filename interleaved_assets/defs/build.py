@@ -4,12 +4,18 @@ import dagster as dg
 
 from interleaved_assets.defs.assets import build_assets
 from interleaved_assets.defs.automation import build_automation_sensor
-from interleaved_assets.defs.checks import build_raw_root_check
+from interleaved_assets.defs.checks import build_raw_root_check, build_up_to_date_check
 from interleaved_assets.defs.executors import build_executor
+from interleaved_assets.defs.forget import build_forget_job
 from interleaved_assets.defs.report import build_dataset_report
 from interleaved_assets.defs.requests import build_job
 from interleaved_assets.defs.retention import build_retention
-from interleaved_assets.defs.schedules import build_nightly_schedule, build_raw_root_schedule, build_report_schedule
+from interleaved_assets.defs.schedules import (
+    build_nightly_schedule,
+    build_raw_root_schedule,
+    build_report_schedule,
+    build_up_to_date_schedule,
+)
 from interleaved_assets.defs.sensors import build_raw_shard_sensor
 from interleaved_assets.settings import Settings
 
@@ -23,13 +29,14 @@ def build_definitions(settings: Settings) -> dg.Definitions:
     job = build_job(settings)
     return dg.Definitions(
         assets=[*build_assets(settings), build_dataset_report(settings)],
-        asset_checks=[build_raw_root_check(settings)],
-        jobs=[job],
+        asset_checks=[build_raw_root_check(settings), build_up_to_date_check(settings)],
+        jobs=[job, build_forget_job(settings)],
         sensors=[build_raw_shard_sensor(settings), build_automation_sensor(settings, job)],
         schedules=[
             build_nightly_schedule(settings, job),
             build_report_schedule(settings),
             build_raw_root_schedule(settings),
+            build_up_to_date_schedule(settings),
             build_retention(settings),
         ],
         executor=build_executor(settings),

@@ -1,9 +1,11 @@
-"""``make demo``: draws demo shards, materializes every asset with Dagster, and prints a table of the results.
+"""``interleaved demo``: draws demo shards, materializes every asset with Dagster, and prints a table of the results.
 
 Outputs go to the output root of the project's settings, so that ``make ui`` shows them. Shards that are current are not
 made again.
 """
 
+import logging
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -26,11 +28,43 @@ from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot
 from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.stages import final_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stored_records import read_records
+from interleaved_assets.pipeline.stored_records import read_records, recorded_stages
+from interleaved_assets.reporting.collect import row_errors
 from interleaved_assets.settings import Settings, load_settings
+from interleaved_assets.settings.load import FILE_NAME, FILE_VARIABLE, settings_path
 
 TABLE_WIDTH = 150
+DEFAULT_PORT = 3000
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+SETTINGS = """\
+# Written by `interleaved demo`. Every key with its unit, range and default: `interleaved settings`.
+
+[storage]
+raw_root = "data/raw"       # folder with the raw tars
+output_root = "data/out"    # folder for all outputs
+
+[errors]
+on_materialize_error = "drop_row"   # error | warn | drop_row | drop_sample
+
+[scoring]
+scorers = ["sharpness", "sharpness_256", "qr", "thumbnail"]
+qr_detector = "zxing+aruco"
+
+[selection]
+min_sharpness_256 = 100     # variance of the Laplacian at 256 pixels; blurred pictures are below
+min_sharpness = 0           # the same at full resolution; 0 keeps all
+max_qr_area_ratio = 0.05    # share of the picture under QR codes
+min_aspect_ratio = 0.3      # width / height
+max_aspect_ratio = 3.0
+max_ratio = 0.5             # images for each word of a document
+on_score_error = "drop_row" # an image that cannot be decoded has no score
+"""
+"""Settings that the demo writes into a folder without any: those of the repository, without CLIP's demo model."""
+INSTANCE = "nux:\n  enabled: false\ntelemetry:\n  enabled: false\n"
+"""Dagster's configuration where the demo makes an instance: no sign-up, nothing is sent."""
 PAGES = {
     "the graph of all assets": "/asset-groups",
     "a shard, and what was dropped": "/assets/filtered?view=partitions",
@@ -38,17 +72,30 @@ PAGES = {
 }
 
 
-def main() -> int:
-    """Run the demo and return the exit code."""
+def main(file: str | None) -> int:
+    """Run the demo, and return the exit code: 0 done, 1 a shard failed, 2 not possible here, 130 Ctrl-C."""
     console = Console() if sys.stdout.isatty() else Console(width=TABLE_WIDTH)
-    settings = load_settings()
+    settings = load_settings(file or settings_of_demo())
+    # logs a stack where Ctrl-C meets it while it closes a connection; the interrupt ends the demo without that
+    logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL + 1)
+    try:
+        return run_demo(settings, console)
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+        done = len(recorded_stages(settings.storage, [final_tars.NAME]))
+        console.print(f"interleaved demo: interrupted; {done} final tars are written. Run it again to make the others.")
+        return INTERRUPTED
+
+
+def run_demo(settings: Settings, console: Console) -> int:
+    """Draw the demo shards, materialize every asset and print the summary; returns the exit code."""
     if problem := _not_for_the_demo(settings):
-        console.print(f"make demo: {problem}", style="red")
+        console.print(f"interleaved demo: {problem}", style="red")
         return 2
     started = time.perf_counter()
     with console.status("drawing demo shards"):
         written = write_demo_shards(Path(settings.storage.raw_root))
     console.print(f"{len(written)} demo shards in {settings.storage.raw_root}")
+    ui = present_ui()
     with dg.DagsterInstance.get() as instance:
         keys = register_all(instance, settings)
         console.print(f"taking {len(keys)} shards through {len(stage_dag(settings))} assets, with Dagster …")
@@ -56,12 +103,34 @@ def main() -> int:
     console.print(summary_table(settings, keys))
     console.print(f"report   {join(settings.storage.output_root, REPORT_FILE)}")
     console.print(f"ledgers  {join(settings.storage.output_root, 'dropped')}: every dropped row with its reason")
-    console.print(
-        f"done in {time.perf_counter() - started:.0f} s. See it in the Dagster UI:  [bold]make ui[/bold], then"
-    )
+    done = f"done in {time.perf_counter() - started:.0f} s. See it in the Dagster UI:  [bold]{ui}[/bold], then"
+    console.print(done, soft_wrap=True)
     for about, page in PAGES.items():
-        console.print(f"  {about:<32} http://127.0.0.1:3000{page}")
+        console.print(f"  {about:<32} http://127.0.0.1:{os.environ.get('UI_PORT', DEFAULT_PORT)}{page}")
     return 0 if succeeded else 1
+
+
+def settings_of_demo() -> Path:
+    """The settings file in force; one is written into this folder where there is none.
+
+    Raises:
+        SettingsError: ``INTERLEAVED_SETTINGS`` names a file that does not exist.
+    """
+    here = Path(FILE_NAME)
+    if not (here.exists() or FILE_VARIABLE in os.environ or os.environ.get("DAGSTER_HOME")):
+        here.write_text(SETTINGS, encoding="utf-8")
+    return settings_path()
+
+
+def present_ui() -> str:
+    """The command that shows the Dagster instance; makes one in ``.dagster_home`` where ``DAGSTER_HOME`` is not set."""
+    if Path("workspace.yaml").exists() and "DAGSTER_HOME" in os.environ:
+        return "make ui"
+    home = Path(os.environ.setdefault("DAGSTER_HOME", str(Path(".dagster_home").absolute())))
+    home.mkdir(parents=True, exist_ok=True)
+    if not (home / "dagster.yaml").exists():
+        (home / "dagster.yaml").write_text(INSTANCE, encoding="utf-8")
+    return f"DAGSTER_HOME={home} dagster dev -m interleaved_assets.definitions"
 
 
 def _not_for_the_demo(settings: Settings) -> str | None:
@@ -90,58 +159,70 @@ def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
 
 
 def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> bool:
-    """One run of the stages over all shards and one of the report, in this process; True if both succeeded."""
+    """One run of the stages over all shards and one of the report, in this process; True if both succeeded.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C ended a run.
+    """
     definitions = build_definitions(settings)
     # a range is in the order in which partitions were added
     registered = [key for key in instance.get_dynamic_partitions(SHARDS) if key in set(keys)]
-    quietly = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
-    shards_run = definitions.resolve_job_def(BRING_UP_TO_DATE).execute_in_process(
-        run_config=quietly,
-        instance=instance,
-        tags={RANGE_START: registered[0], RANGE_END: registered[-1]},
-        raise_on_error=False,
+    over_shards = {RANGE_START: registered[0], RANGE_END: registered[-1]}
+    ended = [
+        _execute(definitions, job, instance, tags)
+        for job, tags in ((BRING_UP_TO_DATE, over_shards), (DAILY_REPORT, {}))
+    ]
+    return all(ended)
+
+
+def _execute(definitions: dg.Definitions, job: str, instance: dg.DagsterInstance, tags: dict[str, str]) -> bool:
+    # Dagster would print the stack of every failed step, and of the interrupted one
+    silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    result = definitions.resolve_job_def(job).execute_in_process(
+        run_config=silent, instance=instance, tags=tags, raise_on_error=False
     )
-    report_run = definitions.resolve_job_def(DAILY_REPORT).execute_in_process(
-        run_config=quietly, instance=instance, raise_on_error=False
-    )
-    return shards_run.success and report_run.success
+    failures = [event for event in result.all_events if event.is_step_failure]
+    errors = {event.step_key: error for event in failures if (error := event.step_failure_data.error)}
+    if any(error.cls_name == dg.DagsterExecutionInterruptedError.__name__ for error in errors.values()):
+        raise KeyboardInterrupt
+    for step, error in errors.items():
+        print(f"{step}: {error.message.strip()}", file=sys.stderr)
+    return result.success
 
 
 def summary_table(settings: Settings, keys: Sequence[str]) -> Table:
-    """A line per shard: samples and images in and kept, rows dropped with reasons, errors, size of the final tar."""
+    """A line per shard: samples, images and rows in and kept, rows dropped with reasons, rows with errors.
+
+    The reasons stand below the shard, so that they fit into 80 columns.
+    """
     table = Table(title="Demo shards, from raw tar to final tar", title_justify="left")
-    table.add_column("shard", no_wrap=True)
-    for column in ("samples", "images", "rows kept", "dropped", "errors", "tar"):
+    table.add_column("shard, and main reasons", overflow="fold")
+    for column in ("samples", "images", "rows", "dropped", "errors"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("dropped, main reasons", overflow="fold")
     for key in keys:
-        table.add_row(key, *_figures(read_records(settings.storage.shard(key), stage_dag(settings))))
+        reasons, *figures = _figures(read_records(settings.storage.shard(key), stage_dag(settings)))
+        table.add_row(f"{key}\n  {reasons}" if reasons else key, *figures)
     return table
 
 
 def _figures(records: dict[str, Record]) -> list[str]:
     first, last = records.get("normalized"), records.get("final_tars")
     if first is None:
-        return ["failed", "", "", "", "", "", "see the check on this shard"]
+        return ["failed: see the check on this shard", "", "", "", "", ""]
     dropped: dict[str, int] = {}
     for record in records.values():
         for reason, count in record.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
     reasons = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
     return [
+        ", ".join(f"{count} {reason}" for reason, count in reasons[:3]),
         _arrow(first.counts_in.samples, last.counts_out.samples if last else 0),
         _arrow(first.counts_in.images, last.counts_out.images if last else 0),
-        str(last.counts_out.rows) if last else "failed",
+        _arrow(first.counts_in.rows, last.counts_out.rows if last else 0),
         str(sum(dropped.values())),
-        str(sum(first.errors.values())),
-        f"{last.outputs['rows'].size / 2**20:.1f} MiB" if last else "",
-        ", ".join(f"{count} {reason}" for reason, count in reasons[:3]),
+        str(sum(row_errors(records).values())),
     ]
 
 
 def _arrow(before: int, after: int) -> str:
     return f"{before} → {after}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,11 +1,11 @@
-"""Where steps run: in the process of the run, in processes of their own, on a Ray cluster, or as Kubernetes jobs.
+"""Where steps run: in the process of the run, in processes of their own, as Kubernetes jobs; or their shards on Ray.
 
 The setting ``run.executor`` decides. The packages for Ray and Kubernetes are optional and load only when chosen. The
-needs of the GPU step are arguments of its asset; each executor reads its own part of them:
+needs of the GPU step are arguments of its asset; executors read their own parts of them:
 
 * Every executor holds one slot of the pool ``gpu`` while the step runs. The limit is one slot per device and is set at
   deployment (``dagster instance concurrency set gpu 1``).
-* Ray reads ``dagster-ray/config``: a logical GPU, and with it ``CUDA_VISIBLE_DEVICES``.
+* Ray gives each task what :func:`task_needs` says: one GPU, and with it ``CUDA_VISIBLE_DEVICES``, or one CPU.
 * Kubernetes reads ``dagster-k8s/config``: the resource of the device plugin, a selector and a toleration for GPU nodes.
 """
 
@@ -13,13 +13,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final, Literal
 
 import dagster as dg
 
 from interleaved_assets.model.errors import MissingDependency
-from interleaved_assets.settings import ENV_PREFIX, Settings
+from interleaved_assets.pipeline.pools.cluster import Needs
+from interleaved_assets.pipeline.stage import Stage
+from interleaved_assets.settings import Settings
 
 POOL: Final = "gpu"
 IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
@@ -48,10 +51,15 @@ def gpu_step(device: Literal["auto", "cpu", "cuda"]) -> StepNeeds:
     """
     if device == "cpu":
         return StepNeeds(POOL, {})
-    return StepNeeds(
-        POOL,
-        {"dagster-ray/config": {"num_gpus": _GPUS}, "dagster-k8s/config": _kubernetes(os.environ.get(IMAGE_VARIABLE))},
-    )
+    return StepNeeds(POOL, {"dagster-k8s/config": _kubernetes(os.environ.get(IMAGE_VARIABLE))})
+
+
+def task_needs(stage: Stage, settings: Settings) -> Needs:
+    """What a Ray task takes of a node: one CPU, or one GPU for the stage with the model.
+
+    The task with the GPU takes no CPU, so that it does not wait for one behind the tasks of other stages.
+    """
+    return Needs(cpus=0, gpus=_GPUS) if stage.together and settings.clip.device != "cpu" else Needs(cpus=1, gpus=0)
 
 
 def _kubernetes(image: str | None) -> dict[str, Any]:
@@ -67,16 +75,12 @@ def _kubernetes(image: str | None) -> dict[str, Any]:
     }
 
 
-# Ray puts a step that asks for no CPU on the head node; the step's threads are run.parallel_shards either way.
-_CPUS_PER_RAY_STEP: Final = 1
-
-
 def build_executor(settings: Settings) -> dg.ExecutorDefinition:
     """The executor that ``run.executor`` names.
 
-    ``in_process`` shares one process among the steps of a run and costs least (``docs/dagster.md``). ``ray`` finds its
-    cluster through ``RAY_API_SERVER_ADDRESS`` or ``RAY_ADDRESS``. ``k8s`` takes image, environment and volumes from
-    the run's own pod.
+    ``in_process`` shares one process among the steps of a run and costs least (``docs/dagster.md``). With ``ray`` the
+    steps do the same, and give their shards to the cluster. ``k8s`` takes image, environment and volumes from the run's
+    own pod.
 
     Raises:
         MissingDependency: the package that the choice needs is absent; the message names the extra to install.
@@ -88,36 +92,23 @@ def build_executor(settings: Settings) -> dg.ExecutorDefinition:
             # steps are forked from one warm process, which halves their cost
             return dg.multiprocess_executor.configured({"start_method": {"forkserver": {}}})
         case "ray":
-            return _ray(settings)
+            if find_spec("ray") is None:  # it is imported by the first step that needs it
+                raise _missing("ray", "ray")
+            return dg.in_process_executor
         case "k8s":
             executor: dg.ExecutorDefinition = _optional("dagster_k8s", "k8s").k8s_job_executor
             return executor
-
-
-def settings_variables(settings: Settings) -> dict[str, str]:
-    """The settings as environment variables, one per section, for a process without the settings file.
-
-    They contain no secrets: settings refuse those, and each process reads them from its environment.
-    """
-    return {
-        f"{ENV_PREFIX}{section.upper()}": getattr(settings, section).model_dump_json()
-        for section in type(settings).model_fields
-    }
-
-
-def _ray(settings: Settings) -> dg.ExecutorDefinition:
-    executor: dg.ExecutorDefinition = _optional("dagster_ray", "ray").ray_executor
-    # A step loads the definitions on its worker. With settings other than those of the run it would record other code
-    # versions, so the settings are sent along. Credentials are not: Ray shows these variables in its dashboard.
-    variables = [f"{name}={value}" for name, value in settings_variables(settings).items()]
-    return executor.configured({"ray": {"num_cpus": _CPUS_PER_RAY_STEP, "env_vars": variables}})
 
 
 def _optional(package: str, extra: str) -> "ModuleType":
     try:
         return import_module(package)
     except ImportError as error:
-        raise MissingDependency(
-            f'run.executor = "{extra}" needs the package {package.replace("_", "-")}: '
-            f'run "pip install \'interleaved-assets[{extra}]\'", or set run.executor to "in_process" or "multiprocess"'
-        ) from error
+        raise _missing(package, extra) from error
+
+
+def _missing(package: str, extra: str) -> MissingDependency:
+    return MissingDependency(
+        f'run.executor = "{extra}" needs the package {package.replace("_", "-")}: '
+        f'run "pip install \'interleaved-assets[{extra}]\'", or set run.executor to "in_process" or "multiprocess"'
+    )

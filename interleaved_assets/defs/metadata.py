@@ -1,11 +1,11 @@
 """The record of a stage as Dagster metadata and tags."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import dagster as dg
 
-from interleaved_assets.pipeline.lineage.columns import SourceColumn, column_lineage, deciding_columns
+from interleaved_assets.pipeline.lineage.columns import column_lineage, deciding_columns
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.settings import Settings
@@ -46,46 +46,37 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
 def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
     """Metadata of one shard's materialization; figures are numbers, so that the UI plots them over time.
 
+    Everything else about the shard is in its record, whose place is an entry: each entry takes 100 bytes and more of
+    every event.
+
     Args:
         outcome: of the shard at this stage.
         settings: in force.
         extra: further entries, such as pictures, shown first.
     """
     record = outcome.record
-    rows = record.outputs["rows"]
     # in the order of interest: pictures, figures, places of the files
-    metadata: dict[str, Any] = dict(extra)
-    if record.dropped:
-        metadata["dropped_by_reason"] = _count_table("reason", record.dropped)
-    if record.errors:
-        metadata["errors_by_code"] = _count_table("code", record.errors)
-    metadata |= {
+    rows = record.outputs["rows"]
+    metadata: dict[str, Any] = {
+        **extra,
         "dagster/partition_row_count": record.counts_out.rows,
         **_counts(record),
         "seconds": round(outcome.seconds, 3),
-        "device": "cpu",
+        **_speed(outcome),
         "unchanged": outcome.unchanged,
         **{name: _rounded(value) for name, value in record.notes.items()},
         "dagster/uri": rows.uri,
         "output_bytes": rows.size,
         "output_sha256": rows.sha256,
-        "outputs": dg.MetadataValue.json({role: output.model_dump() for role, output in record.outputs.items()}),
-        "settings": dg.MetadataValue.json(record.settings),
+        "record": dg.MetadataValue.path(settings.storage.shard(record.shard).record(record.stage)),
     }
     if record.source is not None:
-        metadata |= {
-            "source": dg.MetadataValue.path(record.source.uri),
-            "source_bytes": record.source.size,
-            "source_version": record.source.version,
-        }
+        metadata |= {"source": dg.MetadataValue.path(record.source.uri), "source_version": record.source.version}
     if "ledger" in record.outputs:
         metadata["ledger"] = dg.MetadataValue.path(record.outputs["ledger"].uri)
     lineage = column_lineage(record, settings.reading)
     if record.columns:
-        columns = [
-            dg.TableColumn(name, type=dtype, description=_origin(lineage.get(name, ())))
-            for name, dtype in record.columns.items()
-        ]
+        columns = [dg.TableColumn(name, type=dtype) for name, dtype in record.columns.items()]
         metadata["dagster/column_schema"] = dg.TableSchema(columns=columns)
     if lineage:
         metadata["dagster/column_lineage"] = dg.TableColumnLineage(
@@ -110,9 +101,6 @@ def _counts(record: Record) -> dict[str, int | float]:
             "rows_dropped": sum(record.dropped.values()),
             "samples_in": before.samples,
             "samples": after.samples,
-            "texts_in": before.texts,
-            "texts": after.texts,
-            "image_bytes_in": before.image_bytes,
             "image_bytes": after.image_bytes,
             **{f"dropped/{reason}": count for reason, count in record.dropped.items()},
         }
@@ -129,18 +117,17 @@ def _counts(record: Record) -> dict[str, int | float]:
     }
 
 
+def _speed(outcome: StageOutcome) -> dict[str, float]:
+    """Images, and MB of images, per second of the shard; nothing for an unchanged shard or one without images."""
+    counts = outcome.record.counts_in
+    if outcome.unchanged or not counts.images:
+        return {}
+    return {
+        "images_per_second": round(counts.images / outcome.seconds, 1),
+        "mb_per_second": round(counts.image_bytes / 1e6 / outcome.seconds, 2),
+    }
+
+
 def _rounded(value: _Value) -> _Value:
     """A figure with 4 decimals; whole numbers and texts are unchanged."""
     return round(value, 4) if isinstance(value, float) else value
-
-
-def _origin(sources: Sequence[SourceColumn]) -> str | None:
-    """The source columns as a column description, so that the UI shows them beside the schema."""
-    return f"from {', '.join(f'{source.stage}.{source.column}' for source in sources)}" if sources else None
-
-
-def _count_table(label: str, counts: Mapping[str, int]) -> dg.TableMetadataValue:
-    return dg.MetadataValue.table(
-        [dg.TableRecord({label: name, "rows": count}) for name, count in counts.items()],
-        schema=dg.TableSchema(columns=[dg.TableColumn(label, type="string"), dg.TableColumn("rows", type="int")]),
-    )

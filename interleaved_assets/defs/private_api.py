@@ -21,6 +21,7 @@ __all__ = [
     "TargetMaterialization",
     "delete_compute_logs",
     "event_ids",
+    "failure_of_last_run",
     "keep_connections",
     "latest_event_ids",
     "shards_awaiting_backfill",
@@ -66,6 +67,19 @@ def event_ids(
     return [record.storage_id for record in found]
 
 
+def failure_of_last_run(instance: dg.DagsterInstance, asset: dg.AssetKey, key: str) -> str:
+    """Why the last run that was to materialize this partition failed; empty if it did not fail, or is not known."""
+    planned = instance.get_latest_planned_materialization_info(asset, key)
+    if planned is None:
+        return ""
+    failures = instance.all_logs(planned.run_id, {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE})
+    for event in (entry.dagster_event for entry in failures if entry.dagster_event):
+        error = event.step_failure_data.error if event.is_step_failure else None
+        message = (error.cause or error).message if error else event.message  # the outer error names the step only
+        return f"run {planned.run_id[:8]} failed: {message}"
+    return ""
+
+
 def delete_compute_logs(instance: dg.DagsterInstance, run_id: str) -> None:
     """Delete what the steps of a run wrote to stdout and stderr; deleting the run does not delete it."""
     instance.compute_log_manager.delete_logs(prefix=[run_id])
@@ -90,14 +104,13 @@ def shards_awaiting_backfill(
     backfill queues its runs one after another, which takes minutes.
     """
     waiting: set[str] = set()
-    repository = context.repository_def
-    assert repository is not None  # the daemon sets it
     for backfill in context.instance.get_backfills(filters=BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED])):
         if not backfill.is_asset_backfill:
             waiting.update(backfill.partition_names or ())
             continue
         try:
-            data = backfill.get_asset_backfill_data(repository.asset_graph)
+            assert context.repository_def is not None  # the daemon sets it
+            data = backfill.get_asset_backfill_data(context.repository_def.asset_graph)
         except DagsterDefinitionChangedDeserializationError:
             continue  # its assets no longer exist: it ends as failed
         left = data.target_subset - data.materialized_subset - data.failed_and_downstream_subset

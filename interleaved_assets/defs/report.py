@@ -1,5 +1,7 @@
 """The asset dataset_report: the state and the figures of the whole data set, unpartitioned."""
 
+import hashlib
+import itertools
 from typing import Any, Final
 
 import dagster as dg
@@ -7,18 +9,29 @@ import dagster as dg
 from interleaved_assets.defs.assets import OWNERS
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.private_api import keep_connections
+from interleaved_assets.defs.shard_events import last_errors
 from interleaved_assets.defs.status_notes import publish_status_notes
 from interleaved_assets.io.storage import atomic_output, join
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import State
+from interleaved_assets.pipeline.throughput import read_throughput
+from interleaved_assets.reporting.about import about
 from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.collect import all_shard_facts
-from interleaved_assets.reporting.dataset_report import html_report, markdown_report, totals
+from interleaved_assets.reporting.dataset_report import html_report, markdown_report, publishing_problems, totals
+from interleaved_assets.reporting.document_pages import stored_pages
+from interleaved_assets.reporting.examples import held_by
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.settings import Settings
 
 REPORT_FILE: Final = "dataset_report.html"
+PUBLISHED_ONCE: Final = "published_once"
+_PUBLISHED_ONCE: Final = (
+    "The raw tar of every final tar is there, and no two final tars have the same content, as after a raw tar was "
+    "renamed. interleaved forget, or the job forget_shards, removes what a shard without a raw tar has left."
+)
+_NAMED: Final = 100
 
 
 def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
@@ -34,13 +47,13 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         description="Totals, shards that are not current with the reason, keep rates, score distributions, what other "
         "thresholds would keep, the shards to check first. As metadata here, and as one self-contained HTML "
         "file. Made every morning. Publishes the reason on the page of each shard that is not current.",
+        check_specs=[dg.AssetCheckSpec(PUBLISHED_ONCE, asset="dataset_report", description=_PUBLISHED_ONCE)],
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         keep_connections(context.instance)
         registered = context.instance.get_dynamic_partitions(SHARDS)
-        found = read_dataset_status(
-            settings, registered, progress(context.instance, stage_dag(settings), registered).failed
-        )
+        failed = progress(context.instance, stage_dag(settings), registered).failed
+        found = read_dataset_status(settings, registered, failed, last_errors(context.instance, failed))
         data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))
         problems = []
         if found.problem:
@@ -48,23 +61,59 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
             context.log.warning(problems[-1])
         uri = join(settings.storage.output_root, REPORT_FILE)
         least = settings.checks.min_keep_rate
-        page = html_report(data, subtitle=settings.storage.raw_root, problems=problems, min_keep_rate=least)
+        described = about(settings)
+        speeds = read_throughput(stage_dag(settings), settings.storage)
+        page = html_report(
+            data,
+            subtitle=f"{settings.storage.raw_root} → {settings.storage.output_root}",
+            problems=problems,
+            min_keep_rate=least,
+            about=described,
+            held=held_by(itertools.chain(*data.examples.values()), settings.storage),
+            selection=settings.selection,
+            pages=stored_pages(settings.storage) if settings.pages.enabled else {},
+            throughput=speeds,
+        )
         with atomic_output(uri, settings.storage.options) as out:
             out.write(page.encode())
-        statuses = {shard.key: shard.problem or shard.status.text for shard in data.worst() if not shard.is_current}
+        statuses = {shard.key: shard.why for shard in data.worst() if not shard.is_current}
         publish_status_notes(context, statuses, set(registered), settings)
         return dg.MaterializeResult(
             metadata={
-                "report": dg.MetadataValue.md(markdown_report(data, problems, least)),
+                "report": dg.MetadataValue.md(markdown_report(data, problems, least, described, speeds)),
                 "html": dg.MetadataValue.path(uri),
                 "dagster/uri": uri,
                 "html_bytes": out.size,
                 **figures(data),
             },
-            data_version=dg.DataVersion(out.sha256 or ""),
+            # without the date: the same data has the same version
+            data_version=dg.DataVersion(hashlib.sha256(page.replace(described.made, "").encode()).hexdigest()),
+            check_results=[published_once(data, found.problem)],
         )
 
     return dataset_report
+
+
+def published_once(data: DatasetAggregate, problem: str = "") -> dg.AssetCheckResult:
+    """Whether every final tar has its raw tar and no content is published twice; ``problem`` is that of the listing."""
+    found = [*([problem] if problem else []), *publishing_problems(data)]
+    gone, twice = data.published_without_raw(), data.published_twice()
+    return dg.AssetCheckResult(
+        check_name=PUBLISHED_ONCE,
+        passed=not found,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=" ".join(found) or "every final tar has its raw tar, and no content is published twice",
+        metadata={
+            "vanished_but_published": len(gone),
+            "same_content": len(twice),
+            **({"vanished_shards": dg.MetadataValue.json(gone[:_NAMED])} if gone else {}),
+            **(
+                {"shards_with_the_same_content": dg.MetadataValue.json([list(keys) for keys in twice[:_NAMED]])}
+                if twice
+                else {}
+            ),
+        },
+    )
 
 
 def figures(data: DatasetAggregate) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Requests for runs: the job over a range of shards, and the ranges that hold the shards that are due."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -8,13 +8,18 @@ import dagster as dg
 
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.private_api import shards_awaiting_backfill
-from interleaved_assets.pipeline.due import Progress
+from interleaved_assets.pipeline.due import Progress, stages_due
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.status import Status, in_short, status_lines
 from interleaved_assets.settings import Settings
 
 # Dagster's documented tags of a run over a range of partitions.
 RANGE_START: Final = "dagster/asset_partition_range_start"
 RANGE_END: Final = "dagster/asset_partition_range_end"
+# Tags that say what a requested run is for: in the preview of a tick, and on the run.
+DUE_SHARDS: Final = "interleaved/shards_due"
+DUE_STAGES: Final = "interleaved/stages"
+DUE_REASONS: Final = "interleaved/reasons"
 BRING_UP_TO_DATE: Final = "bring_up_to_date"
 LARGEST_GAP: Final = 10
 """Consecutive current shards that a range may include. A further run costs 8.6 s, a further shard 4 assets × 0.15 s
@@ -29,27 +34,58 @@ def build_job(settings: Settings) -> AssetJob:
     return dg.define_asset_job(
         BRING_UP_TO_DATE,
         selection=dg.AssetSelection.assets(*stage_dag(settings)),
-        description="All stages over a range of shards; shards that are current are left unchanged.",
+        description="Loads everything: Materialize all…, then All. All stages over the chosen shards; shards that are "
+        "current are left unchanged.",
     )
 
 
 def known_progress(
     context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, settings: Settings
 ) -> tuple[list[str], Progress]:
-    """The registered shards in the order in which they were added, and their progress. Shards that an open backfill has
-    not finished count as busy.
-    """
+    """The registered shards in the order in which they were added, and their progress."""
     registered = list(context.instance.get_dynamic_partitions(SHARDS))
-    known = progress(context.instance, stage_dag(settings), registered)
-    waiting = shards_awaiting_backfill(context, registered)
-    return registered, known._replace(busy=known.busy | waiting)
+    return registered, progress_of(registered, context, settings)
 
 
-def range_requests(ranges: Iterable[tuple[str, str]], tick: str) -> list[dg.RunRequest]:
-    """A request for each range, given by its first and last key; ``tick`` names the tick that requests them."""
-    return [
-        dg.RunRequest(run_key=f"{tick}:{first}", tags={RANGE_START: first, RANGE_END: last}) for first, last in ranges
-    ]
+def progress_of(
+    keys: Sequence[str], context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, settings: Settings
+) -> Progress:
+    """The progress of these shards. Shards that an open backfill has not finished count as busy."""
+    known = progress(context.instance, stage_dag(settings), keys)
+    return known._replace(busy=known.busy | shards_awaiting_backfill(context, keys))
+
+
+def range_requests(
+    ranges: Iterable[tuple[str, str]],
+    tick: str,
+    registered: Sequence[str],
+    due: Mapping[str, Status],
+    settings: Settings,
+) -> list[dg.RunRequest]:
+    """A request for each range, with tags that say how many shards are due in it, at which stages, and why.
+
+    Args:
+        ranges: first and last key of each.
+        tick: names the tick that requests them.
+        registered: the keys of all shards, in their order.
+        due: the shards that are due, with their statuses.
+        settings: in force.
+    """
+    place = {key: index for index, key in enumerate(registered)}
+    stages = stage_dag(settings)
+    requests = []
+    for first, last in ranges:
+        keys = registered[place[first] : place[last] + 1]
+        found = {key: due[key] for key in keys if key in due}
+        tags = {
+            RANGE_START: first,
+            RANGE_END: last,
+            DUE_SHARDS: f"{len(found)} of {len(keys)} in the range",
+            DUE_STAGES: ", ".join(stages_due(found.values(), stages)),
+            DUE_REASONS: in_short(status_lines(found)),
+        }
+        requests.append(dg.RunRequest(run_key=f"{tick}:{first}", tags=tags))
+    return requests
 
 
 def ranges_of(

@@ -9,9 +9,10 @@ from typing import Final
 
 import dagster as dg
 
+from interleaved_assets.defs.forget import FORGET_SHARDS
 from interleaved_assets.defs.private_api import delete_compute_logs, event_ids, latest_event_ids
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
-from interleaved_assets.defs.schedules import CHECK_RAW_ROOT, DAILY_REPORT
+from interleaved_assets.defs.schedules import CHECK_RAW_ROOT, CHECK_UP_TO_DATE, DAILY_REPORT
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
@@ -90,7 +91,8 @@ def _finished_runs(instance: dg.DagsterInstance, before: datetime, settings: Set
 
 def _is_ours(run: dg.DagsterRun, settings: Settings) -> bool:
     """Whether a run is of a job of this project, or only of its assets and checks."""
-    if run.job_name in (DELETE_OLD_RUNS, BRING_UP_TO_DATE, DAILY_REPORT, CHECK_RAW_ROOT):
+    jobs = (DELETE_OLD_RUNS, BRING_UP_TO_DATE, DAILY_REPORT, CHECK_RAW_ROOT, CHECK_UP_TO_DATE, FORGET_SHARDS)
+    if run.job_name in jobs:
         return True
     ours = {dg.AssetKey(name) for name in (RAW_SHARDS, *stage_dag(settings), REPORT)}
     targets = {*(run.asset_selection or ()), *(check.asset_key for check in run.asset_check_selection or ())}

@@ -1,23 +1,24 @@
 """Schedules: the nightly runs for shards that are not current, the daily report, the check of the raw root."""
 
-from collections import Counter
 from typing import Final
 
 import dagster as dg
 
-from interleaved_assets.defs.checks import RAW_ROOT_CHECK
+from interleaved_assets.defs.checks import RAW_ROOT_CHECK, up_to_date_checks
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import AssetJob, known_progress, range_requests, ranges_of
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.due import Due, due_shards
 from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
+from interleaved_assets.pipeline.status import status_lines
 from interleaved_assets.settings import Settings
 
 REPORT_CRON: Final = "0 6 * * *"
+"""Time of the report in UTC: after the nightly schedule, whose default is 02:00."""
 DAILY_REPORT: Final = "daily_report"
 CHECK_RAW_ROOT: Final = "check_raw_root"
-"""Time of the report in UTC: after the nightly schedule, whose default is 02:00."""
+CHECK_UP_TO_DATE: Final = "check_up_to_date"
 
 
 def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefinition:
@@ -36,12 +37,14 @@ def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefi
         # shards that the sensor has not reported yet are requested too
         context.instance.add_dynamic_partitions(SHARDS, [raw.key for raw in raws])
         registered, progress = known_progress(context, settings)
-        due = due_shards(raws, settings, snapshot_versions(raws, settings.storage), progress)
+        due = due_shards(raws, settings, snapshot_versions(raws, settings.storage), progress, all_shards=True)
         log_due(context, due)
         ranges = list(ranges_of(registered, due.shards.keys(), due.current, settings.run.shards_per_run))
         if not ranges:
-            return dg.SkipReason(f"all {len(registered)} shards are current, or runs are working on them")
-        return range_requests(ranges, f"{context.scheduled_execution_time:%Y-%m-%dT%H:%M}")
+            return dg.SkipReason(f"all {len(registered)} shards are current, just written, or in the work of a run")
+        return range_requests(
+            ranges, f"{context.scheduled_execution_time:%Y-%m-%dT%H:%M}", registered, due.shards, settings
+        )
 
     try:
         return dg.schedule(
@@ -59,8 +62,8 @@ def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefi
 
 def log_due(context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, due: Due) -> None:
     """Log why shards are due, and which shards the storage refused."""
-    for reason, count in Counter(status.text for status in due.shards.values()).most_common(10):
-        context.log.info(f"{count} shards: {reason}")
+    for line in status_lines(due.shards)[:10]:
+        context.log.info(f"{line.shards} shards: {line.status.text}")
     if due.refused:
         context.log.warning(f"{len(due.refused)} shards are left out: the storage refused their records")
 
@@ -73,11 +76,13 @@ def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:
     """
     return dg.ScheduleDefinition(
         name=DAILY_REPORT,
-        job=dg.define_asset_job(DAILY_REPORT, selection=dg.AssetSelection.assets("dataset_report")),
+        job=dg.define_asset_job(
+            DAILY_REPORT, selection=dg.AssetSelection.assets("dataset_report") | up_to_date_checks(settings)
+        ),
         cron_schedule=REPORT_CRON,
         execution_timezone="UTC",
         default_status=_from_the_start(settings),
-        description="Makes dataset_report every morning.",
+        description="Makes dataset_report every morning, and runs the check up_to_date of each stage.",
     )
 
 
@@ -87,18 +92,45 @@ def build_raw_root_schedule(settings: Settings) -> dg.ScheduleDefinition:
     Raises:
         SettingsError: ``checks.raw_root_cron`` is not a cron expression.
     """
-    cron = settings.checks.raw_root_cron
+    return _check_schedule(
+        CHECK_RAW_ROOT,
+        "raw_root_cron",
+        dg.AssetSelection.checks(RAW_ROOT_CHECK),
+        "Runs the check raw_root_fresh: whether the raw root can be listed and shards still land.",
+        settings,
+    )
+
+
+def build_up_to_date_schedule(settings: Settings) -> dg.ScheduleDefinition:
+    """The schedule of the check whether every shard is current.
+
+    Raises:
+        SettingsError: ``checks.up_to_date_cron`` is not a cron expression.
+    """
+    return _check_schedule(
+        CHECK_UP_TO_DATE,
+        "up_to_date_cron",
+        up_to_date_checks(settings),
+        "Runs the check up_to_date of each stage: which shards are not current there, and why.",
+        settings,
+    )
+
+
+def _check_schedule(
+    name: str, setting: str, checks: dg.AssetSelection, description: str, settings: Settings
+) -> dg.ScheduleDefinition:
+    cron = getattr(settings.checks, setting)
     try:
         return dg.ScheduleDefinition(
-            name=CHECK_RAW_ROOT,
-            job=dg.define_asset_job(CHECK_RAW_ROOT, selection=dg.AssetSelection.checks(RAW_ROOT_CHECK)),
+            name=name,
+            job=dg.define_asset_job(name, selection=checks),
             cron_schedule=cron,
             execution_timezone="UTC",
             default_status=_from_the_start(settings),
-            description="Runs the check raw_root_fresh: whether the raw root can be listed and shards still land.",
+            description=description,
         )
     except dg.DagsterInvalidDefinitionError as error:
-        raise _no_cron("checks.raw_root_cron", cron, "0 * * * *") from error
+        raise _no_cron(f"checks.{setting}", cron, "0 * * * *") from error
 
 
 def _no_cron(setting: str, value: str, example: str) -> SettingsError:

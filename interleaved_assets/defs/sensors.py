@@ -5,20 +5,24 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.partitions import SHARDS, shards
 from interleaved_assets.defs.registration import observation
+from interleaved_assets.defs.requests import progress_of
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
-from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.pipeline.raw.listing import list_raw_files
+from interleaved_assets.pipeline.raw.numbered_tables import next_number, remove_before
 from interleaved_assets.pipeline.raw.snapshot import (
+    SNAPSHOT_FOLDER,
+    SnapshotChanges,
     SnapshotEntry,
     compare_with_snapshot,
-    next_number,
     read_snapshot,
-    remove_snapshots_before,
     snapshot_uri,
     write_snapshot,
 )
 from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
+from interleaved_assets.pipeline.stored_records import recorded_stages
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, StorageSettings
 
@@ -31,7 +35,7 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
     @dg.sensor(
         name="raw_shard_sensor",
         description="Lists the raw root, adds a partition for each new shard, and reports new and changed shards. "
-        "It launches nothing.",
+        "Removes partitions of which neither a tar nor an output is left. It launches nothing.",
         asset_selection=dg.AssetSelection.assets(RAW_SHARDS),
         minimum_interval_seconds=settings.watch.interval_seconds,
         default_status=from_the_start(settings),
@@ -39,10 +43,12 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
     def raw_shard_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         storage = settings.storage
         last = cursor_number(context)
+        registered = set(context.instance.get_dynamic_partitions(SHARDS))
         try:
             before = _snapshot(context, last, storage) if last else {}
+            listing = list_raw_files(storage)
             found = compare_with_snapshot(
-                list_raw_shards(storage),
+                (shard for shard, _ in listing.files),
                 before,
                 storage,
                 now=time.time(),
@@ -50,34 +56,80 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
                 at_most=settings.watch.max_per_tick,
                 until=time.monotonic() + settings.watch.max_tick_seconds,
             )
+            absent = registered - {shard.key for shard, _ in listing.files}
+            unused = _unused(absent, context, settings)
         except StorageUnavailable as error:
             return dg.SkipReason(f"the storage did not answer, the next tick tries again: {error}")
-        if found.vanished:
-            context.log.warning(
-                f"{len(found.vanished)} raw shards have vanished; their outputs are kept: "
-                f"{', '.join(found.vanished[:_NAMED_IN_LOG])}"
-            )
         for key, reason in list(found.unreadable.items())[:_NAMED_IN_LOG]:
             context.log.warning(f"shard {key} is left for the next tick: {reason}")
-        if found.snapshot == before:
-            there = sum(not seen.gone for seen in before.values())
-            return dg.SkipReason(f"{counted(there, 'shard')}, none new or changed")
-        # The cursor names the snapshot. If the tick fails after this line, the old cursor and its snapshot stay in
-        # force, and the next tick reports the same shards.
-        number = next_number(last, storage)
-        write_snapshot(found.snapshot, snapshot_uri(storage, number), storage.options)
-        remove_snapshots_before(last, storage)
+        # a shard that is gone and has no partition was forgotten: should its tar come back, it counts as new
+        kept = absent - unused
+        if vanished := [key for key in found.vanished if key in kept]:
+            context.log.warning(
+                f"{len(vanished)} raw shards have vanished; their outputs are kept: "
+                f"{', '.join(vanished[:_NAMED_IN_LOG])}"
+            )
+        snapshot = {key: entry for key, entry in found.snapshot.items() if not entry.gone or key in kept}
+        # also those whose partition was deleted in the UI
+        added = [key for key, entry in snapshot.items() if entry.settled and not entry.gone and key not in registered]
+        number = last
+        if snapshot != before:
+            # The cursor names the snapshot. If the tick fails after this line, the old cursor and its snapshot stay in
+            # force, and the next tick reports the same shards.
+            number = next_number(last, storage, SNAPSHOT_FOLDER)
+            write_snapshot(snapshot, snapshot_uri(storage, number), storage.options)
+            remove_before(last, storage, SNAPSHOT_FOLDER)
+        removed = sorted(unused)[: settings.watch.max_per_tick]  # one by one: SQLite takes up to 20 ms for each
         # here and not in the result: Dagster adds the partitions of a result only after it has stored its events
-        context.instance.add_dynamic_partitions(SHARDS, found.keys)
+        context.instance.add_dynamic_partitions(SHARDS, added)
         return dg.SensorResult(
+            dynamic_partitions_requests=[shards.build_delete_request(removed)] if removed else [],
             asset_events=[observation(key, source) for key, source in zip(found.keys, found.changed, strict=True)],
-            cursor=str(number),
-            skip_reason=None
-            if found.keys
-            else dg.SkipReason(f"still changing: {len(found.growing)}, vanished: {len(found.vanished)}"),
+            cursor=str(number) if number else None,
+            skip_reason=_summary(
+                found, before, set(added), len(kept), len(removed), len(unused) - len(removed), len(listing.ignored)
+            ),
         )
 
     return raw_shard_sensor
+
+
+def _unused(absent: set[str], context: dg.SensorEvaluationContext, settings: Settings) -> set[str]:
+    """Those of the registered shards without a raw tar of which nothing is stored, and on which no run works.
+
+    They are left over from another raw root, from shards that never came through, and from forgotten shards.
+    """
+    unused = absent - recorded_stages(settings.storage, EVERY_STAGE).keys() if absent else set()
+    return unused - progress_of(sorted(unused), context, settings).busy if unused else set()
+
+
+def _summary(
+    found: SnapshotChanges,
+    before: Mapping[str, SnapshotEntry],
+    added: set[str],
+    vanished: int,
+    removed: int,
+    left: int,
+    ignored: int,
+) -> str:
+    """What a tick found and did, in numbers of shards; what there is none of is left out."""
+    there = {key for key, entry in found.snapshot.items() if not entry.gone}
+    reported = set(found.keys) - added
+    changed = {key for key in reported if key in before and before[key].reported}
+    waiting = {*found.growing, *found.left, *found.unreadable}
+    parts = {
+        "waiting to be quiet": len(found.growing),
+        "left for the next tick": len(found.left) + left,
+        "registered": len(added),
+        "changed": len(changed),
+        "registered before": len(reported - changed),
+        "unchanged": len(there - added - reported - waiting),
+        "not readable": len(found.unreadable),
+        "vanished, their outputs are kept": vanished,
+        "without tar and outputs, removed": removed,
+    }
+    shown = [f"{count:,} {what}" for what, count in parts.items() if count] or ["no shards"]
+    return ", ".join([*shown, *([f"{counted(ignored, 'file')} ignored"] if ignored else [])])
 
 
 def _snapshot(

@@ -8,8 +8,8 @@ import dagster as dg
 from interleaved_assets.defs.latest import event_type, latest_ids, observations
 from interleaved_assets.defs.metadata import DATA_VERSION, INPUT_EVENT, shard_metadata
 from interleaved_assets.defs.partitions import SHARDS, progress
-from interleaved_assets.defs.private_api import TargetMaterialization
-from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.defs.private_api import TargetMaterialization, failure_of_last_run
+from interleaved_assets.model.errors import InterleavedError, describe
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
@@ -19,6 +19,8 @@ from interleaved_assets.settings import Settings
 
 _FAILED_AT: Final = "failed_at"
 _ERROR: Final = "error"
+_RUNS_ASKED: Final = 100
+"""Shards of a stage without an error of their own whose run is looked up; each takes two queries."""
 
 
 class LoggedShard(NamedTuple):
@@ -143,6 +145,20 @@ def _failure(record: dg.EventLogRecord) -> ShardFailure | None:
     return ShardFailure(first, record.run_id, input_events)
 
 
+def last_errors(instance: dg.DagsterInstance, failed: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """The error of the last run of each shard of ``failed`` (by stage), as far as known.
+
+    A run that was killed before it reached a shard has logged no error of it: then the failure of the run is given.
+    """
+    errors: dict[str, str] = {}
+    for stage, keys in failed.items():
+        errors = {key: found.first.error for key, found in standing_failures(instance, stage, keys).items()} | errors
+    for stage, keys in failed.items():
+        for key in [key for key in keys if key not in errors][:_RUNS_ASKED]:
+            errors[key] = failure_of_last_run(instance, dg.AssetKey(stage), key)
+    return errors
+
+
 def failed_with_present_inputs(
     instance: dg.DagsterInstance, due: Mapping[str, Status], stages: Mapping[str, Stage], versions: Mapping[str, str]
 ) -> set[str]:
@@ -200,11 +216,6 @@ def log_error(context: dg.AssetExecutionContext, where: str, error: BaseExceptio
     """Log an error; an exception that is not of this package is a defect and is logged with its traceback."""
     traceback = None if isinstance(error, InterleavedError) else error
     context.log.error(f"{where}: {describe(error)}", exc_info=traceback)
-
-
-def describe(error: BaseException) -> str:
-    """The message of an error; of an exception that is not of this package, with its type."""
-    return str(error) if isinstance(error, InterleavedError) else f"{type(error).__name__}: {error}"
 
 
 def _log(

@@ -6,17 +6,13 @@ the step is marked so that Dagster records nothing for it. ``docs/dagster.md`` h
 alternatives that were tried.
 """
 
-import itertools
-import random
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from queue import SimpleQueue
-from typing import Final, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import dagster as dg
-import tenacity
 
+from interleaved_assets.defs.executors import task_needs
 from interleaved_assets.defs.latest import event_type, latest_ids, materialized_in_run
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.pictures import Draw, shard_pictures
@@ -24,22 +20,24 @@ from interleaved_assets.defs.private_api import RECORDS_NOTHING, keep_connection
 from interleaved_assets.defs.shard_events import (
     FirstFailure,
     LoggedShard,
-    describe,
     log_error,
     record_comparisons,
     record_failure,
     record_success,
     standing_failures,
 )
-from interleaved_assets.io.workers import Workers
-from interleaved_assets.model.errors import ShardError, StorageUnavailable
+from interleaved_assets.model.errors import ShardError, describe
 from interleaved_assets.pipeline.checks import ShardCheck
-from interleaved_assets.pipeline.execute import take_through, take_together
+from interleaved_assets.pipeline.execute import list_compared
+from interleaved_assets.pipeline.many import take_patiently, take_together_patiently
+from interleaved_assets.pipeline.pools.arrival import Arrival
+from interleaved_assets.pipeline.pools.cluster import on_cluster
+from interleaved_assets.pipeline.pools.threads import on_threads
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import is_last_of, stage_dag
+from interleaved_assets.pipeline.stored_records import ListedRecords
+from interleaved_assets.pipeline.throughput import ENOUGH, Progress, write_throughput
 from interleaved_assets.settings import Settings
-
-_LONGEST_PAUSE: Final = 30.0
 
 
 class Done(NamedTuple):
@@ -53,8 +51,6 @@ class Done(NamedTuple):
     @classmethod
     def of(cls, outcome: StageOutcome, draw: Draw | None, settings: Settings) -> "Done":
         """A shard with its pictures. An error while drawing does not fail the shard."""
-        if draw is None:
-            return cls(outcome, {})
         try:
             return cls(outcome, shard_pictures(outcome.record, settings, draw))
         except Exception as error:  # noqa: BLE001  any error is about pictures of this shard, and is shown there
@@ -69,7 +65,7 @@ def run_over_shards(
     settings: Settings,
     code_version: str,
 ) -> Iterator[dg.Output[None]]:
-    """Take every shard of this run through ``stage``, ``run.parallel_shards`` of them at a time.
+    """Take every shard of this run through ``stage``, on threads or on the Ray cluster, and log its progress.
 
     Raises:
         dg.Failure: shards failed, and no asset downstream of this one is part of the run: the run ends as failed, with
@@ -84,20 +80,28 @@ def run_over_shards(
         failed[key] = ShardError(f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}")
         record_failure(context, stage, checks, key, failed[key], input_events[key], first)
     keys = [key for key in context.partition_keys if key not in stopped]
-    # a stage on a device takes all shards together; other stages take run.parallel_shards at a time
-    work = _together if stage.together else _one_by_one
-    for key, done in work(stage, keys, draw, settings):
+    progress = Progress(stage.name, len(keys), context.log.info)
+    for arrival in _arrivals(stage, keys, draw, settings):
+        progress.tick()
+        if arrival is None:
+            continue
+        key, done = arrival.key, arrival.result
+        progress.add(done.outcome if isinstance(done, Done) else None, arrival.host, arrival.queue_seconds)
         if isinstance(done, Done):
             if done.undrawn:
                 log_error(context, f"{stage.name}, shard {key}: pictures could not be drawn", done.undrawn)
             tags = version_tags(done.outcome.record, code_version, input_events[key])
             try:
-                recorded[key] = record_success(context, checks, key, done.outcome, done.pictures, tags, settings)
+                shown = {**done.pictures, **_work_place(arrival)}
+                recorded[key] = record_success(context, checks, key, done.outcome, shown, tags, settings)
             except Exception as error:  # noqa: BLE001  any error concerns only this shard
                 done = error
         if not isinstance(done, Done):
             failed[key] = done
             record_failure(context, stage, checks, key, done, input_events[key])
+    whole = progress.end()
+    if whole.made >= ENOUGH:
+        write_throughput(whole, settings.storage)
     if recorded and any(check.compares for check in checks):
         try:
             record_comparisons(context, stage, checks, recorded, settings)
@@ -162,52 +166,57 @@ def _input_events(context: dg.AssetExecutionContext, stage: Stage) -> dict[str, 
     return events
 
 
+def _arrivals(
+    stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
+) -> Iterator[Arrival[Done] | None]:
+    """The shards as they become ready; None about once a second in between, but where a stage takes all together."""
+    limit_s = settings.run.max_shard_seconds
+    if settings.run.executor == "ray" and keys:
+        work = partial(_together if stage.together else _one_by_one, stage, draw=draw, settings=settings)
+        needs = task_needs(stage, settings)
+        return on_cluster(
+            work,
+            keys,
+            stage.name,
+            together=stage.together is not None,
+            needs=needs,
+            limit_s=limit_s,
+            plugins=settings.plugins,
+        )
+    if stage.together:
+        return (Arrival(key, result) for key, result in _together(stage, keys, draw, settings))
+    listed = list_compared(stage, keys, settings)
+    take = partial(_take, stage, draw=draw, settings=settings, listed=listed)
+    return on_threads(take, keys, stage.name, threads=settings.run.parallel_shards, limit_s=limit_s)
+
+
+def _work_place(arrival: Arrival[Done]) -> dict[str, dg.MetadataValue]:
+    """The node of the cluster at which a shard was made, and how long it waited for that; nothing in one process."""
+    if not arrival.host:
+        return {}
+    waited = round(arrival.queue_seconds, 3)
+    return {"queue_seconds": dg.MetadataValue.float(waited), "host": dg.MetadataValue.text(arrival.host)}
+
+
+def _take(stage: Stage, key: str, draw: Draw | None, settings: Settings, listed: ListedRecords | None = None) -> Done:
+    return Done.of(take_patiently(stage, key, settings, listed), draw, settings)
+
+
 def _one_by_one(
     stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
 ) -> Iterator[tuple[str, Done | BaseException]]:
-    tries = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(StorageUnavailable),
-        stop=tenacity.stop_after_attempt(settings.run.storage_tries),
-        wait=lambda state: _pause(state.attempt_number),
-        reraise=True,
-    )
-
-    def work(key: str) -> Done:
-        return Done.of(tries.copy()(take_through, stage, key, settings), draw, settings)
-
-    # a terminated run ends with the shards in work, without those still waiting
-    with Workers(settings.run.parallel_shards, stage.name) as workers:
-        done: SimpleQueue[Future[Done]] = SimpleQueue()
-        futures = {workers.submit(work, key): key for key in keys}
-        for future in futures:
-            future.add_done_callback(done.put)
-        while futures:
-            future = done.get()
-            yield futures.pop(future), future.exception() or future.result()
+    for key in keys:
+        try:
+            yield key, _take(stage, key, draw, settings)
+        except Exception as error:  # noqa: BLE001  any error concerns only this shard
+            yield key, error
 
 
 def _together(
     stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
 ) -> Iterator[tuple[str, Done | BaseException]]:
-    for attempt in itertools.count(1):
-        unavailable = []
-        for key, outcome in take_together(stage, keys, settings):
-            if isinstance(outcome, StorageUnavailable) and attempt < settings.run.storage_tries:
-                unavailable.append(key)
-            else:
-                yield key, Done.of(outcome, draw, settings) if isinstance(outcome, StageOutcome) else outcome
-        if not unavailable:
-            return
-        keys = unavailable
-        time.sleep(_pause(attempt))
-
-
-def _pause(attempt: int) -> float:
-    """Seconds to wait after an attempt, numbered from 1: random, and longer on average each time.
-
-    Only attempts at a storage that did not answer are repeated; other errors would occur again.
-    """
-    return random.uniform(0, min(_LONGEST_PAUSE, 2 ** (attempt - 1)))
+    for key, outcome in take_together_patiently(stage, keys, settings):
+        yield key, Done.of(outcome, draw, settings) if isinstance(outcome, StageOutcome) else outcome
 
 
 def _continues_downstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> bool:
@@ -215,6 +224,11 @@ def _continues_downstream(context: dg.AssetExecutionContext, stage: Stage, setti
 
 
 def _summary(stage: Stage, failed: dict[str, BaseException], total: int) -> str:
-    lines = [f"{key}: {describe(error)}" for key, error in sorted(failed.items())]
-    shown = "\n".join(lines[:10]) + (f"\n… and {len(lines) - 10} more" if len(lines) > 10 else "")
+    alike: dict[str, list[str]] = {}
+    for key, error in sorted(failed.items()):
+        alike.setdefault(describe(error), []).append(key)
+    lines = [
+        f"{keys[0]}{f' and {len(keys) - 1} more' if len(keys) > 1 else ''}: {error}" for error, keys in alike.items()
+    ]
+    shown = "\n".join(lines[:10]) + (f"\n… and {len(lines) - 10} more errors" if len(lines) > 10 else "")
     return f"{stage.name}: {len(failed)} of {total} shards failed, the others are materialized.\n{shown}"

@@ -5,7 +5,9 @@ from interleaved_assets.io.parquet.reader import InterleavedParquetReader, parqu
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter, ParquetShard, parquet_shard
 from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.io.reader import ShardReader
+from interleaved_assets.io.shard import read_shard, write_shard
 from interleaved_assets.io.tar.layout import ShardLayout
+from interleaved_assets.io.tar.limits import TarLimits
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter, TarShard, tar_shard
 from interleaved_assets.io.writer import ShardWriter
@@ -19,12 +21,15 @@ __all__ = [
     "ShardLayout",
     "ShardReader",
     "ShardWriter",
+    "TarLimits",
     "TarShard",
     "apply_error_policy",
     "materialize",
     "parquet_shard",
     "parquet_shard_schema",
     "read_parquet_shard",
+    "read_shard",
     "read_tar_shard",
     "tar_shard",
+    "write_shard",
 ]

@@ -9,15 +9,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.ranges import Content, FileRange
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.casting import concat_unified
 
 T = TypeVar("T")
 
 
-def binary_column(rows: Sequence[Sequence[BytesLike] | None]) -> pa.Array:
-    """A ``large_binary`` array: each value is the concatenation of a row's parts, null for None. Copies once."""
+def binary_column(rows: Sequence[Sequence[Content] | None]) -> pa.Array:
+    """A ``large_binary`` array: each value is the concatenation of a row's parts, null for None.
+
+    Parts are copied once; ranges of a file are read straight into the array.
+
+    Raises:
+        StorageError: a file has changed since it was opened.
+    """
     lengths = [sum(_nbytes(part) for part in parts) if parts else 0 for parts in rows]
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
     data = pa.allocate_buffer(int(offsets[-1]))
@@ -27,22 +33,49 @@ def binary_column(rows: Sequence[Sequence[BytesLike] | None]) -> pa.Array:
     for parts in rows:
         for part in parts or ():
             length = _nbytes(part)
-            target[at : at + length] = np.frombuffer(part, np.uint8)
+            if isinstance(part, FileRange):
+                part.read_into(target[at : at + length])
+            else:
+                target[at : at + length] = np.frombuffer(part, np.uint8)
             at += length
     valid = np.array([parts is not None for parts in rows], dtype=bool)
     bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), [bitmap, pa.py_buffer(offsets), data])
 
 
+def binary_views(column: pa.ChunkedArray) -> list[memoryview | None]:
+    """The bytes of each value as a view, None for null. Arrow's own scalars copy them.
+
+    Args:
+        column: of bytes of any type; one that is neither ``binary`` nor ``large_binary`` is cast first.
+    """
+    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+        column = column.cast(pa.large_binary())
+    width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
+    views: list[memoryview | None] = []
+    for chunk in column.chunks:
+        if len(chunk) == 0:
+            continue
+        _, offsets, data = chunk.buffers()
+        ends = np.frombuffer(offsets, width)[chunk.offset : chunk.offset + len(chunk) + 1].tolist()
+        view = memoryview(b"" if data is None else data).cast("B")
+        valid = chunk.is_valid().to_pylist()
+        views += [view[ends[row] : ends[row + 1]] if valid[row] else None for row in range(len(chunk))]
+    return views
+
+
 def row_bytes(table: pa.Table) -> np.ndarray:
-    """Size of each row in bytes, int64: exact for strings and bytes, the column's mean for other types."""
+    """Size of each row in bytes, int64: exact for strings and bytes and their offsets, the mean for other types."""
     sizes = np.zeros(table.num_rows, np.int64)
     if not table.num_rows:
         return sizes
     fixed = 0
     for column in table.columns:
         if has_byte_length(column.type):
-            sizes += pc.fill_null(pc.cast(pc.binary_length(column), pa.int64()), 0).to_numpy()
+            is_large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+            fixed += table.num_rows * (8 if is_large else 4)
+            if column.null_count < len(column):
+                sizes += pc.fill_null(pc.cast(pc.binary_length(column), pa.int64()), 0).to_numpy()
         else:
             fixed += column.nbytes
     return sizes + fixed // table.num_rows
@@ -175,7 +208,7 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else concat_unified(tables)
 
 
-def _nbytes(part: BytesLike) -> int:
+def _nbytes(part: Content) -> int:
     return part.nbytes if isinstance(part, memoryview) else len(part)
 
 

@@ -3,201 +3,32 @@
 Ranges, members of tars and whole files are fetched once each, however many rows want them.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fsspec.spec import AbstractFileSystem
 
-from interleaved_assets.io.archive.index import TarMember
-from interleaved_assets.io.archive.source import MAX_UNPACKED_BYTES, TarSource, open_tar
-from interleaved_assets.io.batches import binary_column, row_bytes, split_samples
+from interleaved_assets.io.archive.source import MAX_UNPACKED_BYTES
+from interleaved_assets.io.batches import binary_column, binary_views, row_bytes, split_samples
 from interleaved_assets.io.content_types import SNIFFED_BYTES, TIFF, sniff
-from interleaved_assets.io.storage import (
-    StorageOptions,
-    as_storage_error,
-    check_allowed,
-    filesystem,
-    is_local,
-    local_path,
+from interleaved_assets.io.fetch import (
+    FETCH_LIMITS,
+    MAX_MEMBER_BYTES,
+    MAX_SAMPLE_BYTES,
+    FetchLimits,
+    Source,
+    fetch,
+    is_compressed_tar,
 )
+from interleaved_assets.io.storage import StorageOptions, check_allowed
 from interleaved_assets.io.storage.atomic import BytesLike
-from interleaved_assets.io.storage.filesystem import client_errors
-from interleaved_assets.io.storage.local import check_regular
+from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
-from interleaved_assets.model.errors import (
-    InterleavedError,
-    ShardError,
-    StorageError,
-    StorageUnavailable,
-    error_code,
-    row_error,
-)
+from interleaved_assets.model.errors import error_code, row_error
 from interleaved_assets.model.source_ref import parse_source_ref
-
-_COMPRESSED_TARS: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-
-
-class Source(NamedTuple):
-    """Bytes to fetch: a range of ``path`` (``end`` exclusive), else a member of it, else the whole of it."""
-
-    path: str
-    member: str | None = None
-    start: int | None = None
-    end: int | None = None
-
-
-class FetchLimits(NamedTuple):
-    """Bytes that one file, member or range may have, a compressed tar may unpack to, and rows of a sample may get."""
-
-    member_bytes: int
-    unpacked_bytes: int
-    sample_bytes: int
-
-
-MAX_MEMBER_BYTES: Final = 2**30
-"""Default limit for the bytes of one file, member or range."""
-
-MAX_SAMPLE_BYTES: Final = 512 * 2**20
-"""Default limit for the bytes that the rows of one sample take together."""
-
-FETCH_LIMITS: Final = FetchLimits(MAX_MEMBER_BYTES, MAX_UNPACKED_BYTES, MAX_SAMPLE_BYTES)
-"""The default limits."""
-
-
-def is_compressed_tar(path: str) -> bool:
-    """Whether ``path`` is a tar whose members lie at no byte offset of the file, since all of it is compressed."""
-    return path.lower().endswith(_COMPRESSED_TARS)
-
-
-def fetch(
-    sources: Collection[Source],
-    *,
-    storage_options: StorageOptions,
-    max_member_bytes: int,
-    max_unpacked_bytes: int = MAX_UNPACKED_BYTES,
-) -> dict[Source, BytesLike | str]:
-    """The bytes of each source, or the row error that says why there are none.
-
-    Ranges and whole files take one ``cat_ranges`` call per filesystem; the members of one tar are read in one pass.
-
-    Raises:
-        StorageUnavailable: the storage failed in a way that may pass. It is no fault of the rows, so none is blamed.
-    """
-    limits = FETCH_LIMITS._replace(member_bytes=max_member_bytes, unpacked_bytes=max_unpacked_bytes)
-    ranges: dict[int, tuple[AbstractFileSystem, dict[Source, tuple[str, int, int]]]] = {}
-    members: defaultdict[str, list[Source]] = defaultdict(list)
-    result: dict[Source, BytesLike | str] = {}
-    for source in sources:
-        if source.member is not None:
-            members[source.path].append(source)
-            continue
-        try:
-            fs, path = filesystem(source.path, storage_options)
-            start, end = _range(source, max_member_bytes)
-        except (OSError, InterleavedError) as error:
-            result[source] = _problem(error, source.path)
-            continue
-        if end - start > max_member_bytes + (source.start is None):
-            result[source] = _too_large(source.path, end - start, max_member_bytes)
-        elif start == end:
-            result[source] = b""
-        else:
-            ranges.setdefault(id(fs), (fs, {}))[1][source] = (path, start, end)
-    for fs, wanted in ranges.values():
-        result.update(_fetch_ranges(fs, wanted, max_member_bytes))
-    for path, wanted_members in members.items():
-        result.update(_fetch_members(path, wanted_members, storage_options, limits))
-    return result
-
-
-def _range(source: Source, max_member_bytes: int) -> tuple[int, int]:
-    """First byte and end of what to ask for; a remote file of unknown size is asked for one byte more than allowed."""
-    if is_local(source.path):
-        path = local_path(source.path)
-        size = path.stat().st_size
-        check_regular(path, source.path)
-        if path.is_dir():
-            raise StorageError(f"cannot read {source.path}: it is not a regular file but a folder")
-        if source.start is None or source.end is None:
-            return 0, size
-    elif source.start is None or source.end is None:
-        return 0, max_member_bytes + 1
-    return source.start, source.end
-
-
-def _fetch_ranges(
-    fs: AbstractFileSystem, wanted: dict[Source, tuple[str, int, int]], max_member_bytes: int
-) -> Iterator[tuple[Source, bytes | str]]:
-    paths, starts, ends = (list(column) for column in zip(*wanted.values(), strict=True))
-    found: Sequence[bytes | BaseException]
-    try:
-        with client_errors(", ".join(sorted({source.path for source in wanted})), "read"):
-            found = fs.cat_ranges(paths, starts, ends, on_error="return")
-    except StorageError as error:
-        found = [error] * len(wanted)
-    for source, start, end, data in zip(wanted, starts, ends, found, strict=True):
-        if isinstance(data, BaseException):
-            yield source, _problem(data, source.path)
-        elif source.start is None:
-            yield source, data if len(data) <= max_member_bytes else _too_large(source.path, None, max_member_bytes)
-        elif len(data) != end - start:
-            detail = f"{len(data)} of {end - start} bytes at offset {start} of {source.path}"
-            yield source, row_error("short_read", detail)
-        else:
-            yield source, data
-
-
-def _fetch_members(
-    path: str, wanted: list[Source], storage_options: StorageOptions, limits: FetchLimits
-) -> Iterator[tuple[Source, BytesLike | str]]:
-    """The first member of each name, as far as the tar can be read."""
-    missing = {source.member: source for source in wanted}
-    try:
-        with open_tar(path, storage_options, by_ranges=True, max_unpacked_bytes=limits.unpacked_bytes) as tar:
-            for member in tar.index.members:
-                if (source := missing.pop(member.name, None)) is not None:
-                    yield source, _member(tar, member, limits.member_bytes)
-                if not missing:
-                    return
-            damage = tar.index.damage
-        problem = damage and row_error("unreadable_source", f"{path} is not a sound tar: {damage}")
-    except ShardError as error:
-        problem = row_error("unreadable_source", f"{path} is not a sound tar: {error}")
-    except InterleavedError as error:
-        problem = _problem(error, path)
-    for source in missing.values():
-        yield source, problem or row_error("missing_member", f"{source.member} is not in {path}")
-
-
-def _member(tar: TarSource, member: TarMember, max_member_bytes: int) -> BytesLike | str:
-    if member.size > max_member_bytes:
-        return _too_large(f"{member.name} of {tar.uri}", member.size, max_member_bytes)
-    data = tar.range(member.offset, member.size)
-    if len(data) < member.size:
-        return row_error("short_read", f"{member.name} of {tar.uri}: {len(data)} of {member.size} bytes")
-    return data
-
-
-def _too_large(name: str, size: int | None, limit: int) -> str:
-    return row_error("member_too_large", f"{name}: {'more than' if size is None else f'{size} bytes, over'} {limit}")
-
-
-def _problem(error: BaseException, path: str) -> str:
-    """The row error for an exception.
-
-    Raises:
-        StorageUnavailable: the failure may pass.
-    """
-    if not isinstance(error, InterleavedError):
-        error = as_storage_error(error, path, "read")
-    if isinstance(error, StorageUnavailable):
-        raise error
-    return row_error("unreadable_source", str(error))
-
 
 _GUESSED_BYTES: Final = 2**20
 
@@ -208,7 +39,7 @@ _WORTH_ANOTHER_TRY: Final = frozenset({"unreadable_source", "short_read", "forbi
 class _Found(NamedTuple):
     """The parts of a row's bytes; ``content_type`` where they are of another type than the row was thought to have."""
 
-    pieces: Sequence[BytesLike]
+    pieces: Sequence[Content]
     content_type: str | None = None
 
 
@@ -341,11 +172,11 @@ def _refuse_large_samples(outcomes: dict[int, _Outcome], sample_ids: Sequence[st
             outcomes[row] = row_error("sample_too_large", detail)
 
 
-def _present(column: pa.ChunkedArray) -> list[Sequence[BytesLike] | None]:
+def _present(column: pa.ChunkedArray) -> list[Sequence[Content] | None]:
     """The bytes that rows have already, as views."""
     if column.null_count == len(column):
         return [None] * len(column)
-    return [[memoryview(value.as_buffer())] if value.is_valid else None for value in column]
+    return [None if view is None else [view] for view in binary_views(column)]
 
 
 def with_fetch_columns(table: pa.Table) -> pa.Table:
@@ -401,7 +232,7 @@ def _outcomes(
         max_member_bytes=limits.member_bytes,
         max_unpacked_bytes=limits.unpacked_bytes,
     )
-    frames: dict[Source, list[TiffFrame] | str] = {}
+    frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str] = {}
     return [plan if isinstance(plan, str) else _outcome(plan, fetched[plan.source], frames) for plan in plans]
 
 
@@ -427,7 +258,9 @@ def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, 
     return _Plan(Source(path, ref.member), ref.frame_index)
 
 
-def _outcome(plan: _Plan, data: BytesLike | str, frames: dict[Source, list[TiffFrame] | str]) -> _Outcome:
+def _outcome(
+    plan: _Plan, data: BytesLike | str, frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str]
+) -> _Outcome:
     if isinstance(data, str):
         return data
     if plan.frame_index is None:
@@ -440,19 +273,21 @@ def _outcome(plan: _Plan, data: BytesLike | str, frames: dict[Source, list[TiffF
         return row_error("frame_out_of_range", detail)
     if plan.source not in frames:
         try:
-            frames[plan.source] = tiff_frames(data)
+            tiff = BlockReader(data)
+            frames[plan.source] = tiff, tiff_frames(tiff)
         except ValueError as error:
             frames[plan.source] = row_error("invalid_tiff", str(error))
-    found = frames[plan.source]
-    if isinstance(found, str):
-        return found
+    known = frames[plan.source]
+    if isinstance(known, str):
+        return known
+    tiff, found = known
     if plan.frame_index >= len(found) and found[-1].error is not None:
         # where the chain of directories breaks off, the number of frames is unknown
         return row_error("invalid_tiff", found[-1].error)
     if plan.frame_index >= len(found):
         return row_error("frame_out_of_range", f"frame {plan.frame_index} of a TIFF with {len(found)}")
     try:
-        return _Found(frame_pieces(data, found[plan.frame_index]))
+        return _Found(frame_pieces(tiff, found[plan.frame_index]))
     except ValueError as error:
         return row_error("invalid_tiff", str(error))
 

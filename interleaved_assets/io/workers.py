@@ -12,6 +12,10 @@ Result = TypeVar("Result")
 _Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 
 _running: Final[dict[threading.Thread, "Workers"]] = {}
+_hanging: Final[set[threading.Thread]] = set()
+"""Threads that were replaced and have not ended."""
+_PATIENCE_S: Final = 2.0
+"""Seconds that the interpreter waits at its end for each thread, where some hang: others may wait for those."""
 
 
 class Workers:
@@ -40,10 +44,7 @@ class Workers:
         future: Future[Result] = Future()
         self._tasks.put((future, function, arguments))
         if len(self._threads) < self._limit:
-            # daemon threads, since Python joins all others before it calls _end_all
-            thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            self._start()
         return future
 
     def stop(self) -> None:
@@ -51,6 +52,12 @@ class Workers:
         self._is_stopped = True
         for _ in self._threads:
             self._tasks.put(None)
+
+    def replace(self, thread: threading.Thread) -> None:
+        """Give up one of the threads, whose task hangs: another one takes its place, and nothing waits for it."""
+        _hanging.add(thread)
+        self._threads.remove(thread)
+        self._start()
 
     def __enter__(self) -> "Workers":
         return self
@@ -61,16 +68,24 @@ class Workers:
             for thread in self._threads:
                 thread.join()
 
+    def _start(self) -> None:
+        # daemon threads, since Python joins all others before it calls _end_all
+        thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
     def _work(self) -> None:
-        _running[threading.current_thread()] = self
+        thread = threading.current_thread()
+        _running[thread] = self
         try:
-            while (task := self._tasks.get()) is not None and not self._is_stopped:
+            while thread not in _hanging and (task := self._tasks.get()) is not None and not self._is_stopped:
                 _run(*task)
                 del task  # else it stays in memory until the next task
             if self._at_end is not None:
                 self._at_end()
         finally:
-            del _running[threading.current_thread()]
+            del _running[thread]
+            _hanging.discard(thread)
 
 
 def _run(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
@@ -90,4 +105,4 @@ def _end_all() -> None:
     for workers in running.values():
         workers.stop()
     for thread in running:
-        thread.join()
+        thread.join(_PATIENCE_S if _hanging else None)

@@ -12,10 +12,11 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from interleaved_assets.io.batches import are_adjacent, split_samples
+from interleaved_assets.io.fetch import FETCH_LIMITS, FetchLimits
 from interleaved_assets.io.materialize import bytes_to_fetch, materialize_parts, with_fetch_columns
 from interleaved_assets.io.policy import apply_error_policy, check_policy
 from interleaved_assets.io.reader import align_shard
-from interleaved_assets.io.storage import exists, folders_of, join
+from interleaved_assets.io.storage import exists, folders_of, join, parse_size
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
@@ -26,6 +27,8 @@ MODES: Final[tuple[str, ...]] = get_args(WriteMode)
 
 _STEM_BYTES: Final = 120
 _PART_BYTES: Final = 64 * 2**20
+
+_FETCH_OPTIONS: Final = {f"max_{name}": name for name in FetchLimits._fields}
 
 
 @dataclass
@@ -46,7 +49,8 @@ class ShardWriter(ABC):
             ``error``, ``warn``, ``drop_row`` or ``drop_sample``.
         mode: what to do if the file exists. ``error`` raises, ``overwrite`` replaces it, ``append`` uses the next free
             number, ``ignore`` keeps it and writes nothing. Other files are never changed.
-        write_kwargs: options of the file format, and ``storage_options``.
+        write_kwargs: options of the file format, ``storage_options``, and the limits for fetching:
+            ``max_member_bytes``, ``max_sample_bytes``, ``max_unpacked_bytes``, in bytes or as text such as ``"1GiB"``.
         storage_options: fsspec options, for ``output_dir`` and for fetching.
         allowed_roots: folders and URLs from which a ``source_ref`` may be fetched; by default those of the source
             files.
@@ -63,7 +67,7 @@ class ShardWriter(ABC):
     allowed_roots: Sequence[str] | None = field(default=None, kw_only=True)
 
     write_options: ClassVar[frozenset[str]] = frozenset()
-    """Options in ``write_kwargs`` besides ``storage_options``."""
+    """Options in ``write_kwargs`` besides ``storage_options`` and the limits for fetching."""
 
     def __post_init__(self) -> None:
         """Check the options.
@@ -77,10 +81,14 @@ class ShardWriter(ABC):
             raise OptionError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
         options = dict(self.write_kwargs or {})
         self._storage_options = {**(options.pop("storage_options", None) or {}), **(self.storage_options or {})}
-        if unknown := sorted(set(options) - self.write_options):
-            known = ", ".join(sorted(self.write_options | {"storage_options"}))
-            raise OptionError(f"write_kwargs has unknown options {', '.join(unknown)}; known are {known}")
-        self._options = options
+        known = {*self.write_options, *_FETCH_OPTIONS}
+        if unknown := sorted(set(options) - known):
+            listed = ", ".join(sorted(known | {"storage_options"}))
+            raise OptionError(f"write_kwargs has unknown options {', '.join(unknown)}; known are {listed}")
+        given = {name: option for option, name in _FETCH_OPTIONS.items() if option in options}
+        fetch = {name: parse_size(options[option], option) for name, option in given.items()}
+        self._fetch_limits = FETCH_LIMITS._replace(**fetch)
+        self._options = {name: value for name, value in options.items() if name in self.write_options}
         self._target = resolve_schema(self.schema, self.schema_overrides)
         self._numbers: Counter[str] = Counter()
         self._ledgers: list[pa.Table] = []
@@ -152,7 +160,9 @@ class ShardWriter(ABC):
 
     def _materialized(self, part: pa.Table, batch: InterleavedBatch, limit: int | None) -> Iterator[pa.Table]:
         roots = folders_of(batch.source_files) if self.allowed_roots is None else self.allowed_roots
-        return materialize_parts(part, limit, storage_options=self._storage_options, allowed_roots=roots)
+        return materialize_parts(
+            part, limit, storage_options=self._storage_options, allowed_roots=roots, limits=self._fetch_limits
+        )
 
     def _ready(self, part: pa.Table, batch: InterleavedBatch, schema: pa.Schema, dropped: list[pa.Table]) -> pa.Table:
         kept, ledger = apply_error_policy(part, self.on_materialize_error, shard=_named(batch), stage="write")

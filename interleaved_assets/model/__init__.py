@@ -1,10 +1,12 @@
-"""The row model: rows and their schema, locators of bytes, the ledger, errors. Loads pyarrow and pandas only."""
+"""The row model: rows and their schema, locators of bytes, the ledger, errors. Loads pyarrow, not pandas."""
 
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import (
     ROW_ERROR_CODES,
+    ClusterUnavailable,
     ErrorPolicy,
     ImageError,
+    IncompleteShard,
     InterleavedError,
     LedgerError,
     MaterializeError,
@@ -14,9 +16,12 @@ from interleaved_assets.model.errors import (
     ScoreError,
     SettingsError,
     ShardError,
+    ShardTimeout,
     StorageError,
     StorageUnavailable,
+    UnexpectedLayout,
     UnsupportedModality,
+    WorkerLost,
     error_code,
     row_error,
 )
@@ -36,8 +41,10 @@ __all__ = [
     "LEDGER_SCHEMA",
     "RESERVED_COLUMNS",
     "ROW_ERROR_CODES",
+    "ClusterUnavailable",
     "ErrorPolicy",
     "ImageError",
+    "IncompleteShard",
     "InterleavedBatch",
     "InterleavedError",
     "LedgerError",
@@ -48,10 +55,13 @@ __all__ = [
     "ScoreError",
     "SettingsError",
     "ShardError",
+    "ShardTimeout",
     "SourceRef",
     "StorageError",
     "StorageUnavailable",
+    "UnexpectedLayout",
     "UnsupportedModality",
+    "WorkerLost",
     "align_table",
     "build_source_ref",
     "check_balance",

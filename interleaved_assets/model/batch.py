@@ -4,10 +4,9 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,9 +22,13 @@ from interleaved_assets.model.schema import (
 )
 from interleaved_assets.model.source_ref import SourceRef, build_source_ref, parse_source_ref
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 logger = logging.getLogger(__name__)
 
-Mask: TypeAlias = pd.Series | pa.Array | pa.ChunkedArray | np.ndarray | Sequence[bool]
+# pandas takes half a second to load, and only those who use DataFrames need it
+Mask: TypeAlias = Union["pd.Series", pa.Array, pa.ChunkedArray, np.ndarray, Sequence[bool]]
 """One bool for each row, without nulls."""
 
 KEY_COLUMNS = ("sample_id", "position", "modality")
@@ -40,7 +43,7 @@ class InterleavedBatch:
         source_files: the files these rows were read from, also after a split by ``max_batch_bytes``.
     """
 
-    data: pa.Table | pd.DataFrame = field(default_factory=INTERLEAVED_SCHEMA.empty_table)
+    data: "pa.Table | pd.DataFrame" = field(default_factory=INTERLEAVED_SCHEMA.empty_table)
     source_files: tuple[str, ...] = ()
 
     build_source_ref = staticmethod(build_source_ref)
@@ -57,13 +60,17 @@ class InterleavedBatch:
 
     def _usual_type(self, field: pa.Field) -> pa.Field:
         """``string`` for reserved columns of pandas strings, which Arrow always converts to ``large_string``."""
+        import pandas as pd
+
         is_large = field.name in RESERVED_COLUMNS and field.type == pa.large_string()
         if is_large and not isinstance(self.data.dtypes[field.name], pd.ArrowDtype):
             return INTERLEAVED_SCHEMA.field(field.name).with_nullable(True)
         return field
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> "pd.DataFrame":
         """The rows as a DataFrame of Arrow-backed columns, so that integers with nulls stay integers."""
+        import pandas as pd
+
         if isinstance(self.data, pd.DataFrame):
             return self.data
         return self.data.to_pandas(types_mapper=pd.ArrowDtype)
@@ -133,7 +140,7 @@ class InterleavedBatch:
 
     def add_rows(
         self,
-        rows: pa.Table | pd.DataFrame | Sequence[Mapping[str, object]],
+        rows: "pa.Table | pd.DataFrame | Sequence[Mapping[str, object]]",
         sample_id: str | None = None,
         auto_position: bool = True,
     ) -> "InterleavedBatch":
@@ -186,12 +193,14 @@ class InterleavedBatch:
             )
         return self.with_table(filter_rows(table, pc.invert(array)))
 
-    def with_parsed_source_ref_columns(self, prefix: str = "_src_") -> pd.DataFrame:
+    def with_parsed_source_ref_columns(self, prefix: str = "_src_") -> "pd.DataFrame":
         """A DataFrame with the parts of ``source_ref`` as further columns, ``<prefix>path`` to ``<prefix>frame_index``.
 
         Raises:
             ValueError: a ``source_ref`` is not a JSON locator.
         """
+        import pandas as pd
+
         frame = self.to_pandas().copy()
         column = frame["source_ref"] if "source_ref" in frame.columns else [None] * len(frame)
         refs = [parse_source_ref(None if pd.isna(value) else value) for value in column]
@@ -233,10 +242,10 @@ def _key_of(table: pa.Table, row: int) -> str:
     return f"sample {sample_id!r}, position {position}, {modality}"
 
 
-def _as_table(rows: pa.Table | pd.DataFrame | Sequence[Mapping[str, object]]) -> pa.Table:
+def _as_table(rows: "pa.Table | pd.DataFrame | Sequence[Mapping[str, object]]") -> pa.Table:
     if isinstance(rows, pa.Table):
         return rows
-    if isinstance(rows, pd.DataFrame):
+    if not isinstance(rows, Sequence):
         return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
     # from_pylist takes the column names from the first row only
     names = list(dict.fromkeys(name for row in rows for name in row))

@@ -7,7 +7,12 @@
     ├── StorageError             a path is missing, empty, unreadable or not writable
     │   └── StorageUnavailable   a time-out, a lost connection, a busy or failing server: a retry may succeed
     ├── ShardError               a shard cannot be read at all (not a tar, not interleaved Parquet)
-    │   └── ReadBackError        a tar that was just written does not give back the samples that went into it
+    │   ├── UnexpectedLayout     nearly no document has a text or an image, or most bytes are named by no document
+    │   ├── IncompleteShard      a shard is cut, or too many of its samples lost rows to errors
+    │   ├── ReadBackError        a tar that was just written does not give back the samples that went into it
+    │   ├── ShardTimeout         a stage took longer with the shard than run.max_shard_seconds
+    │   └── WorkerLost           the workers of a cluster that had the shard died, one after another
+    ├── ClusterUnavailable       there is no Ray cluster, or a node of it is not set up for this package
     ├── MaterializeError         policy ``error`` met a bad row; carries shard, sample, member and code
     ├── ImageError               one image cannot be decoded or measured; scoring stores it in the row's score_error
     ├── ScoreError               policy ``error`` met an image without a score; carries shard, sample, position and code
@@ -40,6 +45,7 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "invalid_tiff": "the TIFF's directory is damaged",
     "undecodable_image": "the bytes are no image that a decoder accepts",
     "too_many_pixels": "the image has more pixels than the limit",
+    "unencodable_image": "the image cannot be written as JPEG, as export.reencode asks",
     "scorer_failed": "the image decodes, but a scorer could not measure it",
     "unscored": "no score is stored for the image",
     "no_text": "the image's sample has no text that CLIP could compare it with",
@@ -51,12 +57,20 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
 }
 """Every code of a row error, with its meaning; the README and the checks list them from here."""
 
+NOT_COMPARED: Final = ("no_text", "prescreened")
+"""Codes of images without a CLIP score because their sample has no text, or by the prescreen; not counted as errors."""
+
 
 class InterleavedError(Exception):
     """Base of all errors that this package raises. Its text has no credentials and no control characters."""
 
     def __str__(self) -> str:
         return shown(super().__str__())
+
+
+def describe(error: BaseException) -> str:
+    """The message of an error; of an exception that is not of this package, with its type."""
+    return str(error) if isinstance(error, InterleavedError) else f"{type(error).__name__}: {error}"
 
 
 class SettingsError(InterleavedError):
@@ -83,8 +97,28 @@ class ShardError(InterleavedError):
     """A shard cannot be read at all."""
 
 
+class UnexpectedLayout(ShardError):
+    """Nearly no document has a text or an image, or most bytes of the shard are named by no document."""
+
+
+class IncompleteShard(ShardError):
+    """A shard is cut, or too many of its samples lost rows to errors."""
+
+
 class ReadBackError(ShardError):
     """A tar that was just written does not give back the samples that went into it."""
+
+
+class ShardTimeout(ShardError):
+    """A stage took longer with the shard than the time limit."""
+
+
+class WorkerLost(ShardError):
+    """The workers of a cluster that had the shard died, one after another."""
+
+
+class ClusterUnavailable(InterleavedError):
+    """There is no Ray cluster, or a node of it is not set up for this package."""
 
 
 class LedgerError(InterleavedError):

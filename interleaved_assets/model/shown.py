@@ -77,3 +77,9 @@ def _user_length(link: str) -> int:
         return 0 if is_container else authority.rindex("@") + 1
     # a password may contain a character that would end the authority of a valid URL
     return rest.rfind("@") + 1 if _USER_AND_PASSWORD.match(authority) else 0
+
+
+def cut_text(text: str, length: int) -> str:
+    """``text`` in one line; beyond ``length`` characters cut, with the number of all of its characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[:length]}… ({len(text):,} characters)"

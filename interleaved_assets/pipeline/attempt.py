@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from interleaved_assets.io.storage import clear_leftovers, read_stamp
+from interleaved_assets.io.storage import clear_leftovers, is_local, pin, read_stamp, remove_file, unpin
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_at
 from interleaved_assets.pipeline.record import (
@@ -21,11 +21,11 @@ from interleaved_assets.pipeline.record import (
     OutputFile,
     Record,
     read_record,
-    remove_record,
     with_present_stamps,
     write_record,
 )
-from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.pipeline.stage import ROWS, ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.pipeline.stored_records import ListedRecords
 from interleaved_assets.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Attempt:
     """One shard at one stage, from the comparison with its record to the new record.
 
     Call :meth:`of`, :meth:`current`, :meth:`begin`, then the function of the stage, then :meth:`finish`; after an error
-    :meth:`withdraw`.
+    :meth:`withdraw`; at last :meth:`end`.
     """
 
     stage: Stage
@@ -47,13 +47,28 @@ class Attempt:
     source: RawSource | None
     found: Record | None
     """The record that existed before; None if there was none."""
+    listed: ListedRecords | None = None
+    """The listing that the records were compared by; None if the storage was asked."""
     stamps: dict[str, str | None] = field(default_factory=dict)
-    """Stamp of each output of the input stages by URI, as of :meth:`begin`; empty before."""
+    """Stamp of each file that the stage reads by URI, as of :meth:`begin`; empty before."""
+    pinned: list[str] = field(default_factory=list)
+    """Those of them that the storage does not let change unnoticed, so that they are not looked at again."""
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
-    def of(cls, stage: Stage, key: str, settings: Settings, code_version: str, files: Mapping[str, str]) -> "Attempt":
+    def of(
+        cls,
+        stage: Stage,
+        key: str,
+        settings: Settings,
+        code_version: str,
+        files: Mapping[str, str],
+        listed: ListedRecords | None = None,
+    ) -> "Attempt":
         """Read the records of the shard's inputs and its own; ``files`` are the versions of the stage's files.
+
+        With ``listed`` they are those of the time of the listing, which is enough to find the shard current: call
+        :meth:`current` then, and no other method.
 
         Raises:
             ShardError: an input has no record; a record is damaged.
@@ -62,7 +77,11 @@ class Attempt:
         started = time.perf_counter()
         options = settings.storage.options
         paths = settings.storage.shard(key)
-        recorded = read_record(paths.record(stage.name), options)
+
+        def read_one(name: str) -> Record | None:
+            return listed.read(paths, name) if listed else read_record(paths.record(name), options)
+
+        recorded = read_one(stage.name)
         raw, source = None, None
         inputs = dict(files)
         read: dict[str, Record] = {}
@@ -74,18 +93,23 @@ class Attempt:
                 source = RawSource(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
                 inputs[name] = version
             else:
-                upstream = read_record(paths.record(name), options)
+                upstream = read_one(name)
                 if upstream is None:
                     raise ShardError(f"shard {key}: {stage.name} needs {name}, which has not been materialized for it")
                 inputs[name] = upstream.data_version
                 read[name] = upstream
                 source = source or upstream.source  # all inputs of a stage come from the same raw shard
         task = ShardTask(key, settings, paths, raw, read, files)
-        return cls(stage, task, code_version, inputs, source, recorded, {}, started)
+        return cls(stage, task, code_version, inputs, source, recorded, listed, started=started)
 
     @property
     def record_uri(self) -> str:
         return self.shard.paths.record(self.stage.name)
+
+    @property
+    def compared_at_once(self) -> bool:
+        """Whether :meth:`of` took no longer than a few requests: no raw shard was read to hash it."""
+        return not is_local(self.record_uri) and (self.source is None or self.source.version.startswith("etag:"))
 
     def current(self) -> StageOutcome | None:
         """The outcome if the record is current, else None. Stamps of outputs that were only copied are updated in it.
@@ -101,21 +125,25 @@ class Attempt:
             self._renew(self.stage.name, self.found, renewed)
         return self._unchanged(renewed)
 
-    def begin(self) -> StageOutcome | None:
+    def begin(self, *, just_compared: bool = False) -> StageOutcome | None:
         """Check that the inputs are those recorded; returns the outcome if another run has done the work since.
+
+        With ``just_compared``, the record was read a moment ago, and is not read again.
 
         Raises:
             ShardError: the outputs of an input stage are not those that its record names.
             StorageError: a record, or the stamp or content of an output, cannot be read.
         """
         shard, options = self.shard, self.shard.options
-        now = read_record(self.record_uri, options)
-        if now != self.found:
+        if not just_compared and (now := read_record(self.record_uri, options)) != self.found:
             self.found = now
             if (made := self._same_work(now)) is not None:
                 return self._unchanged(made)
         for name, upstream in shard.read.items():
-            present = with_present_stamps(upstream, options)
+            rows = upstream.outputs[ROWS]
+            present: Record | None = upstream
+            if rows.stamp is None or read_stamp(rows.uri, options) != rows.stamp:
+                present = with_present_stamps(upstream, options)
             if present is None:
                 raise ShardError(
                     f"shard {shard.key}: {self.stage.name} needs {name}, whose outputs are not those that its record "
@@ -124,10 +152,19 @@ class Attempt:
                 )
             if present != upstream:
                 self._renew(name, upstream, present)
-            self.stamps |= {output.uri: output.stamp for output in present.outputs.values()}
+            self.stamps[rows.uri] = present.outputs[ROWS].stamp
+        if shard.raw is not None:
+            self.stamps[shard.raw.uri] = shard.raw.stamp
         for uri in (*shard.paths.outputs(self.stage.name).values(), self.record_uri):
             clear_leftovers(uri, options)
+        # at last: whoever calls this calls end() only if it did not raise
+        self.pinned = [uri for uri, stamp in self.stamps.items() if pin(uri, stamp)]
         return None
+
+    def end(self) -> None:
+        """To be called after :meth:`begin` has returned None, whether the work was finished or not."""
+        while self.pinned:
+            unpin(self.pinned.pop())
 
     def finish(self, work: Work) -> StageOutcome:
         """Write the record of ``work``, or adopt the record of a run that did the same work and replaced the outputs.
@@ -167,7 +204,7 @@ class Attempt:
         """
         try:
             if self.found is not None and read_record(self.record_uri, self.shard.options) == self.found:
-                remove_record(self.record_uri, self.shard.options)
+                remove_file(self.record_uri, self.shard.options)
         except (StorageError, ShardError) as error:
             logger.warning("shard %s: the record of %s is not removed: %s", self.shard.key, self.stage.name, error)
 
@@ -175,7 +212,9 @@ class Attempt:
         """``record`` with present stamps if it has the same inputs, code version and output content, else None."""
         if record is None or (record.inputs, record.code_version) != (self.inputs, self.code_version):
             return None
-        return with_present_stamps(record, self.shard.options)
+        if self.listed is None:
+            return with_present_stamps(record, self.shard.options)
+        return with_present_stamps(record, self.shard.options, self.listed.stamp_at)
 
     def _unchanged(self, record: Record) -> StageOutcome:
         return StageOutcome(record, unchanged=True, seconds=time.perf_counter() - self.started)
@@ -195,12 +234,18 @@ class Attempt:
         With an ETag that is a hash of the content, a file that was replaced and then restored counts as unchanged.
         """
         shard, raw = self.shard, self.shard.raw
-        if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage).stamp != raw.stamp:
+        left = self.stamps.keys() - set(self.pinned)
+        if (
+            raw is not None
+            and raw.uri in left
+            and raw_shard_at(raw.uri, shard.key, shard.settings.storage).stamp != raw.stamp
+        ):
             raise ShardError(
                 f"shard {shard.key}: {raw.uri} changed while it was read; materialize it again once it is complete"
             )
         for name, upstream in shard.read.items():
-            if any(read_stamp(file.uri, shard.options) != self.stamps[file.uri] for file in upstream.outputs.values()):
+            uri = upstream.outputs[ROWS].uri
+            if uri in left and read_stamp(uri, shard.options) != self.stamps[uri]:
                 raise ShardError(f"shard {shard.key}: {name} changed while it was read; materialize it again")
         if self.stage.files(shard.settings) != shard.files:
             raise ShardError(

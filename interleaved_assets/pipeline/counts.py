@@ -12,6 +12,7 @@ from interleaved_assets.io.batches import sample_starts
 from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
+from interleaved_assets.pipeline.publishable import check_losses
 from interleaved_assets.pipeline.record import Counts, Extent, Facts
 from interleaved_assets.pipeline.stage import ShardTask
 
@@ -146,6 +147,7 @@ def write_by_error_policy(
 
     Raises:
         MaterializeError: a row has an error and the policy is ``error``.
+        IncompleteShard: too many samples lost rows to errors.
         LedgerError: a row was neither kept nor entered in the ledger.
     """
     seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()
@@ -161,6 +163,7 @@ def write_by_error_policy(
         ledgers.append(ledger)
         write(kept)
     dropped = pa.concat_tables(ledgers)
+    check_losses(shard, stage, seen.counts.samples, dropped)
     facts = Facts(
         counts_in=seen.counts,
         counts_out=written.counts,

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from interleaved_assets.pipeline.raw.listing import RawShard
+from interleaved_assets.pipeline.stages.dag import StageDag, from_stage_on
 from interleaved_assets.pipeline.status import COMPLETE, State, Status, shard_statuses
 from interleaved_assets.settings import Settings
 
@@ -40,6 +41,7 @@ def due_shards(
     *,
     at_most: int | None = None,
     until: float = math.inf,
+    all_shards: bool = False,
 ) -> Due:
     """Which of ``raws`` need which stages, and why. Busy shards are left out.
 
@@ -53,9 +55,11 @@ def due_shards(
         progress: past and present runs.
         at_most: number of due shards after which the rest of ``raws`` is left out.
         until: value of ``time.monotonic()`` after which the rest of ``raws`` is left out.
+        all_shards: whether ``raws`` are all or most of the data set, as for ``shard_statuses``.
     """
     due = Due({}, set(), set())
-    for key, status in shard_statuses((raw for raw in raws if raw.key not in progress.busy), settings, versions):
+    free = (raw for raw in raws if raw.key not in progress.busy)
+    for key, status in shard_statuses(free, settings, versions, all_shards=all_shards):
         if status is None:
             due.refused.add(key)
             continue
@@ -68,6 +72,12 @@ def due_shards(
         if (at_most is not None and len(due.shards) >= at_most) or time.monotonic() > until:
             break
     return due
+
+
+def stages_due(statuses: Iterable[Status], stages: StageDag) -> list[str]:
+    """The stages that make shards with these statuses current, in order: from their first stage that is not current."""
+    wanted = {name for status in statuses if status.stage for name in from_stage_on(status.stage, stages)}
+    return [name for name in stages if name in wanted]
 
 
 def _status_in_progress(key: str, progress: Progress) -> Status:

@@ -1,29 +1,42 @@
 """Bring a stage's outputs up to date, for one shard or for many with one call of the stage's function."""
 
-from collections.abc import Iterable, Iterator
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
+from interleaved_assets.io.storage import keep_copies
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
 from interleaved_assets.pipeline.attempt import Attempt
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.pipeline.stored_records import ListedRecords, list_records
 from interleaved_assets.settings import Settings
 
+logger = logging.getLogger(__name__)
 
-def take_through(stage: Stage, key: str, settings: Settings) -> StageOutcome:
+
+def take_through(stage: Stage, key: str, settings: Settings, listed: ListedRecords | None = None) -> StageOutcome:
     """Bring the output of ``stage`` for one shard up to date.
+
+    With ``listed``, a shard that was current when files were listed is taken as unchanged.
 
     Raises:
         ShardError: an input was never made, or changed while it was read, or another run on the same shard and stage
             came in between.
         InterleavedError: the stage's function failed on the shard; nothing is recorded then.
     """
+    keep_copies(settings.run.scratch_bytes)
     if stage.run is None:
         ((_, outcome),) = take_together(stage, [key], settings)
         if isinstance(outcome, InterleavedError):
             raise outcome
         return outcome
-    attempt = Attempt.of(stage, key, settings, stage.code_version(settings), stage.files(settings))
-    if (done := attempt.current() or attempt.begin()) is not None:
+    version, files = stage.code_version(settings), stage.files(settings)
+    if (done := _unchanged_as_listed(stage, key, settings, version, files, listed)) is not None:
+        return done
+    attempt = Attempt.of(stage, key, settings, version, files)
+    if (done := attempt.current() or attempt.begin(just_compared=attempt.compared_at_once)) is not None:
         return done
     try:
         return attempt.finish(stage.run(attempt.shard))
@@ -31,6 +44,24 @@ def take_through(stage: Stage, key: str, settings: Settings) -> StageOutcome:
         # not after KeyboardInterrupt or SystemExit: a run that is being ended has no time to write to storage
         attempt.withdraw()
         raise
+    finally:
+        attempt.end()
+
+
+def _unchanged_as_listed(
+    stage: Stage,
+    key: str,
+    settings: Settings,
+    code_version: str,
+    files: Mapping[str, str],
+    listed: ListedRecords | None,
+) -> StageOutcome | None:
+    """The outcome if the listing shows that the record is current, else None."""
+    paths = settings.storage.shard(key)
+    needed = [paths.record(name) for name in (stage.name, *stage.inputs) if name != RAW_SHARDS]
+    if listed is None or any(listed.stamp_at(uri) is None for uri in needed):
+        return None
+    return Attempt.of(stage, key, settings, code_version, files, listed).current()
 
 
 def take_together(
@@ -47,6 +78,7 @@ def take_together(
             yielded before remain valid.
     """
     assert stage.together is not None
+    keep_copies(settings.run.scratch_bytes)
     attempts: dict[str, Attempt] = {}
     for key, found in _attempts(stage, keys, settings):
         if isinstance(found, Attempt):
@@ -71,9 +103,12 @@ def take_together(
                 not_begun[key] = outcome
 
     try:
+        since = time.perf_counter()
         for key, work in stage.together(begin(), settings) if attempts else ():
             del left[key]
+            attempts[key].started = since  # shards are read ahead: a shard's seconds begin where the one before ended
             yield key, _finish(attempts[key], work)
+            since = time.perf_counter()
         if missing := [key for key in left if key not in not_begun]:
             raise ShardError(
                 f"shard {', '.join(missing)}: {stage.name} ended without a result for it; this is an error of the "
@@ -90,6 +125,9 @@ def take_together(
         raise
     else:
         yield from not_begun.items()
+    finally:
+        for attempt in attempts.values():
+            attempt.end()
 
 
 def _attempts(
@@ -104,14 +142,31 @@ def _attempts(
         yield from ((key, error) for key in keys)
         return
 
+    listed = list_compared(stage, keys, settings)
+
     def prepare(key: str) -> Attempt | StageOutcome | InterleavedError:
         try:
+            if (done := _unchanged_as_listed(stage, key, settings, code_version, files, listed)) is not None:
+                return done
             attempt = Attempt.of(stage, key, settings, code_version, files)
             return attempt.current() or attempt
         except InterleavedError as error:
             return error
 
     yield from zip(keys, parallel_map(prepare, keys, threads=READERS), strict=True)
+
+
+def list_compared(stage: Stage, keys: Sequence[str], settings: Settings) -> ListedRecords | None:
+    """List what :func:`take_through` compares of many shards: records at ``stage`` and its inputs, and its outputs.
+
+    None if this would save no requests, or if the storage refuses it: each shard is then looked at alone.
+    """
+    inputs = [name for name in stage.inputs if name != RAW_SHARDS]
+    try:
+        return list_records(settings.storage, [stage.name], keys, inputs=inputs)
+    except StorageError as error:
+        logger.warning("%s: the shards are looked at one by one: %s", stage.name, error)
+        return None
 
 
 def _finish(attempt: Attempt, work: Work | InterleavedError) -> StageOutcome | InterleavedError:

@@ -8,7 +8,9 @@ A record shows whether the outputs are current (same inputs, same code version),
 was dropped, without reading an output.
 """
 
-import contextlib
+import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -17,7 +19,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from interleaved_assets.io.storage import (
     atomic_output,
     content_hash,
+    etag_stamp,
     filesystem,
+    is_local,
     read_small,
     read_stamp,
     storage_errors,
@@ -27,6 +31,11 @@ from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.shard_paths import ShardPaths
 
 RAW_SHARDS: Final = "raw_shards"
+
+_RECENT_BYTES: Final = 32 * 2**20
+_recent: OrderedDict[str, bytes] = OrderedDict()
+"""Contents of remote records that this process has read or written last, by :func:`content_stamp`."""
+_recent_lock = threading.Lock()
 
 
 class Written(Protocol):
@@ -127,7 +136,8 @@ class Record(Facts):
     """Data version of each input, by stage; for a file that the settings name, by the setting (``clip.pretrained``)."""
     data_version: str
     outputs: dict[str, OutputFile]
-    """By role: ``rows`` is the output of the stage, ``ledger`` its dropped rows, ``samples`` scores of samples."""
+    """By role: ``rows`` is the output of the stage, ``ledger`` its dropped rows, ``samples`` scores of samples. The
+    role of an exported tar, and of its table, is its name."""
     settings: dict[str, object]
     """The settings that this output depends on."""
     source: RawSource | None = None
@@ -136,8 +146,10 @@ class Record(Facts):
 
 def write_record(record: Record, uri: str, storage_options: Mapping[str, object]) -> None:
     """Write ``record`` atomically."""
+    content = (record.model_dump_json(indent=1) + "\n").encode()
     with atomic_output(uri, storage_options) as out:
-        out.write((record.model_dump_json(indent=1) + "\n").encode())
+        out.write(content)
+    _remember(content, uri)
 
 
 def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
@@ -149,7 +161,42 @@ def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | Non
         ShardError: the file is not a record.
     """
     content = read_small(uri, storage_options)
-    if content is None or not content.strip(b"\0"):
+    if content is None:
+        return None
+    _remember(content, uri)
+    return parse_record(content, uri)
+
+
+def content_stamp(content: bytes) -> str:
+    """The stamp of an object with this content in a store whose ETags are the MD5 of objects uploaded in one part."""
+    return etag_stamp(hashlib.md5(content, usedforsecurity=False).hexdigest(), len(content))
+
+
+def recent_content(stamp: str) -> bytes | None:
+    """The content of a remote record with this stamp, if this process has read or written one lately.
+
+    It is found by its own MD5, so it is right wherever a listing shows that stamp; where ETags are no MD5, nothing is
+    found.
+    """
+    return _recent.get(stamp)
+
+
+def _remember(content: bytes, uri: str) -> None:
+    if is_local(uri):
+        return
+    with _recent_lock:
+        _recent[content_stamp(content)] = content
+        while len(_recent) * len(content) > _RECENT_BYTES:
+            _recent.popitem(last=False)
+
+
+def parse_record(content: bytes, uri: str) -> Record | None:
+    """The record in the file at ``uri``, which has this content, as :func:`read_record` returns it.
+
+    Raises:
+        ShardError: the file is not a record.
+    """
+    if not content.strip(b"\0"):
         return None  # a file without content, or with zeros only, as a power failure can leave it, is no record
     try:
         record = Record.model_validate_json(content)
@@ -160,10 +207,10 @@ def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | Non
     paths = _paths_beside(record, uri)
     if paths is None:
         return record
-    places = paths.outputs(record.stage)
-    outputs = {
-        role: output.model_copy(update={"uri": places.get(role, output.uri)}) for role, output in record.outputs.items()
-    }
+    places = {role: paths.place(record.stage, role) or output.uri for role, output in record.outputs.items()}
+    if all(places[role] == output.uri for role, output in record.outputs.items()):
+        return record  # it lies where it was written
+    outputs = {role: output.model_copy(update={"uri": places[role]}) for role, output in record.outputs.items()}
     return record.model_copy(update={"outputs": outputs})
 
 
@@ -174,46 +221,52 @@ def _paths_beside(record: Record, uri: str) -> "ShardPaths | None":
     return ShardPaths(output_root=uri.removesuffix(inside), key=record.shard) if uri.endswith(inside) else None
 
 
-def read_valid_record(
-    uri: str, storage_options: Mapping[str, object], stamp_at: Callable[[str], str | None] | None = None
-) -> Record | None:
+def read_valid_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
     """The record at ``uri`` if every output has the stamp that the record names, else None. No output is read.
-
-    Args:
-        uri: of the record.
-        storage_options: fsspec storage options.
-        stamp_at: returns the stamp that the file at a URI had when files were listed. The storage is asked for the
-            stamp of an output that has another stamp in the listing, or none; without ``stamp_at`` of every output.
 
     Raises:
         ShardError: the file is not a record.
     """
     record = read_record(uri, storage_options)
-    if record is None:
-        return None
-    for output in record.outputs.values():
-        listed = stamp_at(output.uri) if stamp_at else None
-        if not _matches(output, listed) and not _matches(output, read_stamp(output.uri, storage_options)):
-            return None
-    return record
+    return record if record is not None and has_its_outputs(record, storage_options) else None
+
+
+def has_its_outputs(
+    record: Record, storage_options: Mapping[str, object], stamp_at: Callable[[str], str | None] = lambda _: None
+) -> bool:
+    """Whether every output has the stamp that the record names. No output is read.
+
+    Args:
+        record: of a stage.
+        storage_options: fsspec storage options.
+        stamp_at: returns the stamp that the file at a URI had when files were listed. The storage is asked for the
+            stamp of an output that has another stamp in the listing, or none.
+    """
+    return all(
+        _matches(output, stamp_at(output.uri)) or _matches(output, read_stamp(output.uri, storage_options))
+        for output in record.outputs.values()
+    )
 
 
 def _matches(output: OutputFile, stamp: str | None) -> bool:
     return stamp is not None and output.stamp in (stamp, None)
 
 
-def with_present_stamps(record: Record, storage_options: Mapping[str, object]) -> Record | None:
+def with_present_stamps(
+    record: Record, storage_options: Mapping[str, object], stamp_at: Callable[[str], str | None] = lambda _: None
+) -> Record | None:
     """``record`` with the present stamps of its outputs; None if an output is missing or has other content.
 
     An output with a new stamp (it was copied, or written again with the same bytes) is read and compared by its hash.
-    The record is not written.
+    The record is not written. ``stamp_at`` is as for :func:`has_its_outputs`.
 
     Raises:
         StorageError: an output cannot be read.
     """
     outputs: dict[str, OutputFile] = {}
     for role, output in record.outputs.items():
-        stamp = _present_stamp(output, storage_options)
+        listed = stamp_at(output.uri)
+        stamp = listed if listed is not None and listed == output.stamp else _present_stamp(output, storage_options)
         if stamp is None:
             return None
         outputs[role] = output.model_copy(update={"stamp": stamp})
@@ -241,11 +294,3 @@ def _has_content(output: OutputFile, storage_options: Mapping[str, object]) -> b
         except FileNotFoundError:
             return False
     return content_hash(output.uri, storage_options) == output.sha256
-
-
-def remove_record(uri: str, storage_options: Mapping[str, object]) -> None:
-    """Remove the record at ``uri``, if there is one."""
-    with storage_errors(uri, "remove"):
-        fs, path = filesystem(uri, storage_options)
-        with contextlib.suppress(FileNotFoundError):  # another run on the same shard has removed it
-            fs.rm_file(path)

@@ -4,12 +4,16 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.record import Facts, OutputFile, Record
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
+
+ROWS: Final = "rows"
+"""The role of the one output of a stage that other stages read. Ledgers and scores of samples are for people."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -13,13 +13,14 @@ from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import StageDag, stage_dag
-from interleaved_assets.pipeline.stored_records import listed_stamps, read_valid_records
+from interleaved_assets.pipeline.stored_records import list_records, read_valid_records
 from interleaved_assets.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 CURRENT: Final = "complete"
 _CHANGES_NAMED: Final = 3
+_REASONS_NAMED: Final = 3
 _VALUE_LENGTH: Final = 40
 
 
@@ -44,6 +45,65 @@ class Status(NamedTuple):
 
 
 COMPLETE: Final = Status(State.COMPLETE, CURRENT)
+# failed shards first: a changed setting can make thousands stale
+URGENT: Final = (
+    State.FAILED,
+    State.UNREADABLE,
+    State.MISSING,
+    State.STALE,
+    State.VANISHED,
+    State.COMPLETE,
+)
+"""The states in the order in which reports show them."""
+EXAMPLES: Final = 3
+"""Keys listed for each status."""
+
+
+class StatusLine(NamedTuple):
+    """Shards with the same status for the same reason."""
+
+    status: Status
+    keys: list[str]
+    """Sorted."""
+    problem: str = ""
+    """The error of the first shard, where it has one of its own."""
+
+    @property
+    def shards(self) -> int:
+        return len(self.keys)
+
+    @property
+    def examples(self) -> str:
+        """The first keys, and how many of all they are: ``a, b, c (3 of 18)``."""
+        cut = f" ({EXAMPLES} of {self.shards:,})" if self.shards > EXAMPLES else ""
+        return f"{', '.join(self.keys[:EXAMPLES])}{cut}"
+
+    @property
+    def why(self) -> str:
+        """The reason in words; of several shards with errors of their own, the first error as an example."""
+        if not self.problem:
+            return self.status.text
+        return f"{self.status.text}{', for example' if self.shards > 1 else ''}: {self.problem}"
+
+
+def status_lines(statuses: Mapping[str, Status], problems: Mapping[str, str] | None = None) -> list[StatusLine]:
+    """Shards by status: the most urgent state first, within a state the most frequent status first.
+
+    Args:
+        statuses: by key.
+        problems: by key, the error of a shard that has one of its own.
+    """
+    alike: dict[Status, list[str]] = {}
+    for key in sorted(statuses):
+        alike.setdefault(statuses[key], []).append(key)
+    lines = [StatusLine(status, keys, (problems or {}).get(keys[0], "")) for status, keys in alike.items()]
+    return sorted(lines, key=lambda line: (URGENT.index(line.status.state), -line.shards, line.status.text))
+
+
+def in_short(lines: Sequence[StatusLine]) -> str:
+    """The most urgent reasons with their numbers of shards, in one line."""
+    named = [f"{line.shards:,} {line.status.text}" for line in lines[:_REASONS_NAMED]]
+    return "; ".join(named) + (f"; and {len(lines) - _REASONS_NAMED} more reasons" if len(lines) > len(named) else "")
 
 
 @dataclass(frozen=True)
@@ -77,7 +137,18 @@ class CurrentStages:
         raw: RawShard | None = None,
         version: str | None = None,
     ) -> Status:
-        """Complete, or the first stage without a record or with a record of other settings, code or inputs.
+        """Complete, or the first status of :meth:`not_current`, whose arguments it takes."""
+        return next(iter(self.not_current(records, raw, version).values()), COMPLETE)
+
+    def not_current(
+        self,
+        records: Mapping[str, Record],
+        raw: RawShard | None = None,
+        version: str | None = None,
+    ) -> dict[str, Status]:
+        """By stage without a record, or with a record of other settings, code or inputs, the reason.
+
+        A stage that waits for such a stage has the status of the latter.
 
         Args:
             records: of the shard, by stage.
@@ -85,21 +156,30 @@ class CurrentStages:
             version: content version of ``raw``, if known. Without it, a new stamp counts as a change even if the
                 content is the same.
         """
+        found: dict[str, Status] = {}
         for name, stage in self.stages.items():
-            record = records.get(name)
-            if record is None:
-                return Status(State.MISSING, f"no {name}" if records else "never materialized", name)
-            if record.code_version != self.versions[name]:
-                return Status(State.STALE, f"{name} stale: {self._what_changed(record)}", name)
-            if raw is not None and RAW_SHARDS in stage.inputs and not _is_source(record.source, raw, version):
-                return Status(State.STALE, f"{name} stale: {RAW_SHARDS} changed", name)
-            for upstream in stage.inputs:
-                if upstream in records and record.inputs.get(upstream) != records[upstream].data_version:
-                    return Status(State.STALE, f"{name} stale: {upstream} changed", name)
-            for file, present in self.files[name].items():
-                if record.inputs.get(file) != present:
-                    return Status(State.STALE, f"{name} stale: the file of {file} changed", name)
-        return COMPLETE
+            waits_for = next((found[source] for source in stage.inputs if source in found), None)
+            if status := waits_for or self._own_status(stage, records, raw, version):
+                found[name] = status
+        return found
+
+    def _own_status(
+        self, stage: Stage, records: Mapping[str, Record], raw: RawShard | None, version: str | None
+    ) -> Status | None:
+        name, record = stage.name, records.get(stage.name)
+        if record is None:
+            return Status(State.MISSING, f"no {name}" if records else "never materialized", name)
+        if record.code_version != self.versions[name]:
+            return Status(State.STALE, f"{name} stale: {self._what_changed(record)}", name)
+        if raw is not None and RAW_SHARDS in stage.inputs and not _is_source(record.source, raw, version):
+            return Status(State.STALE, f"{name} stale: {RAW_SHARDS} changed", name)
+        for upstream in stage.inputs:
+            if upstream in records and record.inputs.get(upstream) != records[upstream].data_version:
+                return Status(State.STALE, f"{name} stale: {upstream} changed", name)
+        for file, present in self.files[name].items():
+            if record.inputs.get(file) != present:
+                return Status(State.STALE, f"{name} stale: the file of {file} changed", name)
+        return None
 
     def _what_changed(self, record: Record) -> str:
         """The changed settings; if none has changed, the change of the code."""
@@ -124,7 +204,7 @@ def _files(stage: Stage, settings: Settings) -> Mapping[str, str]:
 
 
 def shard_statuses(
-    raws: Iterable[RawShard], settings: Settings, versions: Mapping[str, str]
+    raws: Iterable[RawShard], settings: Settings, versions: Mapping[str, str], *, all_shards: bool = False
 ) -> Iterator[tuple[str, Status | None]]:
     """Key and status of each raw shard, in the order of ``raws``; None if the storage refuses to read its records.
 
@@ -132,13 +212,20 @@ def shard_statuses(
         raws: the shards, as they are now.
         settings: the present settings.
         versions: content versions of raw shards by key, as far as known.
+        all_shards: whether ``raws`` are all or most of the data set: the index of records in a bucket is used then,
+            and written again where needed.
     """
     present = CurrentStages.of(settings)
-    stamp_at = listed_stamps(settings.storage, present.stages)
+    raws = list(raws)
+    listed = list_records(settings.storage, present.stages, None if all_shards else [raw.key for raw in raws])
 
     def status_of(raw: RawShard) -> tuple[str, Status | None]:
+        paths = settings.storage.shard(raw.key)
         try:
-            records = read_valid_records(settings.storage.shard(raw.key), present.stages, stamp_at)
+            if listed is None:
+                records = read_valid_records(paths, present.stages)
+            else:
+                records = listed.read_valid(paths, present.stages)
         except ShardError as error:
             return raw.key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
         except StorageError as error:
@@ -147,6 +234,8 @@ def shard_statuses(
         return raw.key, present.status(records, raw, versions.get(raw.key))
 
     yield from parallel_map(status_of, raws, threads=READERS)
+    if all_shards and listed is not None:
+        listed.save_indexes()
 
 
 def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> bool:

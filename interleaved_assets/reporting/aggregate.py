@@ -1,5 +1,6 @@
 """Sums of the facts of many shards, one shard at a time, in memory that does not grow with rows."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -8,23 +9,14 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
-from interleaved_assets.pipeline.status import State, Status
+from interleaved_assets.pipeline.stages import filtered, final_tars, image_export, normalized
+from interleaved_assets.pipeline.status import URGENT, State, Status, StatusLine, status_lines
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.sketch import ScoreSketch
 
-EXAMPLES: Final = 3
-"""Keys listed for each status."""
-# failed shards first: a changed setting can make thousands stale
-_URGENT: Final = (
-    State.FAILED,
-    State.UNREADABLE,
-    State.MISSING,
-    State.STALE,
-    State.VANISHED,
-    State.COMPLETE,
-)
+EXAMPLE_ROWS: Final = 6
+"""Dropped rows shown for each reason."""
 
 
 class Reason(NamedTuple):
@@ -38,19 +30,13 @@ class Example(NamedTuple):
     """One dropped row."""
 
     shard: str
+    stage: str
     sample_id: str
     position: int
+    modality: str
     measured: float | None
     threshold: float | None
     detail: str | None
-
-
-class StatusLine(NamedTuple):
-    """Shards with the same status for the same reason: how many, and the first of their keys."""
-
-    status: Status
-    shards: int
-    examples: list[str]
 
 
 class ShardLine(NamedTuple):
@@ -70,6 +56,12 @@ class ShardLine(NamedTuple):
     errors: int
     unaccounted: int
     main_reason: str
+    published: tuple[str, ...]
+
+    @property
+    def why(self) -> str:
+        """Its status in words, with the error where there is one."""
+        return f"{self.status.text}: {self.problem}" if self.problem else self.status.text
 
     @property
     def is_current(self) -> bool:
@@ -85,7 +77,7 @@ class ShardLine(NamedTuple):
     def selected_before(self) -> bool:
         """Whether selection has to run again: its counted drops are from earlier inputs, settings or code."""
         is_selected = self.counted_to in (filtered.NAME, final_tars.NAME)
-        return is_selected and self.status.stage not in (None, final_tars.NAME)
+        return is_selected and self.status.stage not in (None, final_tars.NAME, image_export.NAME)
 
     @property
     def keep_rate(self) -> float | None:
@@ -105,7 +97,7 @@ class DatasetAggregate:
     Attributes:
         measures: the filters and scores to add up, with their bounds, in the order of the report.
         rows, images, samples: dropped rows, dropped images and samples with a dropped row, by reason.
-        examples: the first row dropped for each reason.
+        examples: the first rows dropped for each reason, at most :data:`EXAMPLE_ROWS`, of one shard at most half.
         errors: rows with an error, by code.
     """
 
@@ -115,7 +107,7 @@ class DatasetAggregate:
     images: Counter[Reason] = field(default_factory=Counter)
     samples: Counter[Reason] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
-    examples: dict[Reason, Example] = field(default_factory=dict)
+    examples: dict[Reason, list[Example]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sketches = {measure.filter: ScoreSketch(measure) for measure in self.measures}
@@ -147,6 +139,7 @@ class DatasetAggregate:
                 sum(facts.errors.values()),
                 facts.rows_unaccounted,
                 main.name if main else "",
+                facts.published,
             )
         )
 
@@ -164,12 +157,22 @@ class DatasetAggregate:
         return Counter(shard.status.state for shard in self.shards)
 
     def by_status(self) -> list[StatusLine]:
-        """The shards by status: the most urgent state first, within a state the most frequent status first."""
-        keys: dict[Status, list[str]] = {}
+        """The shards by status."""
+        return status_lines(
+            {shard.key: shard.status for shard in self.shards}, {shard.key: shard.problem for shard in self.shards}
+        )
+
+    def published_without_raw(self) -> list[str]:
+        """Keys of the shards with a final tar whose raw tar is gone, sorted."""
+        return sorted(shard.key for shard in self.shards if shard.published and shard.status.state is State.VANISHED)
+
+    def published_twice(self) -> list[tuple[str, ...]]:
+        """Groups of keys with final tars of the same content, by the raw tars or by the final tars; sorted."""
+        keys: dict[str, list[str]] = {}
         for shard in self.shards:
-            keys.setdefault(shard.status, []).append(shard.key)
-        lines = [StatusLine(status, len(found), sorted(found)[:EXAMPLES]) for status, found in keys.items()]
-        return sorted(lines, key=lambda line: (_URGENT.index(line.status.state), -line.shards, line.status.text))
+            for version in shard.published:
+                keys.setdefault(version, []).append(shard.key)
+        return sorted({tuple(sorted(found)) for found in keys.values() if len(found) > 1})
 
     def worst(self, count: int | None = None) -> list[ShardLine]:
         """Shards to check first: by urgency of the state, then with unaccounted rows, low keep rate, many errors."""
@@ -205,8 +208,9 @@ class DatasetAggregate:
         for line in samples.to_pylist():
             self.samples[Reason(line["stage"], line["reason"])] += line["sample_id_count_distinct"]
         for reason in by_reason:
-            if reason not in self.examples:
-                self.examples[reason] = _example(shard, ledger, reason)
+            known = self.examples.setdefault(reason, [])
+            if (room := EXAMPLE_ROWS - len(known)) > 0:
+                known += _examples(shard, ledger, reason, min(room, EXAMPLE_ROWS // 2))
         return by_reason
 
 
@@ -218,16 +222,22 @@ def aggregate(shards: Iterable[ShardFacts], measures: Sequence[Measure]) -> Data
     return result
 
 
-def _example(shard: str, ledger: pa.Table, reason: Reason) -> Example:
+def _examples(shard: str, ledger: pa.Table, reason: Reason, limit: int) -> list[Example]:
     matches = pc.and_(pc.equal(ledger["stage"], reason.stage), pc.equal(ledger["reason"], reason.name))
-    row = ledger.take(pc.indices_nonzero(matches)[:1]).to_pylist()[0]
-    return Example(shard, *(row[name] for name in Example._fields[1:]))
+    places = pc.indices_nonzero(matches)
+    modalities: dict[str, list[int]] = {"image": [], "text": []}
+    for place, modality in zip(places.to_pylist(), ledger["modality"].take(places).to_pylist(), strict=True):
+        modalities.setdefault(modality, []).append(place)
+    # a picture and a text are told apart at a glance, so each comes in turn
+    by_turns = [place for turn in itertools.zip_longest(*modalities.values()) for place in turn if place is not None]
+    rows = ledger.take(pa.array(by_turns[:limit], pa.int64())).to_pylist()
+    return [Example(shard, *(row[name] for name in Example._fields[1:])) for row in rows]
 
 
 def _urgency(shard: ShardLine) -> tuple[int, bool, float, int, str]:
     rate = shard.keep_rate
     return (
-        _URGENT.index(shard.status.state),
+        URGENT.index(shard.status.state),
         shard.unaccounted == 0,
         1.0 if rate is None else rate,
         -shard.errors,

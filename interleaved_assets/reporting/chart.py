@@ -1,4 +1,4 @@
-"""Style of every plot: colours, axes, and conversion to PNG or to an SVG that follows the theme of the page."""
+"""Style of the charts of the report: axes, and conversion to an SVG that follows the theme of the page."""
 
 import io
 import re
@@ -10,13 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-SURFACE: Final = "#ffffff"
-INK: Final = "#1d2433"
-MUTED: Final = "#667085"
-GRID: Final = "#e7e9ee"
-KEPT: Final = "#3a6fd8"
-DROPPED: Final = "#dd6b3d"
-SHADE: Final = "#fdf1eb"
+from interleaved_assets.reporting.colours import DROPPED, GRID, INK, KEPT, MUTED, SHADE, SURFACE
 
 _CSS_NAMES: Final = {
     SURFACE: "surface",
@@ -39,8 +33,8 @@ class Size(NamedTuple):
     height: float
 
 
-STANDARD: Final = Size(7.0, 3.2)
-COMPACT: Final = Size(5.4, 2.9)
+STANDARD: Final = Size(7.0, 3.4)
+COMPACT: Final = Size(5.4, 3.1)
 """For two figures side by side: smaller, with text of the same size."""
 
 
@@ -48,8 +42,9 @@ def new_figure(size: Size = STANDARD) -> tuple[Figure, Axes]:
     """An empty figure with one pair of axes; needs no display and uses no global state."""
     figure = Figure(figsize=size, dpi=DPI, facecolor=SURFACE)
     FigureCanvasAgg(figure)
-    left, right, top, bottom = 0.66 / size.width, 0.2 / size.width, 0.69 / size.height, 0.34 / size.height
-    axes = figure.add_axes((left, bottom, 1 - left - right, 1 - top - bottom))
+    left, right, top, bottom = 0.86 / size.width, 0.2 / size.width, 0.69 / size.height, 0.54 / size.height
+    # a low figure has axes of its own, which its caller places
+    axes = figure.add_axes((left, bottom, 1 - left - right, max(1 - top - bottom, 0.1)))
     axes.set_facecolor("none")
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
@@ -68,11 +63,10 @@ def write_title(figure: Figure, title: str, subtitle: str) -> None:
     figure.text(left, 1 - 0.40 / top, subtitle, color=MUTED, fontsize=9.5, va="top")
 
 
-def to_png(figure: Figure) -> bytes:
-    """The figure as PNG; the same bytes for the same figure and matplotlib version."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-    return buffer.getvalue()
+def title_axes(axes: Axes, horizontal: str, vertical: str) -> None:
+    """Titles of both axes: what is shown, and its unit."""
+    axes.set_xlabel(horizontal, color=MUTED, fontsize=9, parse_math=False)
+    axes.set_ylabel(vertical, color=MUTED, fontsize=9, parse_math=False)
 
 
 def to_svg(figure: Figure, name: str, description: str) -> str:

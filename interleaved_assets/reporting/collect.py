@@ -10,7 +10,7 @@ from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.dataset_status import DatasetStatus
 from interleaved_assets.pipeline.parallel import parallel_map
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores
+from interleaved_assets.pipeline.stages import clip_scores, filtered, final_tars, image_scores
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
 from interleaved_assets.pipeline.status import COMPLETE, State, Status
@@ -37,14 +37,16 @@ def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
     """The facts and the status of each shard of ``dataset``, in the order of the keys.
 
     Counts and ledgers end at the last stage whose record is of the same rows as those before, since a run may be
-    working on the shard. Several shards are read in parallel, and few are held. A shard that cannot be read has the
-    status :data:`UNREADABLE` and the error as its problem.
+    working on the shard. Several shards are read in parallel, and few are held. A failed shard has the error of its run
+    as its problem. A shard that cannot be read has the status :data:`UNREADABLE` and the error as its problem.
     """
 
     def facts(key: str) -> ShardFacts:
         try:
             records = dataset.valid_records(key)
-            return _facts(records, dataset.storage.shard(key), status=dataset.status(key, records))
+            status = dataset.status(key, records)
+            problem = dataset.errors.get(key, "") if status.state is State.FAILED else ""
+            return _facts(records, dataset.storage.shard(key), status=status, problem=" ".join(problem.split()))
         except (InterleavedError, pa.ArrowException) as error:
             return ShardFacts(key, status=UNREADABLE, problem=" ".join(str(error).split()))
 
@@ -57,11 +59,13 @@ def _facts(
     *,
     thumbnails: bool = False,
     status: Status = COMPLETE,
+    problem: str = "",
 ) -> ShardFacts:
+    published = _published(records)
     records = _of_the_same_rows(records)
     first = records.get("normalized")
     if first is None:
-        return ShardFacts(paths.key, status=status)
+        return ShardFacts(paths.key, status=status, problem=problem, published=published)
     dropping = [name for name in LEDGER_STAGES if name in records]
     kept = records[dropping[-1]].counts_out
     tables = _tables_of_scores(records, paths, thumbnails=thumbnails)
@@ -76,14 +80,25 @@ def _facts(
         samples_kept=kept.samples,
         images_kept=kept.images,
         counted_to=dropping[-1],
+        published=published,
         scores=reduce(join_scores, images) if images else None,
         # a ledger that is empty according to its record is not read
         ledger=read_ledgers(paths, [name for name in dropping if records[name].dropped]),
         values={} if samples is None else {filtered.RATIO: samples[filtered.RATIO].to_numpy()},
         not_stored=tuple(name for name, table in tables.items() if table is None),
-        errors=_errors(records),
+        errors=row_errors(records),
         status=status,
+        problem=problem,
     )
+
+
+def _published(records: Mapping[str, Record]) -> tuple[str, ...]:
+    final = records.get(final_tars.NAME)
+    if final is None:
+        return ()
+    versions = [final.source.version] if final.source else []
+    # all shards of which nothing was kept have the same final tar
+    return (*versions, f"final:{final.outputs['rows'].sha256}") if final.counts_out.rows else tuple(versions)
 
 
 def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:
@@ -110,7 +125,8 @@ def _tables_of_scores(
     return tables
 
 
-def _errors(records: Mapping[str, Record]) -> dict[str, int]:
+def row_errors(records: Mapping[str, Record]) -> dict[str, int]:
+    """Rows of a shard with an error, by code, over all stages; ``records`` has that of ``normalized``."""
     # an error that a row has since normalization is counted there
     counts: dict[str, int] = dict(records["normalized"].errors)
     for code, count in records["image_scores"].errors.items() if "image_scores" in records else ():

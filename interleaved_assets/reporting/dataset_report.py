@@ -3,41 +3,33 @@
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import jinja2
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
+from interleaved_assets.pipeline.status import EXAMPLES, StatusLine
+from interleaved_assets.pipeline.throughput import Throughput
 from interleaved_assets.reporting import text
-from interleaved_assets.reporting.aggregate import DatasetAggregate, StatusLine
-from interleaved_assets.reporting.chart import COMPACT, to_svg
-from interleaved_assets.reporting.plots import curve_title, keep_rate_curve, reasons_bar, score_histogram
+from interleaved_assets.reporting.about import About
+from interleaved_assets.reporting.aggregate import DatasetAggregate, Example
+from interleaved_assets.reporting.examples import Held
+from interleaved_assets.reporting.explorer import sliders
+from interleaved_assets.reporting.page import ENVIRONMENT, source
 from interleaved_assets.reporting.sketch import BINS, ScoreSketch
+from interleaved_assets.selection.settings import SelectionSettings
 
 PERCENTS: Final = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 HTML_SHARDS: Final = 1000
 """Shards in the table of the page: those to check first. Sums are over all shards."""
 MARKDOWN_SHARDS: Final = 10
-
-_ENVIRONMENT: Final = jinja2.Environment(
-    loader=jinja2.PackageLoader("interleaved_assets.reporting"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=jinja2.StrictUndefined,
+_SPEED_HEADER: Final = (
+    *("stage", "shards made", "shards/s", "images/s", "MB/s", "s in the queue, mean", "s the device waited"),
+    "shards/s by host",
 )
-_ENVIRONMENT.filters |= {
-    "count": text.count,
-    "counted": text.counted,
-    "share": text.share,
-    "score": text.score,
-    "without": str.removeprefix,
-}
 
 
 @dataclass(frozen=True)
@@ -61,34 +53,48 @@ def html_report(
     subtitle: str = "",
     problems: Sequence[str] = (),
     min_keep_rate: float = 0.0,
+    about: About | None = None,
+    held: Mapping[Example, Held] | None = None,
+    selection: SelectionSettings | None = None,
+    pages: Mapping[str, str] | None = None,
+    throughput: Sequence[Throughput] = (),
 ) -> str:
     """The report as one HTML page that contains its styles, script and charts, and loads nothing.
 
-    The page follows the light or dark theme of the browser and can be printed. It has no date, so that the same data
-    gives the same page. All text from the data is escaped, and a content security policy allows only the script of the
-    page itself.
+    The page follows the light or dark theme of the browser and can be printed. The same arguments give the same page.
+    All text from the data is escaped, and a content security policy allows only the script of the page itself.
 
     Args:
         data: the aggregate of the shards.
         title, subtitle: heading of the page and the line below it.
         problems: further warnings shown above the figures, such as a raw root that cannot be listed.
         min_keep_rate: share of rows, and of images, below which a warning says that nearly everything was dropped.
+        about: date, versions and settings of the report.
+        held: thumbnails and texts of the examples of ``data``.
+        selection: the thresholds in force, for the threshold explorer; by default those of a new project.
+        pages: by key of a shard, the place of the page with its documents, relative to the report.
+        throughput: of the last step of each stage.
     """
-    script, style = _source("dataset_report.js"), _source("dataset_report.css")
+    # here, so that loading the definitions and running over shards do not wait for matplotlib
+    from interleaved_assets.reporting.report_charts import reasons_chart, score_charts
+
+    selection = selection or SelectionSettings()
+    script = Markup("\n").join(source(name) for name in ("dataset_report.js", "explorer.js"))
+    style = Markup("\n").join(source(name) for name in ("theme.css", "dataset_report.css", "explorer.css"))
     shards = data.worst(HTML_SHARDS)
-    return _ENVIRONMENT.get_template("dataset_report.html.j2").render(
+    return ENVIRONMENT.get_template("dataset_report.html.j2").render(
         title=title,
         subtitle=subtitle,
-        # constant files of this package, without text from the data; the policy names the hash of the script
-        script=Markup(script),
-        style=Markup(style),
+        script=script,
+        style=style,
+        # the policy of the page names it
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         totals=totals(data),
         states=_states(data),
         statuses=data.by_status(),
         problems=[*problems, *_problems(data, min_keep_rate)],
         notes=_notes(data),
-        reasons_chart=_reasons_chart(data),
+        reasons_chart=reasons_chart(data),
         reasons=[
             (reason, data.rows[reason], data.images[reason], data.samples[reason], data.examples[reason])
             for reason in data.by_frequency()
@@ -99,24 +105,39 @@ def html_report(
             if sketch.count or sketch.missing or sketch.measure.has_bounds
         ],
         percents=PERCENTS,
-        scores=[(sketch, sketch.percentiles(PERCENTS), _charts(sketch)) for sketch in data.scored],
+        scores=[(sketch, sketch.percentiles(PERCENTS), score_charts(sketch)) for sketch in data.scored],
+        sliders=[slider._asdict() for slider in sliders(data.scored, selection)],
+        own_in_force={name: bounds.model_dump(exclude_none=True) for name, bounds in selection.own.items()},
+        pages={} if pages is None else pages,
         shards=shards,
         shards_left_out=len(data.shards) - len(shards),
         shard_count=len(data.shards),
         selected_before=sum(shard.selected_before for shard in data.shards),
         errors=_errors(data),
         bins=BINS,
+        about=about,
+        held={} if held is None else held,
+        nothing=Held(),
+        speed_header=_SPEED_HEADER,
+        speeds=[_speed_cells(done) for done in throughput],
     )
 
 
-def markdown_report(data: DatasetAggregate, problems: Sequence[str] = (), min_keep_rate: float = 0.0) -> str:
+def markdown_report(
+    data: DatasetAggregate,
+    problems: Sequence[str] = (),
+    min_keep_rate: float = 0.0,
+    about: About | None = None,
+    throughput: Sequence[Throughput] = (),
+) -> str:
     """A summary of the report as Markdown: totals, shards that are not current with the reason, drop reasons, scores,
     shards to check first, errors.
 
     Args:
-        problems, min_keep_rate: as for :func:`html_report`.
+        problems, min_keep_rate, about, throughput: as for :func:`html_report`.
     """
     parts = [f"{text.counted(len(data.shards), 'shard')} ({', '.join(_states(data)) or 'none'})"]
+    parts += [text.markdown_cell(about.text)] if about else []
     parts += [f"**{text.markdown_cell(problem)}**" for problem in (*problems, *_problems(data, min_keep_rate))]
     parts += [text.markdown_cell(note) for note in _notes(data)]
     if any(not shard.is_current for shard in data.shards):
@@ -156,14 +177,15 @@ def markdown_report(data: DatasetAggregate, problems: Sequence[str] = (), min_ke
         header = ("score", "rule", "values", "missing", "passes alone", *(f"p{percent:g}" for percent in PERCENTS))
         parts.append(text.markdown_table(header, [_score_cells(sketch) for sketch in data.scored], numeric_from=2))
     if data.shards:
-        parts.append("#### Shards to check first")
+        cut = f", {MARKDOWN_SHARDS} of {len(data.shards):,}" if len(data.shards) > MARKDOWN_SHARDS else ""
+        parts.append(f"#### Shards to check first{cut}")
         parts.append(
             text.markdown_table(
                 ("shard", "status", "main reason", "samples", "images", "images kept", "errors"),
                 [
                     (
                         shard.key,
-                        shard.problem or shard.status.text,
+                        shard.why,
                         shard.main_reason or "–",
                         text.count(shard.samples_in),
                         text.count(shard.images_in),
@@ -179,7 +201,23 @@ def markdown_report(data: DatasetAggregate, problems: Sequence[str] = (), min_ke
         parts.append("#### Errors, by code")
         rows = [(code, meaning, text.count(number)) for code, meaning, number in _errors(data)]
         parts.append(text.markdown_table(("code", "meaning", "rows"), rows, numeric_from=2))
+    if throughput:
+        parts.append("#### Speed of the last runs")
+        parts.append(text.markdown_table(_SPEED_HEADER, [_speed_cells(done) for done in throughput]))
     return "\n\n".join(parts) + "\n"
+
+
+def _speed_cells(done: Throughput) -> list[str]:
+    return [
+        done.stage,
+        text.count(done.made),
+        f"{done.rate(done.shards):.2f}",
+        f"{done.rate(done.images):,.1f}",
+        f"{done.rate(done.image_bytes) / 1e6:,.2f}",
+        f"{done.mean_queue_seconds:.1f}" if done.hosts else "–",
+        f"{done.device_wait_seconds:.1f}",
+        ", ".join(f"{host}: {done.rate(count):.2f}" for host, count in sorted(done.hosts.items())) or "–",
+    ]
 
 
 def _score_cells(sketch: ScoreSketch) -> list[str]:
@@ -203,13 +241,33 @@ def _states(data: DatasetAggregate) -> list[str]:
 
 
 def _status_cells(line: StatusLine) -> list[str]:
-    more = ", …" if line.shards > len(line.examples) else ""
-    return [line.status.state, line.status.text, f"{', '.join(line.examples)}{more}", text.count(line.shards)]
+    return [line.status.state, line.why, line.examples, text.count(line.shards)]
+
+
+def publishing_problems(data: DatasetAggregate) -> list[str]:
+    """Warnings about final tars whose raw tar is gone, and about content that is published under several keys."""
+    found = []
+    if gone := data.published_without_raw():
+        found.append(
+            f"The final tars of {text.counted(len(gone), 'shard')} are still published although their raw tars are "
+            f"gone: {_some(gone)}. “interleaved forget --vanished” lists them and, with --yes, removes them."
+        )
+    if twice := data.published_twice():
+        groups = [" = ".join(keys) for keys in twice]
+        found.append(
+            f"The same content is published under several keys, and counts as often as training data: {_some(groups)}."
+        )
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - EXAMPLES:,} more" if len(names) > EXAMPLES else ""
+    return f"{', '.join(names[:EXAMPLES])}{more}"
 
 
 def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
     """Warnings shown above the figures."""
-    found = []
+    found = publishing_problems(data)
     if not data.shards:
         found.append("No shard has been materialized yet.")
     if broken := [shard for shard in data.shards if shard.unaccounted]:
@@ -247,37 +305,6 @@ def _notes(data: DatasetAggregate) -> list[str]:
     return found
 
 
-def _reasons_chart(data: DatasetAggregate) -> Markup:
-    dropped: dict[str, int] = {}
-    for reason, number in data.rows.items():
-        dropped[reason.name] = dropped.get(reason.name, 0) + number
-    return _svg(reasons_bar(data.total("rows_kept"), dropped), "reasons", "Rows kept, and rows dropped by reason")
-
-
-def _charts(sketch: ScoreSketch) -> list[Markup]:
-    """The histogram, and a keep-rate curve for each bound in force; without bounds, the curve of the minimum."""
-    measure = sketch.measure
-    bounds = [name for name in ("minimum", "maximum") if getattr(measure, name) is not None]
-    histogram = score_histogram(sketch, "Distribution", COMPACT)
-    charts = [_svg(histogram, f"{measure.filter}-histogram", f"Histogram of {measure.label}")]
-    for bound in bounds or ["minimum"]:
-        curve = keep_rate_curve(sketch, bound, curve_title(measure, bound).capitalize(), COMPACT)
-        charts.append(_svg(curve, f"{measure.filter}-{bound}", f"Keep rate over the {bound} of {measure.label}"))
-    return charts
-
-
-def _svg(figure: Figure, name: str, description: str) -> Markup:
-    # matplotlib escapes the text that it writes
-    return Markup(to_svg(figure, name, description))
-
-
 def _errors(data: DatasetAggregate) -> list[tuple[str, str, int]]:
     ordered = sorted(data.errors.items(), key=lambda item: (-item[1], item[0]))
     return [(code, ROW_ERROR_CODES.get(code, ""), number) for code, number in ordered]
-
-
-def _source(name: str) -> str:
-    """The text of a file in the folder of the template."""
-    loader = _ENVIRONMENT.loader
-    assert loader is not None
-    return loader.get_source(_ENVIRONMENT, name)[0]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from interleaved_assets.pipeline.status import COMPLETE, Status
+from interleaved_assets.reporting import text
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.selection.filters import Values
 
@@ -28,6 +29,8 @@ class ShardFacts:
         rows_kept, samples_kept, images_kept: counts of the output of the stage ``counted_to``.
         counted_to: the last stage in the counts and the ledger; later stages have not run, or have to run again because
             their input rows are not the present output of this stage. None where nothing is counted.
+        published: content versions under which the shard is published: of its raw tar, and of its final tar where that
+            has rows; empty where there is no final tar.
         scores: stored scores, one row per image: ``sample_id``, ``position`` and a column per score, CLIP's joined by
             :func:`~interleaved_assets.selection.positions.join_scores`; None where the shard has not been scored,
             or its scores were deleted.
@@ -37,7 +40,7 @@ class ShardFacts:
         not_stored: the folders of tables of scores that were deleted.
         errors: rows with an error, by code.
         status: whether the shard is current, with the reason where it is not.
-        problem: the error where the shard cannot be read, in one line.
+        problem: the error where the shard failed or cannot be read, in one line.
     """
 
     key: str
@@ -48,6 +51,7 @@ class ShardFacts:
     samples_kept: int = 0
     images_kept: int = 0
     counted_to: str | None = None
+    published: tuple[str, ...] = ()
     scores: pa.Table | None = None
     ledger: pa.Table | None = None
     values: Mapping[str, Values] = field(default_factory=dict)
@@ -66,3 +70,15 @@ class ShardFacts:
     def rows_unaccounted(self) -> int:
         """Rows that were neither kept nor entered in the ledger; 0 where no stage that drops has run."""
         return 0 if self.ledger is None else self.rows_in - self.rows_kept - self.ledger.num_rows
+
+
+def shard_counts(facts: ShardFacts) -> list[tuple[str, str, str, str, str]]:
+    """Samples, images and rows: in, kept, dropped, and the share kept, as texts."""
+    return [
+        (name, text.count(before), text.count(after), text.count(before - after), text.share(after, before))
+        for name, before, after in (
+            ("samples", facts.samples_in, facts.samples_kept),
+            ("images", facts.images_in, facts.images_kept),
+            ("rows", facts.rows_in, facts.rows_kept),
+        )
+    ]

@@ -31,6 +31,7 @@ class Measure:
         maximum: largest kept value; with ``open_maximum`` kept values are below it; None for no bound.
         open_maximum: whether a value equal to the maximum is dropped.
         unit: what has a value, ``image`` or ``sample``.
+        scale_of: what the value is measured in, for the axis; none where the label says it.
         zero_means: text after the number of values that are exactly 0, where the plot leaves these out.
     """
 
@@ -47,11 +48,17 @@ class Measure:
     open_maximum: bool = False
     zero_means: str | None = None
     unit: Literal["image", "sample"] = "image"
+    scale_of: str = ""
 
     @property
     def has_bounds(self) -> bool:
         """Whether its filter can drop anything."""
         return self.minimum is not None or self.maximum is not None
+
+    @property
+    def axis(self) -> str:
+        """Title of the axis with its values: the label, and what they are measured in."""
+        return f"{self.label} ({self.scale_of})" if self.scale_of else self.label
 
     @property
     def rule(self) -> str:
@@ -80,16 +87,29 @@ class Measure:
         return kept
 
 
+_LAPLACIAN: Final = "variance of the Laplacian"
 _SHOWN: Final = {
     measure.filter: measure
     for measure in (
         Measure("short_side", "Short side, pixels", "short side", low=1, high=1e5, scale="log"),
         Measure("long_side", "Long side, pixels", "long side", low=1, high=1e5, scale="log"),
-        Measure("aspect", "Aspect ratio", "aspect", low=0.02, high=50, scale="log"),
-        Measure("sharpness", "Sharpness", "sharpness", low=1e-2, high=1e5, scale="log"),
-        Measure("sharpness_grey", "Sharpness in grey", "grey sharpness", low=1e-2, high=1e5, scale="log"),
-        Measure("sharpness_256", "Sharpness at 256 pixels", "sharpness 256", low=1e-2, high=1e5, scale="log"),
-        Measure("qr", "QR code area", "QR area", zero_means="without a QR code"),
+        Measure("aspect", "Aspect ratio", "aspect", low=0.02, high=50, scale="log", scale_of="width / height"),
+        Measure("sharpness", "Sharpness", "sharpness", low=1e-2, high=1e5, scale="log", scale_of=_LAPLACIAN),
+        Measure(
+            *("sharpness_grey", "Sharpness in grey", "grey sharpness"),
+            low=1e-2,
+            high=1e5,
+            scale="log",
+            scale_of=_LAPLACIAN,
+        ),
+        Measure(
+            *("sharpness_256", "Sharpness at 256 pixels", "sharpness 256"),
+            low=1e-2,
+            high=1e5,
+            scale="log",
+            scale_of=_LAPLACIAN,
+        ),
+        Measure("qr", "QR code area", "QR area", zero_means="without a QR code", scale_of="share of the image"),
         Measure("nsfw", "NSFW probability", "NSFW"),
         Measure(
             "ratio",
@@ -100,8 +120,9 @@ _SHOWN: Final = {
             scale="log",
             unit="sample",
             zero_means="without an image",
+            scale_of="images / words of the sample",
         ),
-        Measure("clip", "CLIP similarity", "CLIP", low=-1),
+        Measure("clip", "CLIP similarity", "CLIP", low=-1, scale_of="cosine with the best text"),
         Measure("aesthetic", "Aesthetic score", "aesthetic", low=-10, high=20),
         Measure("nsfw_clip", "NSFW score of the CLIP head", "NSFW (CLIP)", low=-1, high=2),
     )

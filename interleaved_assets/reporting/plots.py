@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import TypeGuard
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,22 +10,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from interleaved_assets.reporting import text
-from interleaved_assets.reporting.chart import (
-    DROPPED,
-    GRID,
-    INK,
-    KEPT,
-    MUTED,
-    SHADE,
-    STANDARD,
-    Size,
-    new_figure,
-    write_title,
+from interleaved_assets.reporting.bins import (
+    bounds_to_draw,
+    counted,
+    display_edges,
+    kept_bins,
+    on_axis,
+    shown_reasons,
+    summary,
 )
+from interleaved_assets.reporting.chart import STANDARD, Size, new_figure, title_axes, write_title
+from interleaved_assets.reporting.colours import DROPPED, GRID, INK, KEPT, MUTED, SHADE
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.sketch import ScoreSketch
 
-DISPLAY_BINS = 56
 BAR_WIDTH = 0.92  # of its bin
 MOST_REASONS = 8
 LABEL_ROOM = 0.2  # width of the label of a bound, as a share of the width of the axes
@@ -41,12 +38,12 @@ def score_histogram(sketch: ScoreSketch, title: str | None = None, size: Size = 
     measure = sketch.measure
     figure, axes = new_figure(size)
     shown = sketch.count - (sketch.zeros if measure.zero_means else 0)
-    write_title(figure, title or measure.label, _summary(sketch))
+    write_title(figure, title or measure.label, summary(sketch))
     if not shown:
         return _nothing(figure, axes, "No values to show")
-    edges = _display_edges(sketch)
+    edges = display_edges(sketch)
     counts = sketch.histogram(edges, without_zeros=measure.zero_means is not None)
-    kept = measure.keeps(np.sqrt(edges[1:] * edges[:-1]) if measure.scale == "log" else (edges[1:] + edges[:-1]) / 2)
+    kept = kept_bins(edges, measure)
     if measure.scale == "log":
         axes.set_xscale("log")
     for side, colour in ((kept, KEPT), (~kept, DROPPED)):
@@ -56,6 +53,7 @@ def score_histogram(sketch: ScoreSketch, title: str | None = None, size: Size = 
     _shade_dropped(axes, measure, edges[0], edges[-1])
     _draw_bounds(axes, measure)
     _value_axis(axes, measure)
+    title_axes(axes, measure.axis, f"{measure.unit}s")
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.grid(axis="y", color=GRID, linewidth=0.8)
@@ -64,10 +62,7 @@ def score_histogram(sketch: ScoreSketch, title: str | None = None, size: Size = 
 
 def reasons_bar(kept: int, dropped: Mapping[str, int]) -> Figure:
     """Bars of kept rows and of dropped rows by reason, the most frequent first; rare reasons share one bar."""
-    ordered = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
-    if len(ordered) > MOST_REASONS:
-        rest = ordered[MOST_REASONS - 1 :]
-        ordered = [*ordered[: MOST_REASONS - 1], (f"{len(rest)} other reasons", sum(count for _, count in rest))]
+    ordered = shown_reasons(dropped, MOST_REASONS)
     bars = [("kept", kept), *ordered]
     total = kept + sum(dropped.values())
     figure, axes = new_figure(Size(STANDARD.width, 0.95 + 0.27 * len(bars)))
@@ -93,9 +88,13 @@ def reasons_bar(kept: int, dropped: Mapping[str, int]) -> Figure:
 
 
 def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, size: Size = STANDARD) -> Figure:
-    """Keep rate over possible values of a bound (``"minimum"`` or ``"maximum"``); the value in force is marked."""
+    """Keep rate over possible values of a bound (``"minimum"`` or ``"maximum"``); the value in force is marked.
+
+    The values are those that :func:`score_histogram` shows, so that both have the same axis.
+    """
     measure = sketch.measure
-    thresholds, rates = sketch.keep_curve(bound)
+    edges = display_edges(sketch) if sketch.count else np.empty(0)
+    thresholds, rates = sketch.keep_curve(bound, (edges[0], edges[-1])) if len(edges) else (edges, edges)
     in_force = measure.minimum if bound == "minimum" else measure.maximum
     figure, axes = new_figure(size)
     write_title(figure, title or f"{measure.label}: {curve_title(measure, bound)}", _now(sketch, in_force))
@@ -107,7 +106,7 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, s
     axes.plot(thresholds, rates * 100, color=KEPT, linewidth=2, solid_joinstyle="round")
     if measure.scale == "log":
         axes.set_xscale("log")
-    axes.set_xlim(thresholds[0], thresholds[-1])
+    axes.set_xlim(edges[0], edges[-1])
     if rates.min() > 0.6:
         # a filter that drops little: show part of the axis; a filled area would suggest that the axis starts at 0
         bottom = math.floor(rates.min() * 20) * 5 - 5
@@ -115,10 +114,11 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, s
     else:
         axes.fill_between(thresholds, rates * 100, color=KEPT, alpha=0.12, linewidth=0)
         axes.set_ylim(0, 104)
-    if _on_axis(in_force, measure) and sketch.keep_rate is not None:
+    if on_axis(in_force, measure) and sketch.keep_rate is not None:
         axes.axvline(in_force, color=INK, linewidth=1, linestyle=(0, (3, 3)))
         axes.plot([in_force], [sketch.keep_rate * 100], "o", color=KEPT, markeredgecolor=INK, markersize=6)
     _value_axis(axes, measure)
+    title_axes(axes, f"{bound} of {_uncapitalized(measure.axis)}", f"{measure.unit}s kept")
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     axes.grid(axis="y", color=GRID, linewidth=0.8)
@@ -130,59 +130,17 @@ def curve_title(measure: Measure, bound: str) -> str:
     return f"what {'a' if getattr(measure, bound) is None else 'another'} {bound} would keep"
 
 
-def _summary(sketch: ScoreSketch) -> str:
-    measure = sketch.measure
-    parts = [_counted(sketch)]
-    if sketch.keep_rate is not None and measure.has_bounds:
-        parts.append(f"{text.share(sketch.keep_rate)} pass")
-    if measure.zero_means and sketch.zeros:
-        parts.append(f"{text.compact(sketch.zeros)} {measure.zero_means}")
-    if sketch.missing:
-        parts.append(f"{text.compact(sketch.missing)} without a score")
-    return "  ·  ".join(parts)
+def _uncapitalized(label: str) -> str:
+    """``label`` within a sentence: abbreviations such as QR keep their capitals."""
+    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
 def _now(sketch: ScoreSketch, in_force: float | None) -> str:
     if in_force is None:
-        return f"{_counted(sketch)}  ·  no bound in force"
+        return f"{counted(sketch)}  ·  no bound in force"
     if sketch.keep_rate is None:
-        return f"{_counted(sketch)}  ·  {in_force:g} in force"
-    return f"{_counted(sketch)}  ·  now {text.share(sketch.keep_rate)} at {in_force:g}"
-
-
-def _counted(sketch: ScoreSketch) -> str:
-    return f"{text.compact(sketch.count)} {sketch.measure.unit}{'' if sketch.count == 1 else 's'}"
-
-
-def _display_edges(sketch: ScoreSketch) -> np.ndarray:
-    """About :data:`DISPLAY_BINS` equal bins over the values shown, with every bound in force on an edge."""
-    measure = sketch.measure
-    zeros = sketch.zeros / sketch.count if measure.zero_means else 0
-    # percentiles of the values drawn: without the zeros at the lower end
-    ends = sketch.percentiles((min(100 * zeros + 0.2 * (1 - zeros), 100), 99.8))
-    low, high = (float(value) for value in np.clip(ends, sketch.edges[0], sketch.edges[-1]))
-    if from_zero := bool(measure.zero_means) and measure.scale != "log":
-        low = 0.0
-    bounds = [value for value in (measure.minimum, measure.maximum) if _on_axis(value, measure)]
-    low, high = min([low, *bounds]), max([high, *bounds])
-    if measure.scale == "log":
-        low, high = math.log10(low), math.log10(high)
-        bounds = [math.log10(value) for value in bounds]
-    pad = max((high - low) * 0.04, abs(high) * 0.02, 1e-9)
-    low, high = (low if from_zero else low - pad), high + pad
-    step = (high - low) / DISPLAY_BINS
-    anchor = bounds[0] if bounds else low
-    edges = anchor + step * np.arange(math.floor((low - anchor) / step), math.ceil((high - anchor) / step) + 1)
-    for value in bounds[1:]:
-        edges[np.argmin(np.abs(edges - value))] = value
-    if from_zero and edges[0] < 0:
-        edges = np.concatenate([[0.0], edges[edges > step / 4]])
-    return 10**edges if measure.scale == "log" else edges
-
-
-def _on_axis(bound: float | None, measure: Measure) -> TypeGuard[float]:
-    """Whether there is a bound that can be drawn: a logarithmic axis has no 0."""
-    return bound is not None and (measure.scale != "log" or bound > 0)
+        return f"{counted(sketch)}  ·  {in_force:g} in force"
+    return f"{counted(sketch)}  ·  now {text.share(sketch.keep_rate)} at {in_force:g}"
 
 
 def _bars(edges: np.ndarray, counts: np.ndarray, shown: np.ndarray, colour: str) -> PolyCollection:
@@ -194,24 +152,21 @@ def _bars(edges: np.ndarray, counts: np.ndarray, shown: np.ndarray, colour: str)
 
 
 def _shade_dropped(axes: Axes, measure: Measure, low: float, high: float) -> None:
-    if _on_axis(measure.minimum, measure):
+    if on_axis(measure.minimum, measure):
         axes.axvspan(low, measure.minimum, color=SHADE, linewidth=0, zorder=0)
-    if _on_axis(measure.maximum, measure):
+    if on_axis(measure.maximum, measure):
         axes.axvspan(measure.maximum, high, color=SHADE, linewidth=0, zorder=0)
 
 
 def _draw_bounds(axes: Axes, measure: Measure) -> None:
     """A line at each bound, with its value on the kept side where it fits."""
-    sides = ((measure.minimum, "≥", 1), (measure.maximum, "<" if measure.open_maximum else "≤", -1))
-    for value, sign, side in sides:
-        if not _on_axis(value, measure):
-            continue
+    for value, label, side in bounds_to_draw(measure):
         axes.axvline(value, color=INK, linewidth=1.2)
         along = axes.transAxes.inverted().transform(axes.transData.transform((value, 0)))[0]
         if (room := 1 - along if side > 0 else along) < LABEL_ROOM and room < 1 - room:
             side = -side
         axes.annotate(
-            f"keep {sign} {value:g}",
+            label,
             (value, 1.0),
             (5 * side, -2),
             xycoords=("data", "axes fraction"),

@@ -1,5 +1,8 @@
 """The distribution of a score in fixed memory: counts are exact, percentiles are exact or within a bin's width."""
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 
 from interleaved_assets.reporting.measures import Measure
@@ -7,15 +10,26 @@ from interleaved_assets.reporting.measures import Measure
 BINS = 4096
 
 
+class Gap(NamedTuple):
+    """An interval without values between its ends; ``low`` may be a value itself, and so may ``high``."""
+
+    low: float
+    """-inf below all values."""
+    high: float
+    """inf above all values."""
+    below: int
+    """Values up to ``low``; all others are from ``high`` on."""
+
+
 class ScoreSketch:
     """Counts of one score over any number of shards, in about 100 KB.
 
-    The number of values, the number missing, the number that the bounds keep, the smallest and largest value and the
-    mean are exact. Values fall into :data:`BINS` bins of equal width (of equal ratio for a logarithmic measure) between
-    the measure's ``low`` and ``high``, with one more bin at each end; each bin has its smallest and largest value. A
-    percentile is therefore exact where its bin holds at most two different values, as in small data sets and for
-    frequent values such as 0, and otherwise off by at most the width of the bin: 1/4096 of the range, or 0.4 % of the
-    value for sharpness and 1.1 % for a score of unknown range.
+    The number of values, the number missing, the numbers that the bounds keep and that lie below and above them, the
+    smallest and largest value and the mean are exact. Values fall into :data:`BINS` bins of equal width (of equal ratio
+    for a logarithmic measure) between the measure's ``low`` and ``high``, with one more bin at each end; each bin has
+    its smallest and largest value. A percentile is therefore exact where its bin holds at most two different values, as
+    in small data sets and for frequent values such as 0, and otherwise off by at most the width of the bin: 1/4096 of
+    the range, or 0.4 % of the value for sharpness and 1.1 % for a score of unknown range.
     """
 
     def __init__(self, measure: Measure) -> None:
@@ -28,7 +42,7 @@ class ScoreSketch:
         self._sum = 0.0
         self.missing = 0
         self.zeros = 0
-        self.kept = 0
+        self.kept = self.below = self.above = 0
 
     def add(self, values: np.ndarray) -> None:
         """Count ``values`` (float64); NaN counts as missing."""
@@ -48,6 +62,9 @@ class ScoreSketch:
             self._sum += float(present.sum())
         self.zeros += int(np.count_nonzero(present == 0))
         self.kept += int(np.count_nonzero(self.measure.keeps(present)))
+        minimum, maximum = replace(self.measure, maximum=None), replace(self.measure, minimum=None)
+        self.below += int(np.count_nonzero(~minimum.keeps(present)))
+        self.above += int(np.count_nonzero(~maximum.keeps(present)))
 
     @property
     def count(self) -> int:
@@ -85,28 +102,43 @@ class ScoreSketch:
         below = cumulative[bins] + share * self._counts[bins]
         return self.count - below
 
-    def keep_curve(self, bound: str, points: int = 160) -> tuple[np.ndarray, np.ndarray]:
+    def gaps(self, most: int) -> list[Gap]:
+        """Places between values, at up to ``most`` evenly chosen edges of bins, in ascending order.
+
+        The first is below all values and the last above them. No value lies inside a gap, so that counts on either
+        side of it are exact.
+        """
+        filled = np.flatnonzero(self._counts)
+        if not len(filled):
+            return []
+        # the edge with number n divides bin n from bin n + 1
+        first, last = int(filled[0]) - 1, int(filled[-1])
+        at = np.unique(np.linspace(first, last, min(most, last - first + 1)).round().astype(np.int64))
+        below = np.concatenate([[0], np.cumsum(self._counts)])[at + 1]
+        highest = np.concatenate([[-np.inf], np.maximum.accumulate(self._highest)])[at + 1]
+        lowest = np.append(np.minimum.accumulate(self._lowest[::-1])[::-1], np.inf)[at + 1]
+        edges = np.concatenate([[-np.inf], self.edges, [np.inf]])
+        return [
+            Gap(max(over, near), min(under, far), int(count))
+            for over, near, under, far, count in zip(
+                highest.tolist(),
+                edges[np.concatenate([[at[0]], at[:-1]]) + 1].tolist(),
+                lowest.tolist(),
+                edges[np.concatenate([at[1:], [at[-1]]]) + 1].tolist(),
+                below.tolist(),
+                strict=True,
+            )
+        ]
+
+    def keep_curve(self, bound: str, ends: tuple[float, float], points: int = 160) -> tuple[np.ndarray, np.ndarray]:
         """Keep rate over ``points`` values of one bound, ``"minimum"`` or ``"maximum"``, the other bound held.
 
-        The thresholds lie on bin edges, where counts are exact (values equal to an inclusive maximum aside), between
-        the 0.5th and the 99.5th percentile and always around the bound in force. Empty without values.
+        The thresholds lie on bin edges, where counts are exact (values equal to an inclusive maximum aside), and reach
+        at least from one of ``ends`` to the other, where there are such edges. Empty without values.
         """
         if not self.count:
             return np.empty(0), np.empty(0)
-        lower, upper = np.clip(self.percentiles((0.5, 99.5)), self.edges[0], self.edges[-1])
-        in_force = [
-            value
-            for value in (self.measure.minimum, self.measure.maximum)
-            # a logarithmic axis has no 0
-            if value is not None and (self.measure.scale != "log" or value > 0)
-        ]
-        lower, upper = min([lower, *in_force]), max([upper, *in_force])
-        if self.measure.scale == "log":
-            margin = max(upper / lower, 1.01) ** 0.05
-            span = np.geomspace(lower / margin, upper * margin, points)
-        else:
-            margin = max((upper - lower) * 0.05, abs(upper) * 0.002)
-            span = np.linspace(lower - margin, upper + margin, points)
+        span = (np.geomspace if self.measure.scale == "log" else np.linspace)(*ends, points)
         edge = np.searchsorted(self.edges, span)
         edge = np.unique(np.clip([edge[0] - 1, *edge, edge[-1] + 2], 0, len(self.edges) - 1))
         thresholds = self.edges[edge]

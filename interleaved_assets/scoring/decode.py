@@ -15,7 +15,7 @@ checksum (flipped bits in the middle of a JPEG) is not detected, as in any decod
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, Literal
 
 import cv2
 import numpy as np
@@ -24,11 +24,21 @@ from PIL import Image
 
 from interleaved_assets.model.errors import ImageError, InterleavedError, row_error
 from interleaved_assets.scoring.containers import Buffer, png_chunks
+from interleaved_assets.scoring.plain_tiff import plain_tiff, raw_pixels
 from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS, exif_orientation, open_header, pillow_result
 
 BgrImage = MatLike
 """Height x width x 3, uint8, the channels blue, green, red: OpenCV's order."""
 
+Reduction = Literal[1, 2, 4, 8]
+"""How many pixels of a JPEG's side the decoder turns into one."""
+
+_FLAGS: Final[Mapping[int, int]] = {
+    1: cv2.IMREAD_COLOR,
+    2: cv2.IMREAD_REDUCED_COLOR_2,
+    4: cv2.IMREAD_REDUCED_COLOR_4,
+    8: cv2.IMREAD_REDUCED_COLOR_8,
+}
 # 32-bit integer and float samples: they define no white, so they cannot be scaled to 8 bits
 _NO_PICTURE: Final = ("I", "F")
 
@@ -57,16 +67,35 @@ def decode_image(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> BgrIm
     Raises:
         ImageError: ``undecodable_image`` or ``too_many_pixels``.
     """
-    return decode_opened(open_header(data, max_pixels=max_pixels), data, max_pixels=max_pixels)
+    image = decode_plain(data, max_pixels=max_pixels)
+    return (
+        decode_opened(open_header(data, max_pixels=max_pixels), data, max_pixels=max_pixels) if image is None else image
+    )
 
 
-def decode_opened(header: Image.Image, data: Buffer, *, max_pixels: int) -> BgrImage:
-    """:func:`decode_image` for an image whose header is already open."""
+def decode_plain(data: Buffer, *, max_pixels: int) -> BgrImage | None:
+    """The pixels of an ordinary TIFF, as :func:`decode_image` returns them; None if Pillow must open the file."""
+    header = plain_tiff(data)
+    # a larger one is for Pillow, which has a limit of its own
+    if header is None or header.width * header.height > min(max_pixels, DEFAULT_MAX_PIXELS):
+        return None
+    if header.strips is not None:
+        return raw_pixels(data, header)
+    image = _decode_with_opencv(data, 1)
+    return None if image is None or image.shape != (header.height, header.width, 3) else image
+
+
+def decode_opened(header: Image.Image, data: Buffer, *, max_pixels: int, reduced: Reduction = 1) -> BgrImage:
+    """:func:`decode_image` for an image whose header is already open.
+
+    ``reduced`` is by how much the decoder divides a JPEG's width and height, rounded up; it computes less then. An
+    image that OpenCV cannot decode comes in full size.
+    """
     check_pixels(header, max_pixels)
     # before loading, which may change the metadata
     orientation = exif_orientation(header)
-    image = None if _is_for_pillow(header, data) else _decode_with_opencv(data)
-    if image is None or image.dtype != np.uint8 or image.shape != (header.height, header.width, 3):
+    image = None if _is_for_pillow(header, data) else _decode_with_opencv(data, reduced)
+    if image is None or image.dtype != np.uint8 or image.shape != (*_reduced_size(header, reduced), 3):
         image = _decode_with_pillow(header)
     return _TURN_BACK[orientation](image) if orientation in _TURN_BACK else image
 
@@ -121,9 +150,13 @@ def _is_for_pillow(header: Image.Image, data: Buffer) -> bool:
     return False
 
 
-def _decode_with_opencv(data: Buffer) -> BgrImage | None:
+def _reduced_size(header: Image.Image, reduced: Reduction) -> tuple[int, int]:
+    return -(-header.height // reduced), -(-header.width // reduced)
+
+
+def _decode_with_opencv(data: Buffer, reduced: Reduction) -> BgrImage | None:
     try:
-        return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+        return cv2.imdecode(np.frombuffer(data, np.uint8), _FLAGS[reduced] | cv2.IMREAD_IGNORE_ORIENTATION)
     except Exception:  # noqa: BLE001 - cv2.error, MemoryError, UnicodeDecodeError: Pillow tries next
         return None
 

@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.io.batches import binary_views
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.containers import Buffer
-from interleaved_assets.scoring.decode import BgrImage, decode_opened, one_image
+from interleaved_assets.scoring.decode import BgrImage, decode_opened, decode_plain, one_image
 from interleaved_assets.scoring.decoders import decoders_for_threads, processors
 from interleaved_assets.scoring.registry import MeasureFunction, Scorer, chosen_scorers, scores_schema
 from interleaved_assets.scoring.settings import ScoringSettings
@@ -56,7 +57,7 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
     scorers = prepare_scorers(settings)
     images = filter_rows(rows, pc.equal(rows["modality"], "image"))
 
-    def score(source: pa.Buffer | str) -> tuple[object, ...]:
+    def score(source: memoryview | str) -> tuple[object, ...]:
         if isinstance(source, str):
             return _unscored(source, scorers)
         return score_image(source, scorers, max_pixels=settings.max_pixels)
@@ -87,10 +88,16 @@ def score_image(data: Buffer, scorers: Sequence[PreparedScorer], *, max_pixels: 
     try:
         if not scorers:
             return *_sized(*image_size(data)), None
-        header = open_header(data, max_pixels=max_pixels)
-        size = _sized(*displayed_size(header))
         with one_image("decode"):
-            image = decode_opened(header, data, max_pixels=max_pixels)
+            image = decode_plain(data, max_pixels=max_pixels)
+        if image is not None:
+            height, width = image.shape[:2]
+            size = _sized(width, height)
+        else:
+            header = open_header(data, max_pixels=max_pixels)
+            size = _sized(*displayed_size(header))
+            with one_image("decode"):
+                image = decode_opened(header, data, max_pixels=max_pixels)
     except ImageError as error:
         errors.append(error.error)
     values: list[object] = []
@@ -119,18 +126,18 @@ def _unscored(error: str, scorers: Sequence[PreparedScorer]) -> tuple[object, ..
     return *_NO_SIZE, *(None,) * columns, error
 
 
-def _sources(images: pa.Table) -> Iterator[pa.Buffer | str]:
+def _sources(images: pa.Table) -> Iterator[memoryview | str]:
     """The bytes of each image, or an error text if there are none."""
     errors: Iterable[str | None] = itertools.repeat(None, images.num_rows)
     if "materialize_error" in images.column_names:
         errors = images["materialize_error"].to_pylist()
-    for content, error in zip(images["binary_content"], errors, strict=True):
+    for content, error in zip(binary_views(images["binary_content"]), errors, strict=True):
         if error is not None:
             yield error
-        elif not content.is_valid:
+        elif content is None:
             yield row_error("missing_source", "the row has no bytes: materialize it before scoring")
         else:
-            yield content.as_buffer()
+            yield content
 
 
 def _score_table(images: pa.Table, measured: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:

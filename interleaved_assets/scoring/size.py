@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from PIL import Image, UnidentifiedImageError
 
+from interleaved_assets.io.storage.ranges import BlockReader
 from interleaved_assets.io.tiff.directory import read_directory, read_header, read_number
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.scoring.containers import Buffer, bytes_of, icon_image, png_chunks
@@ -34,6 +35,16 @@ _TIFF_SIGNATURES: Final = frozenset({b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"})
 _WIDTH_TAG: Final = 0x0100
 _HEIGHT_TAG: Final = 0x0101
 _SIDEWAYS: Final = frozenset({5, 6, 7, 8})
+TURN_UPRIGHT: Final = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What turns an image of Pillow upright, by EXIF orientation."""
 
 
 def image_size(data: Buffer) -> tuple[int, int]:
@@ -53,11 +64,12 @@ def _tiff_size(data: Buffer) -> tuple[int, int] | None:
     if bytes(data[:4]) not in _TIFF_SIGNATURES:
         return None
     try:
-        order, is_big, first_at = read_header(data)
-        first = read_directory(data, order, is_big, first_at)
-        width = read_number(data, order, first.entries, _WIDTH_TAG)
-        height = read_number(data, order, first.entries, _HEIGHT_TAG)
-        orientation = read_number(data, order, first.entries, _ORIENTATION_TAG, 1)
+        tiff = BlockReader(bytes_of(data))
+        order, is_big, first_at = read_header(tiff)
+        first = read_directory(tiff, order, is_big, first_at)
+        width = read_number(tiff, order, first.entries, _WIDTH_TAG)
+        height = read_number(tiff, order, first.entries, _HEIGHT_TAG)
+        orientation = read_number(tiff, order, first.entries, _ORIENTATION_TAG, 1)
     except ValueError:
         return None
     if not 0 < width * height <= DEFAULT_MAX_PIXELS:

@@ -25,6 +25,7 @@ class RowState:
     Attributes:
         alive: whether the row is kept so far.
         sample: number of the row's sample, from 0 in order of first appearance.
+        sample_ids: the id of each sample, by that number; not one per row.
         position: the row's position.
         images: numbers of the image rows, in row order.
     """
@@ -36,7 +37,7 @@ class RowState:
         count = rows.num_rows
         samples = rows["sample_id"].combine_chunks().dictionary_encode()
         self.sample: Rows = samples.indices.to_numpy().astype(np.int64)
-        self._samples = len(samples.dictionary)
+        self.sample_ids: pa.Array = samples.dictionary
         self.position: NDArray[np.int32] = rows["position"].to_numpy()
         self._is_image = _equals(rows["modality"], "image")
         self._is_text = _equals(rows["modality"], "text")
@@ -61,7 +62,9 @@ class RowState:
         return SampleCounts(
             images=self._count(self.alive & self._is_image),
             texts=self._count(texts),
-            words=np.bincount(self.sample[texts], weights=words[texts], minlength=self._samples).astype(np.int64),
+            words=np.bincount(self.sample[texts], weights=words[texts], minlength=len(self.sample_ids)).astype(
+                np.int64
+            ),
         )
 
     def with_content(self) -> NDArray[np.bool_]:
@@ -134,7 +137,7 @@ class RowState:
         """Drop the remaining rows of the samples of ``causes``; the detail names the cause with the lowest position."""
         # the last of several assignments to a sample counts, so the lowest position is assigned last
         causes = causes[np.argsort(-self.position[causes], kind="stable")]
-        cause = np.full(self._samples, -1, dtype=np.int64)
+        cause = np.full(len(self.sample_ids), -1, dtype=np.int64)
         cause[self.sample[causes]] = causes
         cause_of_row = cause[self.sample]
         rows = np.flatnonzero(self.alive & (cause_of_row >= 0))
@@ -148,7 +151,7 @@ class RowState:
         return self._reasons.setdefault(reason, len(self._reasons))
 
     def _count(self, rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(self.sample[rows], minlength=self._samples)
+        return np.bincount(self.sample[rows], minlength=len(self.sample_ids))
 
 
 def _equals(column: pa.ChunkedArray, value: str) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
 """Decide which rows to keep, by thresholds over stored scores; images are not read."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -65,7 +65,7 @@ def select(
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
     """
     settings = settings or SelectionSettings()
-    judging, passed_over = applicable_filters(settings, scores)
+    judging, passed_over = applicable_filters(settings, scores.column_names)
     state, _, unscored = run_filters(judging, rows, scores, settings, shard=shard)
     if unscored:
         logger.warning("%s: images kept without a score: %s", shard, unscored)
@@ -95,33 +95,35 @@ def run_filters(
     return state, matched, state.kept_unscored()
 
 
-def applicable_filters(settings: SelectionSettings, scores: pa.Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the filters to apply to these scores, and of those to skip.
+def applicable_filters(
+    settings: SelectionSettings, columns: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the filters to apply to scores with these columns, and of those to skip.
 
     Raises:
-        OptionError: a filter needs a column that ``scores`` lack.
+        OptionError: a filter needs a column that is missing.
     """
     judging, passed_over = [], []
     for name in settings.active_filters():
         judge = find_filter(name)
-        if isinstance(judge, ImageFilter) and judge.if_scored and not set(judge.columns) <= set(scores.column_names):
+        if isinstance(judge, ImageFilter) and judge.if_scored and not set(judge.columns) <= set(columns):
             passed_over.append(name)
         else:
-            require_columns(judge, scores)
+            require_columns(judge, columns)
             judging.append(name)
     return tuple(judging), tuple(passed_over)
 
 
-def require_columns(judge: Filter, scores: pa.Table) -> None:
-    """Check that ``scores`` have the columns that the filter reads.
+def require_columns(judge: Filter, columns: Collection[str]) -> None:
+    """Check that scores with these columns have those that the filter reads.
 
     Raises:
         OptionError: one is missing; the message names the settings that produce it.
     """
-    columns = judge.columns if isinstance(judge, ImageFilter) else ()
-    if lacking := [column for column in columns if column not in scores.column_names]:
+    needed = judge.columns if isinstance(judge, ImageFilter) else ()
+    if lacking := [column for column in needed if column not in columns]:
         raise OptionError(
             f"filter {judge.name!r} needs the score {', '.join(lacking)}, and the scores have "
-            f"{', '.join(scores.column_names)}: turn on what measures it (scoring.scorers, clip.heads), "
+            f"{', '.join(columns)}: turn on what measures it (scoring.scorers, clip.heads), "
             f"or take {judge.name!r} out of selection.order"
         )

@@ -184,6 +184,14 @@ class SelectionSettings(BaseModel):
         return self
 
 
+def bound_settings(name: str) -> tuple[str | None, str | None]:
+    """The settings below ``selection`` that hold the minimum and the maximum of the filter ``name``; None for none.
+
+    Those of a filter that is not built in are ``own.<name>.min`` and ``own.<name>.max``.
+    """
+    return _BOUNDS.get(name, (f"own.{name}.min", f"own.{name}.max"))
+
+
 def selection_version(settings: SelectionSettings) -> str:
     """Settings and filter versions as text; equal text and equal scores give equal selections."""
     versions = {name: find_filter(name).version for name in settings.active_filters()}

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.model.ledger import drop_reasons
-from interleaved_assets.selection.filters import SampleFilter, Values, find_filter
+from interleaved_assets.selection.filters import Filter, SampleFilter, Values, find_filter
 from interleaved_assets.selection.judge import image_values
+from interleaved_assets.selection.row_state import RowState
 from interleaved_assets.selection.select import applicable_filters, require_columns, run_filters, select
 from interleaved_assets.selection.settings import SelectionSettings
 
@@ -60,10 +61,15 @@ def what_if(
 
     Raises:
         SettingsError: an override is no setting, has a wrong type or is out of range.
-        OptionError: a filter needs a column that the scores lack.
+        OptionError: a filter needs a column that the scores lack; also one that ``select`` skips without its scores,
+            where an override gives it another bound.
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
     """
-    selection = select(rows, scores, changed_settings(settings, overrides or {}))
+    changed = changed_settings(settings, overrides or {})
+    for name in changed.active_filters():
+        if changed.bounds(name) != settings.bounds(name):
+            require_columns(find_filter(name), scores.column_names)
+    selection = select(rows, scores, changed)
     kept, is_image = rows.filter(selection.keep), pc.equal(rows["modality"], "image")
     ledger = selection.ledger
     return Outcome(
@@ -105,15 +111,41 @@ def judged_values(rows: pa.Table, scores: pa.Table, settings: SelectionSettings,
         ScoreError: an image has no score that a filter before this one needs, and ``on_score_error`` is ``error``.
     """
     judge = find_filter(name)
-    require_columns(judge, scores)
-    judging, _ = applicable_filters(settings, scores)
-    order = settings.full_order()
-    place = order.index(name) if name in order else len(order)
-    before = [other for other in judging if other in order[:place]]
-    state, matched, _ = run_filters(before, rows, scores, settings)
+    state, matched = _before(judge, rows, scores, settings)
     if isinstance(judge, SampleFilter):
         return judge.measure(state.counts())[state.with_content()]
     return image_values(judge, scores, matched[state.alive[state.images]])
+
+
+def judged_samples(rows: pa.Table, scores: pa.Table, settings: SelectionSettings, name: str) -> pa.Table:
+    """The values that the filter of samples ``name`` would compare, with the ids of the samples.
+
+    Returns:
+        ``sample_id``, and the values (float64) under the filter's name: one row per sample that has content left.
+
+    Raises:
+        OptionError: the filter is not one of samples.
+        ScoreError: an image has no score that a filter before this one needs, and ``on_score_error`` is ``error``.
+    """
+    judge = find_filter(name)
+    if not isinstance(judge, SampleFilter):
+        raise OptionError(f"filter {name!r} measures images, not samples")
+    state, _ = _before(judge, rows, scores, settings)
+    left = state.with_content()
+    values = judge.measure(state.counts())[left]
+    return pa.table({"sample_id": state.sample_ids.filter(pa.array(left)), name: pa.array(values, pa.float64())})
+
+
+def _before(
+    judge: Filter, rows: pa.Table, scores: pa.Table, settings: SelectionSettings
+) -> tuple[RowState, NDArray[np.int64]]:
+    """The state of the rows after the filters that come before ``judge``; for each image its row in ``scores``."""
+    require_columns(judge, scores.column_names)
+    judging, _ = applicable_filters(settings, scores.column_names)
+    order = settings.full_order()
+    place = order.index(judge.name) if judge.name in order else len(order)
+    state, matched, _ = run_filters([name for name in judging if name in order[:place]], rows, scores, settings)
+    return state, matched
 
 
 def keep_rates(

@@ -1,17 +1,25 @@
-"""What real runs need not do in each test anew: wait for the disk, import Dagster's migrations, draw plots."""
+"""What real runs need not do in each test anew: wait for the disk, compile SQL, import migrations, draw charts."""
 
 import sqlite3
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
+from sqlalchemy.pool import NullPool
 
-from interleaved_assets.reporting import shard_report
-from interleaved_assets.reporting.chart import new_figure, to_png
+from interleaved_assets.reporting import report_charts
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from interleaved_assets_tests.live import LiveDagster
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,6 +33,28 @@ def disk_not_waited_for() -> Iterator[None]:
     event.listen(Engine, "connect", connected)
     yield
     event.remove(Engine, "connect", connected)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_engine_for_each_database() -> Iterator[None]:
+    """Dagster makes an engine for each statement on SQLite, and each engine compiles its statements anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage):
+            patch.setattr(module, "create_engine", _kept_engines(module.create_engine))
+        yield
+
+
+def _kept_engines(create: Callable[..., Engine]) -> Callable[..., Engine]:
+    engines: dict[str, Engine] = {}
+
+    def kept(url: str, **options: object) -> Engine:
+        # without a pool, as Dagster asks for, an engine holds no connection: its file may be deleted and made again
+        assert options["poolclass"] is NullPool
+        if url not in engines:
+            engines[url] = create(url, **options)
+        return engines[url]
+
+    return kept
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,19 +74,23 @@ def migrations_read_once() -> Iterator[None]:
         yield
 
 
-@cache
-def _plain_png() -> bytes:
-    return to_png(new_figure()[0])
-
-
 @pytest.fixture(autouse=True)
-def plain_plots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plots of a shard as one empty PNG: drawing them takes longer than all else that a run does for a shard.
+def plain_charts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The charts of the report as empty elements: drawing them takes longer than all else that the report does.
 
-    A test that looks at plots, or is about drawing, has the mark ``real_plots``.
+    A test that looks at charts has the mark ``real_plots``.
     """
     if request.node.get_closest_marker("real_plots"):
         return
-    for name in ("score_histogram", "reasons_bar"):
-        monkeypatch.setattr(shard_report, name, lambda *_, **__: None)
-    monkeypatch.setattr(shard_report, "to_png", lambda _: _plain_png())
+    for name in ("score_histogram", "reasons_bar", "keep_rate_curve"):
+        monkeypatch.setattr(report_charts, name, lambda *_, **__: None)
+    monkeypatch.setattr(report_charts, "to_svg", lambda *_: "<svg></svg>")
+
+
+@pytest.fixture
+def page(browser: "Browser", live: "LiveDagster") -> Iterator["Page"]:
+    """A page of the module's own webserver, its fixture ``live``."""
+    from interleaved_assets_tests.browser import new_page
+
+    with new_page(browser, live.url) as page:
+        yield page

@@ -1,7 +1,10 @@
 """Runs of the real chain and ticks of the real sensor in the test's own process, and what they leave behind."""
 
 import logging
-from collections.abc import Sequence
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +12,7 @@ import dagster as dg
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.requests import RANGE_END, RANGE_START
+from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.sensors import build_raw_shard_sensor
 from interleaved_assets.settings import Settings
 
@@ -35,7 +38,7 @@ def run_chain(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[s
         .resolve_implicit_global_asset_job_def()
         .execute_in_process(
             instance=instance,
-            asset_selection=[dg.AssetKey(name) for name in STAGES],
+            asset_selection=[dg.AssetKey(name) for name in (*STAGES, *(["image_export"] * settings.export.enabled))],
             tags={RANGE_START: registered[0], RANGE_END: registered[-1]},
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             raise_on_error=False,
@@ -50,9 +53,65 @@ def run_chain(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[s
     )
 
 
+@contextmanager
+def instance_on_disk(home: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance that others can open as well, and that is opened again where ``home`` has one."""
+    home.mkdir(exist_ok=True)
+    with dg.DagsterInstance.local_temp(str(home), overrides=NO_TELEMETRY) as instance:
+        yield instance
+
+
+class Restorable:
+    """A project that takes long to make, for tests that change it: each of them gets it as it was made.
+
+    It comes back at the same place, because records and Dagster's storage name files by absolute paths. Raw shards and
+    outputs come back as the same files, because records hold their inode numbers: they may be replaced and deleted, as
+    the project does, and not be written into.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._kept = folder.with_name(f"{folder.name}-kept")
+        folder.rename(self._kept)
+        self._stamps = self._read_stamps()
+
+    def restore(self) -> Path:
+        assert self._read_stamps() == self._stamps, "a test has written into a file instead of replacing it"
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir()
+        for part in self._kept.iterdir():
+            target = self._folder / part.name
+            if part.is_dir():
+                shutil.copytree(part, target, copy_function=os.link if part.name in ("raw", "out") else shutil.copy2)
+            else:
+                shutil.copy2(part, target)
+        return self._folder
+
+    def _read_stamps(self) -> list[tuple[str, int]]:
+        return [(str(path), path.stat().st_mtime_ns) for path in sorted(self._kept.rglob("*")) if path.is_file()]
+
+
+def unfinished_run(instance: dg.DagsterInstance, settings: Settings, key: str) -> dg.DagsterRun:
+    """A run of the chain over one shard that has begun and does not end."""
+    return instance.create_run_for_job(
+        build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE),
+        asset_selection=frozenset({dg.AssetKey("final_tars")}),
+        tags={RANGE_START: key, RANGE_END: key},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+
+
 def materialized(instance: dg.DagsterInstance, asset: str) -> set[str]:
     """Keys of the shards for which ``asset`` was materialized."""
     return instance.get_materialized_partitions(dg.AssetKey(asset))
+
+
+def delete_partitions(result: dg.SensorResult, instance: dg.DagsterInstance) -> None:
+    """Delete the partitions that a tick wants deleted, as the daemon does."""
+    for request in result.dynamic_partitions_requests or ():
+        assert isinstance(request, dg.DeleteDynamicPartitionsRequest)
+        for key in request.partition_keys:
+            instance.delete_dynamic_partition(request.partitions_def_name, key)
 
 
 class Watcher:
@@ -66,15 +125,13 @@ class Watcher:
         """Keys that were reported as new or changed, in order."""
 
     def tick(self) -> str:
-        """One look; gives why it had nothing to report, or an empty text. Errors of the sensor come through."""
+        """One look; gives what it says. Errors of the sensor come through."""
         context = dg.build_sensor_context(instance=self._instance, cursor=self.cursor)
         result = build_raw_shard_sensor(self.settings)(context)
         if isinstance(result, dg.SkipReason):
             return result.skip_message or ""
         assert isinstance(result, dg.SensorResult)
-        for request in result.dynamic_partitions_requests or ():
-            assert isinstance(request, dg.AddDynamicPartitionsRequest)
-            self._instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+        delete_partitions(result, self._instance)
         for event in result.asset_events:
             self._instance.report_runless_asset_event(event)
             self.observed.append(str(event.partition))

@@ -6,16 +6,17 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline import many
+from interleaved_assets.pipeline.forget import files_to_forget, remove_files
 from interleaved_assets.pipeline.raw.requested import read_requested, requested_uri
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import Watcher, run_chain
+from interleaved_assets_tests.defs.runs import Watcher, run_chain, unfinished_run
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard
 
 AT_ONCE = "[watch]\nquiet_seconds = 0\n"
@@ -190,9 +191,9 @@ def test_content_reported_before_the_run_on_the_old_content_fails_is_requested(
     automation.put("a", 1)
     automation.observe()
     assert automation.tick() == ["a"]
-    take_through = shard_run.take_through
+    take_through = many.take_through
 
-    def replaced(stage: Stage, key: str, settings: Settings) -> StageOutcome:
+    def replaced(stage: Stage, key: str, settings: Settings, *_: object) -> StageOutcome:
         if stage.name == "normalized":
             automation.put("a", 2)
             automation.observe()
@@ -200,7 +201,7 @@ def test_content_reported_before_the_run_on_the_old_content_fails_is_requested(
         return take_through(stage, key, settings)
 
     with monkeypatch.context() as patched:
-        patched.setattr(shard_run, "take_through", replaced)
+        patched.setattr(many, "take_through", replaced)
         assert not automation.run("a")
     assert automation.tick() == ["a"]
 
@@ -235,27 +236,18 @@ def test_a_range_includes_a_few_current_shards_and_no_failed_one(automation: Aut
     assert automation.ranges() == [("a", "d"), ("f", "f")]
 
 
-def unfinished_run(automation: Automation, key: str) -> dg.DagsterRun:
-    return automation.instance.create_run_for_job(
-        automation.definitions.resolve_job_def(BRING_UP_TO_DATE),
-        asset_selection=frozenset({dg.AssetKey("final_tars")}),
-        tags={RANGE_START: key, RANGE_END: key},
-        status=dg.DagsterRunStatus.STARTED,
-    )
-
-
 def test_a_shard_with_an_unfinished_run_waits(automation: Automation) -> None:
     automation.put("a", 1)
     automation.observe()
     assert automation.run("a")
     assert automation.tick() == []
-    run = unfinished_run(automation, "a")
+    run = unfinished_run(automation.instance, automation.settings, "a")
     automation.put("a", 2)
     automation.put("b", 3)
     automation.observe()
     assert automation.tick() == ["b"]
     assert automation.tick() == []
-    assert automation.said == "1 shards are new or changed; runs are working on them"
+    assert automation.said == "1 shard new or changed: 1 in runs"
     automation.instance.report_run_canceled(run)
     assert automation.tick() == ["a"]
     assert automation.tick() == []
@@ -267,7 +259,7 @@ def test_a_range_does_not_include_a_shard_with_an_unfinished_run(automation: Aut
     automation.observe()
     assert automation.run(*"abc")
     assert automation.tick() == []
-    unfinished_run(automation, "b")
+    unfinished_run(automation.instance, automation.settings, "b")
     for number, key in enumerate("ac"):
         automation.put(key, 20 + number)
     automation.observe()
@@ -297,15 +289,15 @@ def test_a_failed_shard_is_not_requested_after_a_reset_of_the_cursor(
     """Its failure in Dagster's event log decides, also where a status note on its page is the latest observation."""
     automation.put("a", 1)
     automation.observe()
-    take_through = shard_run.take_through
+    take_through = many.take_through
 
-    def failing(at: Stage, key: str, settings: Settings) -> StageOutcome:
+    def failing(at: Stage, key: str, settings: Settings, *_: object) -> StageOutcome:
         if at.name == stage:
             raise ShardError("failed for this test")
         return take_through(at, key, settings)
 
     with monkeypatch.context() as patched:
-        patched.setattr(shard_run, "take_through", failing)
+        patched.setattr(many, "take_through", failing)
         assert not run_chain(automation.instance, automation.settings, ["a"]).success
     if with_note:
         report = [automation.definitions.get_assets_def("dataset_report")]
@@ -406,3 +398,54 @@ def test_a_table_that_cannot_be_read_means_comparing_every_shard_anew(
     assert automation.tick() == ["b"]
     storage = automation.settings.storage
     assert read_requested(requested_uri(storage, int(automation.cursor or 0)), storage.options).keys() == {"a", "b"}
+
+
+def test_a_forgotten_shard_whose_tar_comes_back_is_requested(automation: Automation) -> None:
+    """Its version is the one that was requested before, and its outputs are gone."""
+    for seed, name in enumerate("ab"):
+        automation.put(name, seed)
+    automation.observe()
+    assert automation.run("a", "b")
+    assert automation.tick() == []
+    tar = automation.folder / "raw/a.tar"
+    aside = tar.rename(automation.folder / "a.tar")
+    storage = automation.settings.storage
+    remove_files(files_to_forget(["a"], storage), storage)
+    automation.observe()
+    assert automation.instance.get_dynamic_partitions(SHARDS) == ["b"]
+    assert automation.tick() == []
+    assert automation.said == "no shard is new or changed"
+    aside.rename(tar)
+    automation.observe()
+    assert automation.tick() == ["a"]
+    assert automation.run("a")
+
+
+def test_a_vanished_shard_that_comes_back_with_its_outputs_launches_nothing(automation: Automation) -> None:
+    automation.put("a", 1)
+    automation.observe()
+    assert automation.run("a")
+    assert automation.tick() == []
+    tar = automation.folder / "raw/a.tar"
+    aside = tar.rename(automation.folder / "a.tar")
+    automation.observe()
+    assert automation.tick() == []
+    aside.rename(tar)
+    automation.observe()
+    assert automation.tick() == []
+    assert automation.said == "current: 1, failed with their present content: 0"
+
+
+def test_shards_that_wait_and_shards_without_a_partition_are_named(automation: Automation) -> None:
+    automation.put("a", 1)
+    automation.watcher.settings = project(automation.folder, "[watch]\nquiet_seconds = 600\n")
+    automation.observe()
+    assert automation.tick() == []
+    assert automation.said == "no shard is new or changed; raw_shard_sensor waits until 1 shard can be read"
+    automation.watcher.settings = automation.settings
+    automation.observe()
+    automation.instance.delete_dynamic_partition(SHARDS, "a")
+    assert automation.tick() == []
+    assert automation.said == "1 shard new or changed: 1 without a partition"
+    automation.observe()
+    assert automation.tick() == ["a"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance
 
-import interleaved_assets.defs.shard_run
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.model.errors import StorageUnavailable
+from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.settings import Settings
@@ -32,11 +32,11 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Stage and shard of every try, in order."""
     found: list[tuple[str, str]] = []
 
-    def counted(stage: Stage, key: str, settings: Settings) -> StageOutcome:
+    def counted(stage: Stage, key: str, settings: Settings, *_: object) -> StageOutcome:
         found.append((stage.name, key))
         return take_through(stage, key, settings)
 
-    monkeypatch.setattr(interleaved_assets.defs.shard_run, "take_through", counted)
+    monkeypatch.setattr(many, "take_through", counted)
     return found
 
 
@@ -61,7 +61,7 @@ def test_a_shard_that_always_fails_is_tried_once_a_run(
         assert len(tries) == run * (1 + 2 * len(STAGES))
         assert materialized(instance, "final_tars") == {"a", "c"}
     # looked at again, it is as it was: nothing calls it new
-    assert watcher.tick() == "3 shards, none new or changed"
+    assert watcher.tick() == "3 unchanged"
 
 
 def test_only_a_storage_that_does_not_answer_is_tried_again(
@@ -70,11 +70,11 @@ def test_only_a_storage_that_does_not_answer_is_tried_again(
     settings = project(tmp_path, "[run]\nstorage_tries = 3\n")
     asked: list[str] = []
 
-    def unavailable(stage: Stage, key: str, _: Settings) -> StageOutcome:
+    def unavailable(stage: Stage, key: str, *_: object) -> StageOutcome:
         asked.append(f"{stage.name} {key}")
         raise StorageUnavailable("cannot read: timed out") if key == "away" else ValueError("a defect")
 
-    monkeypatch.setattr(interleaved_assets.defs.shard_run, "take_through", unavailable)
+    monkeypatch.setattr(many, "take_through", unavailable)
     assert not run_chain(instance, settings, ["away", "defect"]).success
     assert sorted(asked) == ["normalized away"] * 3 + ["normalized defect"]
 

@@ -95,7 +95,7 @@ def test_an_object_that_is_replaced_is_reported_by_its_etag_and_goes_through_aga
 
     again = good_shard(tmp_path / "again.tar", seed=ord("a"))
     s3_server.fs.put_file(str(again), f"{raw}/a.tar")  # the same content under a new time
-    assert watcher.tick() == "2 shards, none new or changed"
+    assert watcher.tick() == "2 unchanged"
     other = good_shard(tmp_path / "other.tar", seed=99)
     s3_server.fs.put_file(str(other), f"{raw}/a.tar")
     watcher.tick()
@@ -193,7 +193,7 @@ def test_a_raw_bucket_that_is_gone(base: Settings, raw: str, s3_server: S3Server
     for key in KEYS:
         good = good_shard(Path(base.storage.raw_root, f"{key}.tar"), seed=ord(key))
         s3_server.fs.put_file(str(good), f"{raw}/{key}.tar")
-    assert watcher.tick() == "2 shards, none new or changed"
+    assert watcher.tick() == "2 unchanged"
     assert watcher.observed == list(KEYS)
     assert run_chain(instance, settings, KEYS).success
 
@@ -266,7 +266,7 @@ def test_credentials_that_expire_in_the_middle_of_a_run(
     # renewed: what was done stays as it is, the rest is made
     gate.refuses = lambda method, path: None
     done = {key: gate.fs.info(f"{out}/normalized/{key}.parquet")["LastModified"] for key in KEYS}
-    assert watcher.tick() == "2 shards, none new or changed"
+    assert watcher.tick() == "2 unchanged"
     assert run_chain(instance, settings, KEYS).success
     gate.fs.invalidate_cache()
     assert {key: gate.fs.info(f"{out}/normalized/{key}.parquet")["LastModified"] for key in KEYS} == done

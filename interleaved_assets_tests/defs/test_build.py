@@ -1,5 +1,6 @@
 """The definitions as a whole: that they load, what runs from the start, and that every asset says what it is."""
 
+import re
 from pathlib import Path
 
 import dagster as dg
@@ -28,6 +29,7 @@ def test_sensors_and_schedules_are_on_only_with_watch_enabled(tmp_path: Path, te
         "nightly": "STOPPED",  # turned on in the UI
         "daily_report": sensors,
         "check_raw_root": sensors,
+        "check_up_to_date": sensors,
         "delete_old_runs": "RUNNING",
     }
 
@@ -49,3 +51,16 @@ def test_every_asset_has_a_description_and_an_owner(tmp_path: Path) -> None:
     assert all(len(node.description or "") > 40 for node in nodes)
     # Dagster has no owners for a source asset that is observed
     assert {node.key.path[-1] for node in nodes if list(node.owners) != OWNERS} == {"raw_shards"}
+
+
+def test_no_description_has_a_placeholder_that_markdown_takes_for_html(tmp_path: Path) -> None:
+    repository = build_definitions(project(tmp_path, MODEL)).get_repository_def()
+    graph = repository.asset_graph
+    shown = [node.description for node in graph.asset_nodes]
+    shown += [graph.get_check_spec(key).description for key in graph.asset_check_keys]
+    shown += [sensor.description for sensor in repository.sensor_defs]
+    shown += [schedule.description for schedule in repository.schedule_defs]
+    shown += [job.description for job in repository.get_all_jobs()]
+    outside_code = [re.sub("`[^`]*`", "", text) for text in shown if text]
+    assert len(outside_code) > 25
+    assert [text for text in outside_code if "<" in text] == []

@@ -13,12 +13,12 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionResolvedStatus
 from dagster._core.storage.asset_check_state import AssetCheckState
 
-from interleaved_assets.defs import shard_events
+from interleaved_assets.defs import checks, shard_events
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.io.tar.writer import TarShard
+from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline import counts as settle
 from interleaved_assets.pipeline.stages import image_scores, normalized
@@ -27,9 +27,16 @@ from interleaved_assets.scoring.registry import Scorer, register_scorer, unregis
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, Ran, materialized, run_chain
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
+from interleaved_assets_tests.layouts import foreign_tar
 
 CHECKS = {
-    "normalized": {"materialization_errors", "rows_accounted_for", "schema_canonical", "keys_unique"},
+    "normalized": {
+        "layout_as_expected",
+        "materialization_errors",
+        "rows_accounted_for",
+        "schema_canonical",
+        "keys_unique",
+    },
     "image_scores": {"materialization_errors", "every_image_scored", "scores_in_range", "schema_canonical"},
     "filtered": {
         "materialization_errors",
@@ -92,7 +99,7 @@ def test_every_check_of_a_good_shard_passes_and_the_ui_shows_it(tmp_path: Path, 
     graph = build_definitions(project(tmp_path)).resolve_asset_graph()
     specs = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
     for asset in STAGES:
-        assert {key.name for key in specs if key.asset_key == dg.AssetKey(asset)} == CHECKS[asset]
+        assert {key.name for key in specs if key.asset_key == dg.AssetKey(asset)} == {*CHECKS[asset], "up_to_date"}
         for check in CHECKS[asset]:
             found = evaluation(instance, asset, check, "a")
             assert (found.passed, shown(instance, asset, check)) == (True, {"passed": {"a", "b"}})
@@ -156,6 +163,22 @@ def test_keys(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.
     found = evaluation(instance, "normalized", "keys_unique", "b")
     assert (found.passed, figures(found)) == (False, {"repeated_keys": 2, "repeated_samples": 0})
     assert shown(instance, "normalized", "keys_unique") == {"passed": {"a"}, "failed": {"b"}}
+
+
+def test_a_foreign_layout_and_a_cut_tar_fail_their_checks(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    project(tmp_path)
+    cut = good_shard(tmp_path / "raw/a.tar")
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 6])
+    (tmp_path / "raw/b.tar").write_bytes(foreign_tar("img2dataset"))
+    assert not run(instance, tmp_path, '[errors]\non_materialize_error = "drop_row"\n').success
+    found = evaluation(instance, "normalized", "layout_as_expected", "b")
+    assert (found.passed, found.severity.value) == (False, "ERROR")
+    assert str(found.description).startswith("not materialized: shard b: 20 of 20 samples yield no text and no image")
+    found = evaluation(instance, "normalized", "materialization_errors", "a")
+    assert (found.passed, found.severity.value) == (False, "ERROR")
+    assert "a.tar: truncated_shard: the tar is cut at byte" in str(found.description)
+    assert {asset: materialized(instance, asset) for asset in STAGES} == {asset: set() for asset in STAGES}
+    assert not (tmp_path / "out/tars").exists()
 
 
 def test_rows_that_are_lost_fail_the_shard(
@@ -295,12 +318,13 @@ def test_fixed_bounds_of_the_keep_rate(tmp_path: Path, instance: dg.DagsterInsta
 def test_a_tar_that_does_not_read_back_fails_the_shard(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = TarShard._put
+    put = MemberWriter.put
 
-    def spoil(self: TarShard, name: str, content: bytes) -> None:
-        put(self, name, b"\x89PNG" + bytes(len(content) - 4) if "/b.tar" in self.uri and "png" in name else content)
+    def spoil(self: MemberWriter, name: str, content: bytes) -> None:
+        is_spoilt = "/b.tar" in self._sink.uri and "png" in name
+        put(self, name, b"\x89PNG" + bytes(len(content) - 4) if is_spoilt else content)
 
-    monkeypatch.setattr(TarShard, "_put", spoil)
+    monkeypatch.setattr(MemberWriter, "put", spoil)
     assert not run(instance, tmp_path).success
     found = evaluation(instance, "final_tars", "reads_back", "b")
     assert (found.passed, found.severity.value) == (False, "ERROR")
@@ -367,6 +391,61 @@ def test_raw_root(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     os.utime(shard, (time.time() - 7200,) * 2)
     old = check_raw_root(instance, settings)
     assert (old.passed, old.severity.value, round(figures(old)["age_hours"], 2)) == (False, "WARN", 2.0)
+
+
+def up_to_date(instance: dg.DagsterInstance, settings: Settings) -> dict[str, dg.AssetCheckEvaluation]:
+    """Run the job of the schedule; by stage, what the check says."""
+    job = build_definitions(settings).resolve_job_def("check_up_to_date")
+    found = job.execute_in_process(instance=instance).get_asset_check_evaluations()
+    return {evaluation.asset_key.path[-1]: evaluation for evaluation in found}
+
+
+def test_stale_shards_turn_the_mark_of_their_stages_alone(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    run(instance, tmp_path)
+    settings = project(tmp_path)
+    assert {stage: found.description for stage, found in up_to_date(instance, settings).items()} == dict.fromkeys(
+        STAGES, "all 2 shards are current"
+    )
+    found = up_to_date(instance, project(tmp_path, "[selection]\nmin_sharpness = 80\n"))
+    assert {stage: evaluation.passed for stage, evaluation in found.items()} == {
+        "normalized": True,
+        "image_scores": True,
+        "filtered": False,
+        "final_tars": False,
+    }
+    why = "filtered stale: settings changed: min_sharpness 100.0 → 80.0"
+    assert found["final_tars"].description == f"2 of 2 shards are not current: 2 {why}"
+    assert found["final_tars"].severity is dg.AssetCheckSeverity.WARN
+    (line,) = found["final_tars"].metadata["not_current"].records
+    assert line.data == {"state": "stale", "why": why, "shards": 2, "for example": "a, b"}
+    latest = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(dg.AssetKey("filtered"), "up_to_date"))
+    assert latest is not None
+    assert latest.partition is None
+
+
+def test_a_failed_shard_has_its_error_in_the_check(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    run(instance, tmp_path)
+    settings = project(tmp_path)
+    (tmp_path / "raw/bad.tar").write_bytes(b"no tar" * 200)
+    run_chain(instance, settings, register_all(instance, settings))
+    (line,) = up_to_date(instance, settings)["final_tars"].metadata["not_current"].records
+    assert line.data["why"] == (
+        f"normalized failed: {tmp_path}/raw/bad.tar is not a tar: its first 512 bytes are not a tar header"
+    )
+
+
+def test_runs_over_many_shards_leave_the_check_to_its_schedule(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(instance, tmp_path)
+    settings = project(tmp_path)
+    definitions = build_definitions(settings)
+    monkeypatch.setattr(checks, "_MOST_AFTER_A_RUN", 1)
+    assert up_to_date(instance, settings).keys() == set(STAGES)
+    alone = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=instance, asset_selection=[dg.AssetKey("final_tars")], partition_key="a"
+    )
+    assert "up_to_date" not in {found.check_name for found in alone.get_asset_check_evaluations()}
 
 
 def test_shards_that_have_vanished_are_counted(tmp_path: Path, instance: dg.DagsterInstance) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from interleaved_assets.defs.executors import build_executor, settings_variables
+from interleaved_assets.defs.executors import build_executor
 from interleaved_assets.model.errors import MissingDependency
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY
@@ -49,7 +49,7 @@ def test_kubernetes_jobs(settings_file: Path) -> None:
     assert build_executor(with_executor(settings_file, "k8s")).name == "k8s"
 
 
-@pytest.mark.parametrize(("name", "package"), [("ray", "dagster_ray"), ("k8s", "dagster_k8s")])
+@pytest.mark.parametrize(("name", "package"), [("ray", "ray"), ("k8s", "dagster_k8s")])
 def test_an_absent_package_is_named_with_its_extra_before_anything_runs(
     settings_file: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str
 ) -> None:
@@ -60,22 +60,3 @@ def test_an_absent_package_is_named_with_its_extra_before_anything_runs(
     )
     with pytest.raises(MissingDependency, match=message):
         build_executor(settings)
-
-
-def test_a_worker_without_the_file_has_the_same_settings(
-    settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings_file.write_text(
-        '[storage]\nraw_root = "s3://bücket/a = b"\noutput_root = "out"\noptions = {anon = false}\n'
-        '[reading]\nfields = ["url", "pdf_name"]\n'
-        "[selection]\nmin_sharpness = 50\n"
-        '[run]\nexecutor = "ray"\n',
-        encoding="utf-8",
-    )
-    sent = load_settings(settings_file)
-    on_worker = tmp_path / "worker"
-    on_worker.mkdir()
-    for name, value in settings_variables(sent).items():
-        monkeypatch.setenv(name, value)
-    (on_worker / "interleaved.toml").write_text("[selection]\nmin_sharpness = 200\n", encoding="utf-8")
-    assert load_settings(on_worker / "interleaved.toml") == sent

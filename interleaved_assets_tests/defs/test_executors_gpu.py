@@ -9,10 +9,12 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config
 
-from interleaved_assets.defs.executors import gpu_step
+from interleaved_assets.defs.executors import gpu_step, task_needs
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY
 from interleaved_assets_tests.deploy.kubernetes_api import KubernetesApi, kubernetes_api
 from interleaved_assets_tests.deploy.toy import said, toy_job
+from interleaved_assets_tests.documents import project
 
 
 def step_tags(device: str) -> dict[str, str]:
@@ -47,9 +49,12 @@ def test_a_cpu_setting_asks_a_cluster_for_no_device() -> None:
     assert not pod_spec(step_tags("cpu")).node_selector
 
 
-@pytest.mark.parametrize("device", ["auto", "cuda"])
-def test_ray_reads_one_gpu(device: str) -> None:
-    assert json.loads(step_tags(device)["dagster-ray/config"]) == {"num_gpus": 1}
+def test_a_ray_task_takes_a_gpu_where_a_model_runs_on_one_and_else_a_cpu(tmp_path: Path) -> None:
+    for device, needs in {"auto": (0, 1), "cuda": (0, 1), "cpu": (1, 0)}.items():
+        settings = project(tmp_path, f'[clip]\nenabled = true\ndevice = "{device}"\n')
+        stages = stage_dag(settings)
+        assert task_needs(stages["clip_scores"], settings) == needs
+        assert task_needs(stages["image_scores"], settings) == (1, 0)
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])

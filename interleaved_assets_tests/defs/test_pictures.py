@@ -1,22 +1,21 @@
 """Pictures of a shard: drawn once for each output and set of thresholds, and one small read from then on."""
 
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.defs import pictures as module
-from interleaved_assets.defs.pictures import score_pictures, selection_pictures, shard_pictures
+from interleaved_assets.defs.pictures import Drawn as Drawing
+from interleaved_assets.defs.pictures import selection_pictures, shard_pictures
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.reporting.shard_report import REPORT_BYTES
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
-
-pytestmark = pytest.mark.real_plots
-NONE = pa.nulls(2, pa.string())
 
 
 @pytest.fixture
@@ -36,9 +35,9 @@ class Drawn:
     def __init__(self) -> None:
         self.times = 0
 
-    def __call__(self, key: str, settings: Settings) -> Mapping[str, bytes | str]:
+    def __call__(self, key: str, settings: Settings) -> Drawing:
         self.times += 1
-        return {"text": f"| {key} |", "plot": b"\x89PNG and so on", "sheet": b"\xff\xd8 JPEG"}
+        return Drawing(f"| {key} |", "<html>")
 
 
 def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, tmp_path: Path) -> None:
@@ -52,7 +51,9 @@ def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, tm
     assert draw.times == 3
 
 
-@pytest.mark.parametrize("damage", [b"", b"\0" * 400, b"{", b"[]", b'{"version": "x"}'])
+@pytest.mark.parametrize(
+    "damage", [b"", b"\0" * 400, b"{", b"[]", b'{"version": "x"}', b'{"version": "x", "report": ""}']
+)
 def test_damaged_stored_pictures_are_drawn_again(settings: Settings, damage: bytes) -> None:
     draw = Drawn()
     record = records(settings)["filtered"]
@@ -64,14 +65,28 @@ def test_damaged_stored_pictures_are_drawn_again(settings: Settings, damage: byt
     assert draw.times == 2
 
 
-def test_text_stays_text_and_pictures_are_inlined(settings: Settings) -> None:
+def test_all_pictures_are_one_entry_beside_the_page(settings: Settings, tmp_path: Path) -> None:
     shown = shard_pictures(records(settings)["filtered"], settings, Drawn())
-    assert shown["text"].value == "| a |"
-    assert shown["plot"].value.startswith("![plot](data:image/png;base64,")
-    assert shown["sheet"].value.startswith("![sheet](data:image/jpeg;base64,")
+    assert set(shown) == {"dropped_rows", "all_dropped_rows", "pictures", "page"}
+    assert shown["pictures"].value == "| a |"
+    assert (tmp_path / "out/pages/a.html").read_text() == "<html>"
 
 
-def test_an_unchanged_shard_costs_one_read_and_no_parquet(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_can_be_turned_off_and_on(settings: Settings, tmp_path: Path) -> None:
+    draw = Drawn()
+    record = records(settings)["filtered"]
+    off = project(tmp_path, "[run]\npictures = false\n")
+    assert set(shard_pictures(record, off, draw)) == {"dropped_rows", "all_dropped_rows"}
+    assert (draw.times, (tmp_path / "out/pages").exists()) == (0, False)
+    assert "pictures" in shard_pictures(record, settings, draw)
+    assert draw.times == 1
+    # the outputs do not depend on it
+    assert {name: stage.code_version(off) for name, stage in stage_dag(off).items()} == {
+        name: stage.code_version(settings) for name, stage in stage_dag(settings).items()
+    }
+
+
+def test_stored_pictures_cost_one_read_and_no_parquet(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     record = records(settings)["filtered"]
     shard_pictures(record, settings, selection_pictures)
     read: list[str] = []
@@ -82,7 +97,7 @@ def test_an_unchanged_shard_costs_one_read_and_no_parquet(settings: Settings, mo
         return real(uri, options)
 
     monkeypatch.setattr(module, "read_small", counting)
-    for name in ("selection_pictures", "score_pictures", "read_scores_of", "shard_facts"):
+    for name in ("selection_pictures", "shard_facts"):
         monkeypatch.setattr(module, name, pytest.fail)
     shard_pictures(record, settings, module.selection_pictures)
     assert read == [f"{settings.storage.output_root}/pictures/filtered/a.json"]
@@ -90,23 +105,68 @@ def test_an_unchanged_shard_costs_one_read_and_no_parquet(settings: Settings, mo
 
 def test_pictures_of_a_shard(settings: Settings) -> None:
     records(settings)
-    assert {"histogram_sharpness", "histogram_qr"} <= set(score_pictures("image_scores")("a", settings))
-    shown = selection_pictures("a", settings)
-    assert {"summary", "drops", "kept_and_dropped", "dropped_pictures", "kept_pictures"} <= set(shown)
-    assert "sharpness\\_below" in str(shown["drops"])
+    drawn = selection_pictures("a", settings)
+    plots = unquote(drawn.report)
+    # every score, also those without bounds
+    for label in ("Sharpness (variance", "QR code area", "Images for each word", "Short side", "Aspect ratio"):
+        assert label in plots
+    assert "| filtered | sharpness\\_below | 1 |" in drawn.report
+    # pictures of noise take more bytes than others: not all fit
+    assert 1 <= drawn.report.count("data:image/webp") <= 5
+    assert len(drawn.report.encode()) <= REPORT_BYTES
+    assert drawn.page.count("data:image/jpeg") == 5
 
 
-def test_a_stage_that_measures_waits_for_no_other_to_be_drawn(settings: Settings, tmp_path: Path) -> None:
-    records(settings)
-    scores = pa.table(
+def test_dropped_rows_are_a_table_with_the_command_for_all(settings: Settings, tmp_path: Path) -> None:
+    made = records(settings)
+    shown = shard_pictures(made["filtered"], settings, selection_pictures)
+    assert [record.data for record in shown["dropped_rows"].records] == [
         {
-            "sample_id": ["x", "x"],
-            "position": pa.array([0, 1], pa.int32()),
-            "clip_score": [0.1, 0.3],
-            "clip_error": NONE,
+            "why": "sharpness 0 < 100",
+            "sample": "doc-1-b",
+            "position": 2,
+            "modality": "image",
+            "content or detail": "doc-1-b.2.png",
         }
-    )
-    (tmp_path / "out" / "clip_scores").mkdir()
-    pq.write_table(scores, tmp_path / "out" / "clip_scores" / "a.parquet")
-    (tmp_path / "out" / "image_scores" / "a.parquet").unlink()
-    assert set(score_pictures("clip_scores")("a", settings)) == {"histogram_clip"}
+    ]
+    assert shown["all_dropped_rows"].value == "1 of 1 shown. All: interleaved drops --shard a"
+    page = Path(str(shown["page"].value))
+    assert page == tmp_path / "out/pages/a.html"
+    assert "doc-1-b" in page.read_text()
+    assert shard_pictures(made["normalized"], settings, None) == {}
+
+
+def test_the_page_has_at_most_the_documents_of_its_setting_or_is_off(settings: Settings, tmp_path: Path) -> None:
+    record = records(settings)["filtered"]
+    assert Path(str(shard_pictures(record, settings, selection_pictures)["page"].value)).read_text().count("<h2>") == 3
+    fewer = project(tmp_path, "[pages]\nmax_documents = 1\n")
+    page = Path(str(shard_pictures(record, fewer, selection_pictures)["page"].value)).read_text()
+    assert "1 of 3 documents: 1 with dropped rows" in page
+    assert "page" not in shard_pictures(record, project(tmp_path, "[pages]\nenabled = false\n"), selection_pictures)
+
+
+def test_without_thumbnails_the_page_still_has_the_dropped_texts(tmp_path: Path) -> None:
+    few = '[scoring]\nscorers = ["sharpness", "qr"]\n[selection]\nmax_ratio = 0.1\n'
+    settings = project(tmp_path, few)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    records(settings)
+    page = selection_pictures("a", settings).page
+    assert "one two three" in page
+    assert "data:image" not in page
+
+
+def test_rows_dropped_for_errors_are_shown_where_they_were_dropped(settings: Settings, tmp_path: Path) -> None:
+    lenient = project(tmp_path, '[errors]\non_materialize_error = "drop_row"\n')
+    raw = tmp_path / "raw" / "a.tar"
+    with tarfile.open(raw) as whole, tarfile.open(tmp_path / "less.tar", "w") as less:
+        for member in whole.getmembers()[:-1]:
+            less.addfile(member, whole.extractfile(member))
+    (tmp_path / "less.tar").replace(raw)
+    record = take_through(stage_dag(lenient)["normalized"], "a", lenient).record
+    assert record.dropped == {"missing_member": 1}
+    shown = shard_pictures(record, lenient, None)
+    [row] = [record.data for record in shown["dropped_rows"].records]
+    assert (row["why"], row["sample"], row["position"]) == ("missing_member", "doc-1-c", 2)
+    assert str(row["content or detail"]).startswith("missing_member: ")
+    assert set(shown) == {"dropped_rows", "all_dropped_rows"}
+    assert sum(len(str(value.value)) for value in shown.values()) < 1_500

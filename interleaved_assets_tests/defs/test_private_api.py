@@ -18,7 +18,7 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != ALLOWED)
 CONTEXTS = {
     "AssetExecutionContext": {"op_execution_context"},  # what Dagster's deprecation notices recommend
     "OpExecutionContext": {"partition_keys"},
-    "AssetCheckExecutionContext": {"instance"},
+    "AssetCheckExecutionContext": {"instance", "run"},
     "SensorEvaluationContext": {"log"},  # in Dagster's guides to sensors and schedules
     "ScheduleEvaluationContext": {"log"},
 }

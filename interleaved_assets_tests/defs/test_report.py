@@ -5,19 +5,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, DagsterInstance
+from dagster import AssetCheckEvaluation, AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
+from interleaved_assets.defs.shard_events import standing_failures
+from interleaved_assets.pipeline.forget import files_to_forget, remove_files
+from interleaved_assets.reporting.about import about
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, run_chain
 from interleaved_assets_tests.documents import good_shard, project
 
 FINAL_TARS = AssetKey("final_tars")
 REPORT = AssetKey("dataset_report")
+ERROR = "{}/raw/bad.tar is not a tar: its first 512 bytes are not a tar header"
 LENIENT = "[selection]\nmin_sharpness = 0\n"
 
 
@@ -57,6 +61,7 @@ def three_shards(tmp_path: Path, instance: DagsterInstance) -> Settings:
     return settings
 
 
+@pytest.mark.real_plots
 def test_every_state_is_a_number_and_has_its_reason(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = three_shards(tmp_path, instance)
     good_shard(tmp_path / "raw" / "new.tar", seed=9)
@@ -77,13 +82,52 @@ def test_every_state_is_a_number_and_has_its_reason(tmp_path: Path, instance: Da
     assert metadata["rows_keep_rate"] == pytest.approx(24 / 26)
     shown = str(metadata["report"])
     for line in (
-        "| failed | normalized failed: its error stands on the shard | bad | 1 |",
+        f"| failed | normalized failed: {ERROR.format(tmp_path).replace('_', chr(92) + '_')} | bad | 1 |",
         "| missing | never materialized | new | 1 |",
-        "| vanished | vanished: the raw shard is gone, its outputs are left as they are | b | 1 |",
+        "| vanished | vanished: the raw shard is gone, its outputs are kept until it is forgotten | b | 1 |",
     ):
         assert line in shown
     page = (tmp_path / "out/dataset_report.html").read_text()
     assert "never materialized" in page
+    assert page.count('<svg role="img"') > 3
+    assert f"normalized failed: {ERROR.format(tmp_path)}" in page
+    assert "Made 20" in page
+    assert page.count('src="data:image/jpeg;base64,') == 2  # an example of each shard's blurred image
+
+
+def test_a_shard_without_an_error_of_its_own_has_that_of_its_run(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+
+    def lost(*_: object) -> None:
+        raise RuntimeError("the connection to the database was lost")
+
+    with monkeypatch.context() as patch:  # before the step has logged anything of a shard
+        patch.setattr("interleaved_assets.defs.shard_run._input_events", lost)
+        assert not run_chain(instance, settings, register_all(instance, settings)).success
+    assert standing_failures(instance, "normalized", ["a"]) == {}
+    shown = str(report(instance, settings)["report"])
+    run = instance.get_run_records()[-1].dagster_run.run_id
+    line = f"| failed | normalized failed: run {run[:8]} failed: "
+    assert line in shown
+    assert "RuntimeError: the connection to the database was lost" in shown[shown.index(line) :].split("\n")[0]
+
+
+def test_the_date_is_no_part_of_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = project(tmp_path)
+    versions = set()
+    with DagsterInstance.ephemeral() as instance:
+        for day in ("2026-01-31", "2026-02-01"):
+            made = about(settings)._replace(made=f"{day} 06:00 UTC")
+            monkeypatch.setattr("interleaved_assets.defs.report.about", lambda _, made=made: made)
+            report(instance, settings)
+            assert f"Made {day}" in (tmp_path / "out/dataset_report.html").read_text()
+            version = instance.get_latest_data_version_record(REPORT)
+            assert version is not None
+            versions.add((version.asset_materialization.tags or {})["dagster/data_version"])
+    assert len(versions) == 1
 
 
 def test_a_raw_root_that_is_gone_does_not_lose_the_report(tmp_path: Path, instance: DagsterInstance) -> None:
@@ -98,7 +142,7 @@ def test_a_raw_root_that_is_gone_does_not_lose_the_report(tmp_path: Path, instan
 
 def test_the_reason_is_published_once_on_the_page_of_the_shard(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = three_shards(tmp_path, instance)
-    failed = ("bad", "normalized failed: its error stands on the shard")
+    failed = ("bad", f"normalized failed: {ERROR.format(tmp_path)}")
     report(instance, settings)
     report(instance, settings)
     assert status_notes(instance) == [failed]
@@ -149,3 +193,44 @@ def test_status_notes_change_neither_staleness_nor_versions(tmp_path: Path, inst
     assert instance.get_latest_data_version_record(FINAL_TARS, partition_key="a") == version
     assert instance.get_status_by_partition(FINAL_TARS, ["a", "b", "bad"], shards) == statuses
     assert instance.get_materialized_partitions(FINAL_TARS) == {"a", "b"}
+
+
+def check(instance: DagsterInstance, settings: Settings) -> AssetCheckEvaluation:
+    """Run the report; its check."""
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    (found,) = job.execute_in_process(instance=instance, asset_selection=[REPORT]).get_asset_check_evaluations()
+    return found
+
+
+def test_a_renamed_raw_shard_is_named_until_the_old_key_is_forgotten(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    for name in ("a", "b"):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    run_chain(instance, settings, register_all(instance, settings))
+    passed = check(instance, settings)
+    assert (passed.check_name, passed.passed) == ("published_once", True)
+    assert passed.description == "every final tar has its raw tar, and no content is published twice"
+
+    (tmp_path / "raw/b.tar").rename(tmp_path / "raw/new.tar")
+    run_chain(instance, settings, ["new"])
+    failed = check(instance, settings)
+    assert (failed.passed, failed.severity.value) == (False, "WARN")
+    gone = "The final tars of 1 shard are still published although their raw tars are gone: b. "
+    twice = "The same content is published under several keys, and counts as often as training data: b = new."
+    assert str(failed.description).startswith(gone)
+    assert str(failed.description).endswith(twice)
+    assert {name: value.value for name, value in failed.metadata.items()} == {
+        "vanished_but_published": 1,
+        "same_content": 1,
+        "vanished_shards": ["b"],
+        "shards_with_the_same_content": [["b", "new"]],
+    }
+    page = (tmp_path / "out/dataset_report.html").read_text()
+    assert gone in page
+    assert twice in page
+
+    remove_files(files_to_forget(["b"], settings.storage), settings.storage)
+    assert check(instance, settings).passed
+    (tmp_path / "raw").rename(tmp_path / "elsewhere")
+    unknown = check(instance, settings)
+    assert (unknown.passed, "does not exist" in str(unknown.description)) == (False, True)

@@ -11,14 +11,13 @@ from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.retention import build_retention, delete_old_runs
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import NO_TELEMETRY, STAGES
+from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk
 from interleaved_assets_tests.documents import good_shard, project
 
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    (tmp_path / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "home"), overrides=NO_TELEMETRY) as instance:
+    with instance_on_disk(tmp_path / "home") as instance:
         yield instance
 
 

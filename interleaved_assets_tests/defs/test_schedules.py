@@ -3,6 +3,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import dagster as dg
 import pytest
@@ -18,8 +19,8 @@ from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, gaps_of, ranges_of
 from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import NO_TELEMETRY
+from interleaved_assets.settings import Settings, load_settings
+from interleaved_assets_tests.defs.runs import Restorable, instance_on_disk
 from interleaved_assets_tests.documents import good_shard, project
 
 
@@ -76,28 +77,61 @@ def test_ranges_hold_every_due_shard_once_and_no_vanished_one(marks: list[str], 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     # a schedule reopens its instance, so it has to lie on disk
-    (tmp_path / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "home"), overrides=NO_TELEMETRY) as instance:
+    with instance_on_disk(tmp_path / "home") as instance:
         yield instance
+
+
+def four_shards(folder: Path) -> Settings:
+    settings = project(folder, "[run]\nshards_per_run = 2\n[watch]\nquiet_seconds = 0\n")
+    for number, name in enumerate("abcd"):
+        good_shard(folder / "raw" / f"{name}.tar", seed=number)
+    return settings
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path, "[run]\nshards_per_run = 2\n[watch]\nquiet_seconds = 0\n")
-    for number, name in enumerate("abcd"):
-        good_shard(tmp_path / "raw" / f"{name}.tar", seed=number)
-    return settings
+    return four_shards(tmp_path)
+
+
+class Made(NamedTuple):
+    """A project whose four shards went through every stage."""
+
+    folder: Path
+    settings: Settings
+    instance: dg.DagsterInstance
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Restorable:
+    folder = tmp_path_factory.mktemp("made") / "project"
+    folder.mkdir()
+    settings = four_shards(folder)
+    with instance_on_disk(folder / "home") as instance:
+        assert materialize_all(instance, settings, register_all(instance, settings))
+    return Restorable(folder)
+
+
+@pytest.fixture
+def made(made_once: Restorable) -> Iterator[Made]:
+    folder = made_once.restore()
+    with instance_on_disk(folder / "home") as instance:
+        yield Made(folder, load_settings(folder / "interleaved.toml"), instance)
 
 
 def requested(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
     """First and last shard of each run that the schedule asks for."""
+    return [request.tags[RANGE_START] + request.tags[RANGE_END] for request in requests(instance, settings)]
+
+
+def requests(instance: dg.DagsterInstance, settings: Settings) -> list[dg.RunRequest]:
+    """The runs that the schedule asks for."""
     context = dg.build_schedule_context(
         instance,
         scheduled_execution_time=datetime(2026, 1, 2, 2, tzinfo=UTC),
         repository_def=build_definitions(settings).get_repository_def(),
     )
     tick = build_nightly_schedule(settings, build_job(settings)).evaluate_tick(context)
-    return [request.tags[RANGE_START] + request.tags[RANGE_END] for request in tick.run_requests or []]
+    return list(tick.run_requests or [])
 
 
 def test_shards_that_no_sensor_has_reported_are_registered_and_requested(
@@ -119,15 +153,19 @@ def test_only_stale_missing_and_failed_shards_are_requested(
     assert requested(instance, settings) == ["bc", "dd"]
 
 
-def test_changed_settings_make_every_shard_a_case_for_the_night(
-    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
-) -> None:
-    assert materialize_all(instance, settings, register_all(instance, settings))
-    assert requested(instance, settings) == []
+def test_changed_settings_make_every_shard_a_case_for_the_night(made: Made) -> None:
+    assert requested(made.instance, made.settings) == []
     changed = project(
-        tmp_path, "[run]\nshards_per_run = 4\n[watch]\nquiet_seconds = 0\n[selection]\nmin_sharpness = 1\n"
+        made.folder, "[run]\nshards_per_run = 4\n[watch]\nquiet_seconds = 0\n[selection]\nmin_sharpness = 1\n"
     )
-    assert requested(instance, changed) == ["ad"]
+    (request,) = requests(made.instance, changed)
+    assert (request.tags[RANGE_START], request.tags[RANGE_END]) == ("a", "d")
+    # what the preview of the tick shows, and later the run
+    assert {name: tag for name, tag in request.tags.items() if name.startswith("interleaved/")} == {
+        "interleaved/shards_due": "4 of 4 in the range",
+        "interleaved/stages": "filtered, final_tars",
+        "interleaved/reasons": "4 filtered stale: settings changed: min_sharpness 100.0 → 1.0",
+    }
 
 
 def test_a_recorded_shard_without_materialization_is_requested(
@@ -139,13 +177,12 @@ def test_a_recorded_shard_without_materialization_is_requested(
     assert requested(instance, settings) == ["cd"]
 
 
-def test_a_damaged_record_keeps_no_other_shard_from_its_night(
-    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
-) -> None:
-    assert materialize_all(instance, settings, register_all(instance, settings))
-    Path(settings.storage.shard("a").record("filtered")).write_text("{")
-    good_shard(tmp_path / "raw" / "d.tar", seed=9)
-    assert requested(instance, settings) == ["aa", "dd"]
+def test_a_damaged_record_keeps_no_other_shard_from_its_night(made: Made) -> None:
+    damaged = Path(made.settings.storage.shard("a").record("filtered"))
+    damaged.unlink()
+    damaged.write_text("{")
+    good_shard(made.folder / "raw" / "d.tar", seed=9)
+    assert requested(made.instance, made.settings) == ["aa", "dd"]
 
 
 def test_a_shard_that_is_being_uploaded_waits(instance: dg.DagsterInstance, settings: Settings, tmp_path: Path) -> None:
@@ -157,15 +194,12 @@ def test_a_shard_that_is_being_uploaded_waits(instance: dg.DagsterInstance, sett
     assert instance.get_dynamic_partitions("shards") == ["a", "b", "d"]
 
 
-def test_a_refused_record_leaves_out_only_its_shard(
-    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
-) -> None:
-    assert materialize_all(instance, settings, register_all(instance, settings))
-    refused = Path(settings.storage.shard("a").record("filtered"))
+def test_a_refused_record_leaves_out_only_its_shard(made: Made) -> None:
+    refused = Path(made.settings.storage.shard("a").record("filtered"))
     refused.unlink()
     refused.mkdir()  # a folder cannot be read as a file, also by root
-    good_shard(tmp_path / "raw" / "d.tar", seed=9)
-    assert requested(instance, settings) == ["dd"]
+    good_shard(made.folder / "raw" / "d.tar", seed=9)
+    assert requested(made.instance, made.settings) == ["dd"]
 
 
 def test_shards_of_a_run_under_way_are_left_to_it(instance: dg.DagsterInstance, settings: Settings) -> None:
@@ -203,12 +237,10 @@ def test_shards_that_a_backfill_has_yet_to_queue_are_left_to_it(
     assert requested(instance, settings) == ["ab", "cd"]
 
 
-def test_a_shard_whose_last_run_failed_is_requested_though_its_records_are_current(
-    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
-) -> None:
-    assert materialize_all(instance, settings, register_all(instance, settings))
+def test_a_shard_whose_last_run_failed_is_requested_though_its_records_are_current(made: Made) -> None:
+    folder, settings, instance = made
     refused = Path(settings.storage.shard("c").record("final_tars"))
-    away = tmp_path / "away"
+    away = folder / "away"
     refused.rename(away)
     refused.mkdir()  # a folder cannot be read as a file, also by root
     assert not materialize_all(instance, settings, ["c"])

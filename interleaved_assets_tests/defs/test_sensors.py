@@ -9,7 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.defs.sensors import build_raw_shard_sensor
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import delete_partitions, run_chain, unfinished_run
 from interleaved_assets_tests.documents import good_shard, project
 
 
@@ -23,12 +26,11 @@ class Watcher:
         """One tick, its events stored; the version of each shard that it reports."""
         context = dg.build_sensor_context(self.instance, cursor=self.cursor or None)
         result = build_raw_shard_sensor(self.settings)(context)
-        if isinstance(result, dg.SkipReason):
-            self.said = result.skip_message or ""
-            return {}
         assert isinstance(result, dg.SensorResult)
-        self.said = result.skip_reason.skip_message or "" if result.skip_reason else ""
+        assert result.skip_reason is not None
+        self.said = result.skip_reason.skip_message
         self.cursor = result.cursor or self.cursor
+        delete_partitions(result, self.instance)
         reported = {}
         for event in result.asset_events:
             assert isinstance(event, dg.AssetObservation)
@@ -50,7 +52,7 @@ def test_shards_are_registered_and_observed_a_few_at_a_time_and_once(watcher: Wa
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=number)
     first, second, third = watcher.tick(), watcher.tick(), watcher.tick()
     assert (sorted(first), sorted(second), third) == (["a", "b"], ["c"], {})
-    assert watcher.said == "3 shards, none new or changed"
+    assert watcher.said == "3 unchanged"
     assert all(version.startswith("sha256:") for version in (first | second).values())
     good_shard(tmp_path / "raw" / "b.tar", seed=7)
     changed = watcher.tick()
@@ -58,15 +60,105 @@ def test_shards_are_registered_and_observed_a_few_at_a_time_and_once(watcher: Wa
     assert changed["b"] != first["b"]
 
 
-def test_a_vanished_shard_keeps_its_partition_and_is_logged_once(watcher: Watcher, tmp_path: Path) -> None:
+def test_a_tick_says_what_it_found_and_did(watcher: Watcher, tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    for number in range(4):
+        good_shard(raw / f"{number}.tar", seed=number)
+    (raw / "notes.txt").touch()
+    watcher.tick()
+    assert watcher.said == "2 left for the next tick, 2 registered, 1 file ignored"
+    watcher.tick()
+    assert watcher.said == "2 registered, 2 unchanged, 1 file ignored"
+    good_shard(raw / "0.tar", seed=9)
+    (raw / "4.tar").symlink_to(raw / "nowhere.tar")
+    watcher.tick()
+    assert watcher.said == "1 changed, 3 unchanged, 1 not readable, 1 file ignored"
+    watcher.settings = project(tmp_path, "[watch]\nquiet_seconds = 600\n")
+    good_shard(raw / "1.tar", seed=10)
+    good_shard(raw / "5.tar", seed=11)
+    watcher.tick()
+    assert watcher.said == "3 waiting to be quiet, 3 unchanged, 1 file ignored"
+    watcher.cursor = ""
+    watcher.settings = project(tmp_path, "[watch]\nquiet_seconds = 0\n")
+    watcher.tick()
+    assert watcher.said == "1 registered, 4 registered before, 1 not readable, 1 file ignored"
+
+
+def test_a_shard_that_vanishes_with_outputs_keeps_its_partition(watcher: Watcher, tmp_path: Path) -> None:
+    good_shard(tmp_path / "raw" / "a.tar")
+    watcher.tick()
+    take_through(normalized.STAGE, "a", watcher.settings)
+    (tmp_path / "raw" / "a.tar").unlink()
+    for _ in range(2):
+        assert watcher.tick() == {}
+        assert watcher.said == "1 vanished, their outputs are kept"
+    assert watcher.instance.get_dynamic_partitions("shards") == ["a"]
+
+
+def test_a_shard_that_vanishes_before_anything_was_made_of_it_leaves_no_partition(
+    watcher: Watcher, tmp_path: Path
+) -> None:
+    for name in "ab":
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    watcher.tick()
+    tar = tmp_path / "raw" / "a.tar"
+    aside = tar.rename(tmp_path / "a.tar")
+    watcher.tick()
+    assert watcher.said == "1 unchanged, 1 without tar and outputs, removed"
+    assert watcher.instance.get_dynamic_partitions("shards") == ["b"]
+    watcher.tick()
+    assert watcher.said == "1 unchanged"
+    aside.rename(tar)
+    assert watcher.tick().keys() == {"a"}
+    assert watcher.said == "1 registered, 1 unchanged"
+
+
+def test_partitions_are_removed_a_few_at_a_time(watcher: Watcher) -> None:
+    watcher.instance.add_dynamic_partitions("shards", ["a", "b", "c"])
+    watcher.tick()
+    assert watcher.said == "1 left for the next tick, 2 without tar and outputs, removed"
+    watcher.tick()
+    assert watcher.said == "1 without tar and outputs, removed"
+    watcher.tick()
+    assert watcher.said == "no shards"
+
+
+def test_shards_of_another_raw_root_leave_no_partition(watcher: Watcher, tmp_path: Path) -> None:
+    """The way from the demo to own data: both roots are other ones, the Dagster instance stays."""
+    for name in "ab":
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    watcher.tick()
+    run_chain(watcher.instance, watcher.settings, ["a", "b"])
+    own = tmp_path / "own"
+    own.mkdir()
+    watcher.settings = project(own, "[watch]\nquiet_seconds = 0\n")
+    good_shard(own / "raw" / "b.tar", seed=9)
+    assert watcher.tick().keys() == {"b"}
+    assert watcher.said == "1 registered before, 1 without tar and outputs, removed"
+    assert watcher.instance.get_dynamic_partitions("shards") == ["b"]
+    assert run_chain(watcher.instance, watcher.settings, ["b"]).success
+
+
+def test_a_partition_on_which_a_run_works_is_not_removed(watcher: Watcher, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "a.tar")
     watcher.tick()
     (tmp_path / "raw" / "a.tar").unlink()
-    assert watcher.tick() == {}
-    assert watcher.said == "still changing: 0, vanished: 1"
-    assert watcher.tick() == {}
-    assert watcher.said == "0 shards, none new or changed"
+    run = unfinished_run(watcher.instance, watcher.settings, "a")
+    watcher.tick()
     assert watcher.instance.get_dynamic_partitions("shards") == ["a"]
+    watcher.instance.report_run_canceled(run)
+    watcher.tick()
+    assert watcher.instance.get_dynamic_partitions("shards") == []
+
+
+def test_a_partition_that_was_deleted_comes_back_while_its_tar_is_there(watcher: Watcher, tmp_path: Path) -> None:
+    for name in "ab":
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    watcher.tick()
+    watcher.instance.delete_dynamic_partition("shards", "a")
+    assert watcher.tick() == {}
+    assert watcher.said == "1 registered, 1 unchanged"
+    assert sorted(watcher.instance.get_dynamic_partitions("shards")) == ["a", "b"]
 
 
 def test_the_cursor_is_a_number_and_two_snapshots_are_kept(watcher: Watcher, tmp_path: Path) -> None:

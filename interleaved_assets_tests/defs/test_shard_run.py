@@ -13,12 +13,13 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from interleaved_assets.defs import latest, shard_run
+from interleaved_assets.defs import latest
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import StorageUnavailable
+from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
@@ -89,7 +90,7 @@ def test_a_run_over_several_shards_records_each_of_them(tmp_path: Path, instance
         assert filtered.metadata["rows_dropped"].value == 1
         assert filtered.metadata["images"].value == 4
         # drawn in as many threads as there are shards in work
-        assert str(filtered.metadata["histogram_sharpness"].value).startswith("![histogram_sharpness](data:image/png;")
+        assert "![plots](data:image/svg+xml," in str(filtered.metadata["pictures"].value)
     assert check_results(instance, "filtered", "rows_accounted_for") == {"a": True, "b": True, "c": True}
     assert check_results(instance, "normalized", "materialization_errors") == {"a": True, "b": True, "c": True}
 
@@ -228,12 +229,12 @@ def test_pictures_are_drawn_once(tmp_path: Path, instance: DagsterInstance) -> N
     keys = register_all(instance, settings)
     run(instance, settings, keys)
     drawn = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/pictures").rglob("*.json")}
-    assert {path.parent.name for path in drawn} == {"image_scores", "filtered"}
+    assert {path.parent.name for path in drawn} == {"filtered"}
     run(instance, settings, keys)
     assert {path: path.stat().st_mtime_ns for path in drawn} == drawn
     metadata = last_made(instance, "filtered", "a").metadata
     assert metadata["unchanged"].value is True
-    assert str(metadata["dropped_pictures"].value).startswith("![dropped_pictures](data:image/jpeg;base64,")
+    assert "](data:image/webp;base64," in str(metadata["pictures"].value)
 
 
 def test_every_image_has_a_row_of_scores(tmp_path: Path, instance: DagsterInstance) -> None:
@@ -303,17 +304,17 @@ def test_storage_that_does_not_answer_is_retried_only_for_that_shard(
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     tried: list[str] = []
-    take_through = shard_run.take_through
+    take_through = many.take_through
 
-    def flaky(stage: Stage, key: str, settings: Settings) -> StageOutcome:
+    def flaky(stage: Stage, key: str, settings: Settings, *_: object) -> StageOutcome:
         if stage.name == "normalized":
             tried.append(key)
             if key == "b" and tried.count("b") < settings.run.storage_tries:
                 raise StorageUnavailable("busy")
         return take_through(stage, key, settings)
 
-    monkeypatch.setattr(shard_run, "take_through", flaky)
-    monkeypatch.setattr(shard_run, "_pause", lambda _: 0.0)
+    monkeypatch.setattr(many, "take_through", flaky)
+    monkeypatch.setattr(many, "_pause", lambda _: 0.0)
     assert run(instance, settings, register_all(instance, settings)).success
     assert (tried.count("a"), tried.count("b")) == (1, 4)
     assert materialized(instance, "normalized") == {"a", "b"}
@@ -330,9 +331,9 @@ def test_so_many_shards_are_in_work_at_once(
     lock = threading.Lock()
     in_work: set[str] = set()
     most: list[int] = []
-    take_through = shard_run.take_through
+    take_through = many.take_through
 
-    def watched(stage: Stage, key: str, settings: Settings) -> StageOutcome:
+    def watched(stage: Stage, key: str, settings: Settings, *_: object) -> StageOutcome:
         with lock:
             in_work.add(key)
             most.append(len(in_work))
@@ -342,11 +343,11 @@ def test_so_many_shards_are_in_work_at_once(
             in_work.remove(key)
         return outcome
 
-    monkeypatch.setattr(shard_run, "take_through", watched)
+    monkeypatch.setattr(many, "take_through", watched)
     assert run(instance, settings, register_all(instance, settings), ["normalized"]).success
     assert (len(most), max(most)) == (6, at_once)
 
 
 def test_pauses_grow_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_run.random, "uniform", lambda low, high: high)
-    assert [shard_run._pause(attempt) for attempt in (1, 2, 3, 5, 6, 20)] == [1, 2, 4, 16, 30, 30]
+    monkeypatch.setattr(many.random, "uniform", lambda low, high: high)
+    assert [many._pause(attempt) for attempt in (1, 2, 3, 5, 6, 20)] == [1, 2, 4, 16, 30, 30]

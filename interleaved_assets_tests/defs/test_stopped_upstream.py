@@ -1,7 +1,9 @@
 """A shard that fails at a stage goes no further in that run, whatever lies there from runs before."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import dagster as dg
 import pytest
@@ -10,19 +12,18 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
+from interleaved_assets.pipeline.up_to_date import UP_TO_DATE
 from interleaved_assets.settings import Settings, load_settings
-from interleaved_assets_tests.defs.runs import NO_TELEMETRY, STAGES, run_chain
+from interleaved_assets_tests.defs.runs import STAGES, Restorable, instance_on_disk, run_chain
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard
 
 
 @pytest.mark.parametrize("storage", ["sqlite", "memory"])
 def test_old_outputs_of_a_failed_shard_are_not_recorded_as_new(tmp_path: Path, storage: str) -> None:
     settings = project(tmp_path)
-    (tmp_path / "home").mkdir()
     for name in "ab":
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    home = dg.DagsterInstance.local_temp(str(tmp_path / "home"), overrides=NO_TELEMETRY)
-    with home if storage == "sqlite" else dg.DagsterInstance.ephemeral() as instance:
+    with instance_on_disk(tmp_path / "home") if storage == "sqlite" else dg.DagsterInstance.ephemeral() as instance:
         keys = register_all(instance, settings)
         assert materialize_all(instance, settings, keys)
         (tmp_path / "raw" / "a.tar").unlink()
@@ -87,28 +88,47 @@ B_ALONE_FAILED = {"a": "MATERIALIZED", "b": "FAILED", "c": "MATERIALIZED"}
 ALL_MADE = dict.fromkeys("abc", "MATERIALIZED")
 
 
-@pytest.fixture
-def repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dg.DagsterInstance, Settings]]:
-    """Three shards that went through, and then b is replaced by one that fails at ``filtered``."""
-    settings = project(tmp_path, '[selection]\non_score_error = "error"\n')
-    monkeypatch.setenv("INTERLEAVED_SETTINGS", str(tmp_path / "interleaved.toml"))
+class Repeated(NamedTuple):
+    """Three shards that went through; then b was replaced by one that fails at ``filtered``, and all ran again."""
+
+    instance: dg.DagsterInstance
+    settings: Settings
+    failed: str
+    """Id of the run that b has failed."""
+    tar: bytes
+    """The final tar of b from before."""
+
+
+@pytest.fixture(scope="module")
+def repeated_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Restorable, str]:
+    """The project after these two runs, and the id of the second."""
+    folder = tmp_path_factory.mktemp("repeated") / "project"
+    folder.mkdir()
+    settings = project(folder, '[selection]\non_score_error = "error"\n')
     for name in "abc":
-        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    (tmp_path / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "home"), overrides=NO_TELEMETRY) as instance:
+        good_shard(folder / "raw" / f"{name}.tar", seed=ord(name))
+    with pytest.MonkeyPatch.context() as patch, instance_on_disk(folder / "home") as instance:
+        patch.setenv("INTERLEAVED_SETTINGS", str(folder / "interleaved.toml"))
         register_all(instance, settings)
-        assert ended(instance, repeat(instance)) == (list(STAGES), "")
-        write_shard(tmp_path / "raw" / "b.tar", {"doc": document("text", b"this is no image")})
+        assert ended(instance, repeat(instance)) == ([*STAGES, UP_TO_DATE], "")
+        shutil.copy(folder / "out" / "tars" / "b.tar", folder / "b-before.tar")
+        write_shard(folder / "raw" / "b.tar", {"doc": document("text", b"this is no image")})
         register_all(instance, settings)
-        yield instance, settings
+        failed = repeat(instance)
+    return Restorable(folder), failed
 
 
-def test_retry_from_failure_repeats_the_last_step_and_keeps_good_shards_good(
-    repeated: tuple[dg.DagsterInstance, Settings],
-) -> None:
-    instance, settings = repeated
-    tar = Path(settings.storage.output_root, "tars/b.tar").read_bytes()
-    first = repeat(instance)
+@pytest.fixture
+def repeated(repeated_once: tuple[Restorable, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Repeated]:
+    project, failed = repeated_once
+    folder = project.restore()
+    monkeypatch.setenv("INTERLEAVED_SETTINGS", str(folder / "interleaved.toml"))
+    with instance_on_disk(folder / "home") as instance:
+        yield Repeated(instance, load_settings(), failed, (folder / "b-before.tar").read_bytes())
+
+
+def test_retry_from_failure_repeats_the_last_step_and_keeps_good_shards_good(repeated: Repeated) -> None:
+    instance, settings, first, tar = repeated
     for _ in range(2):  # also one of a run that was itself a retry
         retry = repeat(instance, dg.ReexecutionOptions.from_failure(first, instance))
         steps, summary = ended(instance, retry)
@@ -120,21 +140,18 @@ def test_retry_from_failure_repeats_the_last_step_and_keeps_good_shards_good(
     assert Path(settings.storage.output_root, "tars/b.tar").read_bytes() == tar
 
 
-def test_retry_from_failure_takes_up_a_shard_that_was_made_meanwhile(
-    repeated: tuple[dg.DagsterInstance, Settings],
-) -> None:
-    instance, settings = repeated
-    first = repeat(instance)
+def test_retry_from_failure_takes_up_a_shard_that_was_made_meanwhile(repeated: Repeated) -> None:
+    instance, settings, first, _ = repeated
     good_shard(Path(settings.storage.raw_root, "b.tar"), seed=9)
     assert run_chain(instance, settings, ["b"]).success
     retry = repeat(instance, dg.ReexecutionOptions.from_failure(first, instance))
-    assert ended(instance, retry) == (["final_tars"], "")
+    assert ended(instance, retry) == (["final_tars", UP_TO_DATE], "")
     assert states(instance, "final_tars") == ALL_MADE
 
 
-def test_repeating_only_the_last_step_ends_the_run_as_failed(repeated: tuple[dg.DagsterInstance, Settings]) -> None:
-    instance, _ = repeated
-    again = dg.ReexecutionOptions(parent_run_id=repeat(instance), step_selection=["filtered"])
+def test_repeating_only_the_last_step_ends_the_run_as_failed(repeated: Repeated) -> None:
+    instance, _, first, _ = repeated
+    again = dg.ReexecutionOptions(parent_run_id=first, step_selection=["filtered"])
     steps, summary = ended(instance, repeat(instance, again))
     assert steps == ["filtered"]
     assert summary.startswith("filtered: 1 of 3 shards failed, the others are materialized.\nb: b: sample 'doc', image")

@@ -16,6 +16,7 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
+from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages import clip_scores
 from interleaved_assets.scoring.clip.samples import clip_schema
@@ -70,7 +71,7 @@ def model(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Model:
     model = Model(settings)
     monkeypatch.setattr(clip_scores, "load_scorer", model.load)
     monkeypatch.setattr(clip_scores, "score_shards", model.score)
-    monkeypatch.setattr(shard_run, "_pause", lambda _: 0.0)
+    monkeypatch.setattr(many, "_pause", lambda _: 0.0)
     return model
 
 
@@ -185,5 +186,6 @@ def test_pictures_that_cannot_be_drawn_fail_no_shard(
         "c": None,
     }
     log = [entry.user_message for entry in instance.all_logs(result.run_id) if entry.level == logging.ERROR]
-    (logged,) = log
+    normalized, logged = log  # both stages draw
+    assert normalized.startswith("normalized, shard a: pictures could not be drawn")
     assert logged.startswith("clip_scores, shard a: pictures could not be drawn: ArrowInvalid: no such column")

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 from dagster import DagsterInstance
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets_tests.browser import HEIGHT, TALL, WIDTH, chromium, expand_graph, keep, new_page
+from interleaved_assets_tests.browser import HEIGHT, TALL, WIDTH, expand_graph, keep
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.live import LiveDagster, live_dagster
 
@@ -28,29 +28,17 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveDagster]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def page(browser: Browser, live: LiveDagster) -> Iterator[Page]:
-    with new_page(browser, live.url) as page:
-        yield page
-
-
 def metadata_row(page: Page, name: str) -> Locator:
     """The row of a shard's metadata with exactly this name."""
     return page.locator("tr", has=page.get_by_role("cell", name=name, exact=True))
 
 
-def picture_width(page: Page, name: str) -> int:
-    """Open the metadata ``name``, a picture as Markdown; gives the pixels that were really decoded."""
+def picture_widths(page: Page, name: str) -> list[int]:
+    """Open the metadata ``name``, Markdown with pictures; gives the pixels of those that were really decoded."""
     metadata_row(page, name).get_by_text("[Show Markdown]").click()
-    picture = page.locator(f"img[alt={name}]")
-    expect(picture).to_be_visible()
-    return int(picture.evaluate("image => image.naturalWidth"))
+    pictures = page.get_by_role("dialog").locator("img")
+    expect(pictures.first).to_be_visible()
+    return [int(picture.evaluate("image => image.naturalWidth")) for picture in pictures.all()]
 
 
 def test_a_shard_shows_its_figures_and_its_dropped_pictures(page: Page) -> None:
@@ -58,18 +46,26 @@ def test_a_shard_shows_its_figures_and_its_dropped_pictures(page: Page) -> None:
     page.goto("/assets/filtered?view=partitions&partition=mint%2Fpdf-000")
     expect(metadata_row(page, "rows_in")).to_contain_text("13")
     expect(metadata_row(page, "rows_dropped")).to_contain_text("1")
-    expect(metadata_row(page, "dropped_by_reason")).to_contain_text("sharpness_below")
+    expect(metadata_row(page, "dropped/sharpness_below")).to_contain_text("1")
     expect(metadata_row(page, "source")).to_contain_text("/raw/mint/pdf-000.tar")
     keep(page, "shard-filtered")
     page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
-    assert picture_width(page, "dropped_pictures") > 100
-    keep(page, "shard-dropped-pictures")
+    plots, *pictures = picture_widths(page, "pictures")
+    assert plots == 728
+    assert pictures
+    assert min(pictures) > 40
+    keep(page, "shard-pictures")
 
 
-def test_a_shard_shows_the_histogram_of_a_score(page: Page) -> None:
-    page.goto("/assets/image_scores?view=partitions&partition=mint%2Fpdf-000")
-    assert picture_width(page, "histogram_sharpness") > 300
-    keep(page, "shard-histogram")
+def test_the_job_over_all_stages_loads_everything(page: Page) -> None:
+    page.goto("/locations/interleaved_assets/jobs/bring_up_to_date")
+    expect(page.get_by_text("Loads everything: Materialize all…, then All.")).to_be_visible()
+    page.get_by_role("button", name="Materialize all").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("Launch runs to materialize 4 assets")).to_be_visible()
+    dialog.get_by_text("All", exact=True).click()
+    expect(dialog.get_by_text("2 partitions").first).to_be_visible()
+    keep(page, "load-everything")
 
 
 def test_a_shard_is_not_called_stale(page: Page) -> None:

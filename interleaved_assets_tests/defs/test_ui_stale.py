@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from dagster import DagsterInstance
 from playwright.sync_api import Page, expect
 
+from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets_tests.browser import RUN_PATIENCE_MS, chromium, keep, new_page
+from interleaved_assets_tests.browser import RUN_PATIENCE_MS, chromium, expand_graph, keep, new_page
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.live import live_dagster
 
@@ -36,7 +38,15 @@ def test_a_changed_threshold_makes_the_selection_stale_and_no_score(page: Page, 
     expect(page.get_by_text("Materialized", exact=True)).to_be_visible()
     expect(page.get_by_text("Unsynced")).to_have_count(0)
 
-    project(tmp_path, "[selection]\nmin_sharpness = 9000\n")
+    changed = project(tmp_path, "[selection]\nmin_sharpness = 9000\n")
+    with DagsterInstance.from_config(str(tmp_path / "home")) as instance:
+        assert (
+            build_definitions(changed).resolve_job_def("check_up_to_date").execute_in_process(instance=instance).success
+        )
+    expand_graph(page)
+    keep(page, "stale-graph")
+    page.goto("/assets/filtered?view=checks&checkDetail=up_to_date")
+    expect(page.get_by_text(f"1 of 1 shards are not current: 1 {CHANGED}")).to_be_visible()
     page.goto("/asset-groups")
     page.get_by_role("button", name="Reload definitions").click()
     expect(page.get_by_text("Definitions reloaded!")).to_be_visible()

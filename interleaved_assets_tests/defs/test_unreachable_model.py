@@ -1,6 +1,8 @@
 """A checkpoint and a head that cannot be reached: definitions load, and only the step that needs them fails."""
 
 import hashlib
+import html
+import logging
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +13,10 @@ import pytest
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
+from interleaved_assets.defs.shard_events import FirstFailure, standing_failures
+from interleaved_assets.defs.shard_run import _together
+from interleaved_assets.model.errors import InterleavedError, SettingsError, describe
 from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS, Counts, OutputFile
@@ -79,6 +84,59 @@ def test_definitions_load_and_only_the_step_fails(
     # due shards are still found
     ((key, found),) = shard_statuses(list_raw_shards(settings.storage), settings, {})
     assert (key, found and found.text) == ("a", "no clip_scores")
+
+
+def test_weights_that_cannot_be_loaded_are_the_error_of_every_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also at the stages after it, and in the report: no shard has had an event before the model was loaded."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise SettingsError("clip.pretrained: the weights 'openai' cannot be fetched: no route to host")
+
+    monkeypatch.setattr(clip_scores, "load_scorer", refuse)
+    settings = project(tmp_path, '[clip]\nenabled = true\ndevice = "cpu"\npretrained = "openai"\n')
+    for name in ("a", "b"):
+        good_shard(tmp_path / f"raw/{name}.tar", seed=ord(name))
+    definitions = build_definitions(settings)
+    quietly = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(SHARDS, ["a", "b"])
+        run = definitions.resolve_job_def(BRING_UP_TO_DATE).execute_in_process(
+            instance=instance, run_config=quietly, tags={RANGE_START: "a", RANGE_END: "b"}, raise_on_error=False
+        )
+        (failure,) = [event.step_failure_data for event in run.all_events if event.is_step_failure]
+        said = "clip.pretrained: the weights 'openai' cannot be fetched: no route to host"
+        for stage in ("clip_scores", "filtered", "final_tars"):
+            found = standing_failures(instance, stage, ["a", "b"])
+            assert {key: failure.first for key, failure in found.items()} == {
+                key: FirstFailure("clip_scores", said) for key in ("a", "b")
+            }
+        assert failure.user_failure_data is not None
+        assert str(failure.user_failure_data.description).splitlines()[0] == (
+            "final_tars: 2 of 2 shards failed, the others are materialized."
+        )
+        errors = [entry.user_message for entry in instance.all_logs(run.run_id) if entry.level == logging.ERROR]
+        assert f"clip_scores, shard a: {said}" in errors
+        definitions.resolve_job_def("daily_report").execute_in_process(instance=instance, run_config=quietly)
+    page = html.unescape((tmp_path / "out/dataset_report.html").read_text())
+    assert page.count(f"clip_scores failed: {said}") == 2  # in the table of the shards
+    assert f"clip_scores failed, for example: {said}" in page
+
+
+def test_the_traceback_of_a_defect_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clip_scores, "load_scorer", lambda *_, **__: 1 / 0)
+    settings = project(tmp_path, '[clip]\nenabled = true\ndevice = "cpu"\npretrained = "openai"\n')
+    for name in ("a", "b", "c"):
+        good_shard(tmp_path / f"raw/{name}.tar")
+    stage = stage_dag(settings)["clip_scores"]
+    for name in ("a", "b", "c"):
+        take_through(stage_dag(settings)["normalized"], name, settings)
+    found = dict(_together(stage, ["a", "b", "c"], None, settings))
+    assert {key: describe(error) for key, error in found.items() if isinstance(error, BaseException)} == dict.fromkeys(
+        "abc", "ZeroDivisionError: division by zero"
+    )
+    assert [isinstance(error, ZeroDivisionError) for error in found.values()] == [True, False, False]
 
 
 @pytest.fixture

@@ -54,7 +54,6 @@ def test_the_record_has_model_device_and_speed_of_the_scores(outcomes: dict[str,
     assert notes["model"] == "scenes-clip/scenes-clip.safetensors"
     assert notes["device"]
     assert notes["precision"]
-    assert float(notes["images_per_second"]) > 0
 
 
 def test_the_demos_model_is_refused_beside_other_shards_before_any_work(tmp_path: Path) -> None:

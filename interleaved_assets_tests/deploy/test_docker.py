@@ -83,7 +83,8 @@ def unpack(dockerfile: Path, root: Path) -> dict[str, str]:
     for sources, target in copied(dockerfile):
         for source in sorted(sent(dockerfile).intersection(sources)):
             if (REPOSITORY / source).is_dir():
-                shutil.copytree(REPOSITORY / source, f"{root}{target}", ignore=shutil.ignore_patterns("__pycache__"))
+                # with what is compiled of it, which takes longer than to load it
+                shutil.copytree(REPOSITORY / source, f"{root}{target}")
             else:
                 Path(f"{root}{target}").mkdir(parents=True, exist_ok=True)
                 shutil.copy(REPOSITORY / source, f"{root}{target}")

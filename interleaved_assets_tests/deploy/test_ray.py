@@ -1,35 +1,206 @@
-"""Steps on a Ray cluster whose node shares a bucket and PostgreSQL with the process of the run, and no folder."""
+"""Runs whose shards go to a Ray cluster: nodes that share a bucket with the process of the run, and no folder."""
 
-import base64
 import itertools
-import json
-import urllib.error
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import dagster as dg
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
-import yaml
-from dagster._core.definitions.reconstruct import ReconstructableRepository
 
-from interleaved_assets.defs.demo import RANGE_END, RANGE_START, register_all
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.demo import register_all
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.demo.shards import demo_shards
+from interleaved_assets.model.errors import ClusterUnavailable, ShardTimeout, WorkerLost
+from interleaved_assets.pipeline.pools.arrival import Arrival
+from interleaved_assets.pipeline.pools.cluster import Needs, on_cluster
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.settings import load_settings
-from interleaved_assets_tests.deploy.postgres import PostgresServer
-from interleaved_assets_tests.deploy.ray_head import RayHead, ray_head
-from interleaved_assets_tests.deploy.toy import ASSETS, said, toy_job
+from interleaved_assets.scoring.registry import unregister_scorer
+from interleaved_assets.settings import PluginSettings, Settings, load_settings
+from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
+from interleaved_assets_tests.deploy.ray_cluster import RayCluster, ray_cluster, wait_for
+from interleaved_assets_tests.documents import document, good_shard, sharp_image, write_shard
 from interleaved_assets_tests.s3 import S3Server
 
 pytestmark = pytest.mark.system
 REPOSITORY = Path(__file__).parents[2]
 MODELS = REPOSITORY / "data/models"
+PLUGIN = "interleaved_assets_tests.deploy.slow_scorer"
 SETTINGS = """
+[plugins]
+modules = ["interleaved_assets_tests.deploy.slow_scorer"]
+[storage]
+raw_root = "s3://{bucket}/raw"
+output_root = "s3://{bucket}/{out}"
+[scoring]
+scorers = ["sharpness", "qr", "slow"]
+[run]
+executor = "{executor}"
+max_shard_seconds = 15
+"""
+LIMIT_S = 15
+CPU = Needs(cpus=1, gpus=0)
+GPU = Needs(cpus=0, gpus=1)
+# A run as a process of its own, which Dagster ends by SIGINT.
+RUN = """
+import sys
+import dagster as dg
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.settings import load_settings
+from interleaved_assets_tests.defs.runs import run_chain
+
+with dg.DagsterInstance.ephemeral() as instance:
+    print(run_chain(instance, load_settings(sys.argv[1]), sys.argv[2:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the process of the run, which no node sees."""
+    return tmp_path_factory.mktemp("launcher")
+
+
+@pytest.fixture(scope="module")
+def cluster(deploy_folder: Path, s3_server: S3Server, launcher: Path) -> Iterator[RayCluster]:
+    """A head, a node with a CPU, and a node with a CPU and a logical GPU; this process has joined it."""
+    storage = {**s3_server.environment, "AWS_DEFAULT_REGION": "us-east-1"}
+    with (
+        ray_cluster(deploy_folder / "ray/start.sh", launcher, storage) as running,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in {**storage, **running.environment}.items():
+            patch.setenv(name, value)
+        running.join()
+        import ray
+
+        try:
+            running.add_node()
+            running.add_node("--num-gpus=1")
+            wait_for(lambda: free_cpus() == 2, "two nodes")
+            yield running
+        finally:
+            ray.shutdown()
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server) -> str:
+    return s3_server.new_bucket()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plugin_unloaded() -> Iterator[None]:
+    yield
+    if sys.modules.pop(PLUGIN, None):
+        unregister_scorer("slow")
+
+
+def settings_of(launcher: Path, bucket: str, executor: str = "ray", out: str = "out") -> Settings:
+    file = launcher / f"{out}.toml"
+    file.write_text(SETTINGS.format(bucket=bucket, executor=executor, out=out), encoding="utf-8")
+    return load_settings(file)
+
+
+def free_cpus() -> float:
+    import ray
+
+    return float(ray.available_resources().get("CPU", 0))
+
+
+def by_key(arrivals: Iterator[Arrival[object] | None]) -> dict[str, Arrival[object]]:
+    found = [arrival for arrival in arrivals if arrival is not None]
+    assert len({arrival.key for arrival in found}) == len(found)
+    return {arrival.key: arrival for arrival in found}
+
+
+def test_each_shard_has_its_result_its_error_or_the_time_limit(cluster: RayCluster) -> None:
+    def work(keys: Sequence[str]) -> Iterator[tuple[str, object]]:
+        (key,) = keys
+
+        class Unpicklable(Exception):
+            def __init__(self, one: str, two: str) -> None:
+                super().__init__(one)
+
+        if key == "hanging":
+            time.sleep(3600)
+        yield key, Unpicklable("odd", "even") if key == "failing" else key.upper()
+
+    keys = ["a", "failing", "hanging", "b"]
+    found = by_key(on_cluster(work, keys, "work", together=False, needs=CPU, limit_s=4, plugins=PluginSettings()))
+    assert (found["a"].result, found["b"].result) == ("A", "B")
+    assert {found[key].host for key in keys} <= set(cluster.nodes)
+    assert str(found["failing"].result) == "Unpicklable: odd"
+    assert isinstance(found["hanging"].result, ShardTimeout)
+    assert "shard hanging: work was stopped because it took longer than run.max_shard_seconds = 4" in str(
+        found["hanging"].result
+    )
+    # the worker was killed: the cluster has its CPUs back
+    wait_for(lambda: free_cpus() == 2, "two free CPUs")
+
+
+def test_a_device_takes_its_shards_together_and_a_shard_that_ends_workers_fails_alone(cluster: RayCluster) -> None:
+    def work(keys: Sequence[str]) -> Iterator[tuple[str, object]]:
+        for key in keys:
+            if key == "deadly":
+                os._exit(1)
+            yield key, (os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"], len(keys))
+
+    options = {"together": True, "needs": GPU, "limit_s": 60, "plugins": PluginSettings()}
+    found = by_key(on_cluster(work, ["a", "b", "c"], "work", **options))
+    assert len({arrival.result for arrival in found.values()}) == 1  # one process, one call
+    assert found["a"].result[1:] == ("0", 3)  # type: ignore[index]
+    found = by_key(on_cluster(work, ["deadly", "a", "b"], "work", **options))
+    assert found["b"].result[2] in (1, 2)  # type: ignore[index]
+    assert isinstance(found.pop("deadly").result, WorkerLost)
+    assert set(found) == {"a", "b"}
+
+
+def test_a_worker_that_cannot_load_the_work_ends_the_step(cluster: RayCluster) -> None:
+    def work(keys: Sequence[str]) -> Iterator[tuple[str, object]]:
+        yield from ()
+
+    plugins = PluginSettings.model_construct(modules=("no_such_module",))
+    with pytest.raises(ClusterUnavailable, match="no_such_module cannot be imported"):
+        list(on_cluster(work, ["a"], "work", together=False, needs=CPU, limit_s=60, plugins=plugins))
+
+
+def test_a_cancelled_run_leaves_no_worker_at_work(
+    cluster: RayCluster, launcher: Path, bucket: str, s3_server: S3Server, tmp_path: Path
+) -> None:
+    upload(s3_server, bucket, hanging_shard(tmp_path / "hanging.tar"))
+    settings_of(launcher, bucket)
+    command = [sys.executable, "-c", RUN, str(launcher / "out.toml"), "hanging"]
+    environment = {**os.environ, "INTERLEAVED_RUN__MAX_SHARD_SECONDS": "600"}
+    process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        done = f"{bucket}/out/records/normalized/hanging.json"
+        wait_for(lambda: bool(s3_server.fs.glob(done)), "the first stage")
+        wait_for(lambda: free_cpus() == 1, "the hanging shard")
+        process.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        process.wait(30)
+        wait_for(lambda: free_cpus() == 2, "the end of the worker", 30)
+        assert time.monotonic() - started < 30
+    finally:
+        process.kill()
+
+
+@pytest.mark.torch
+def test_the_chain_with_its_model_on_the_node_with_the_device(
+    cluster: RayCluster, launcher: Path, bucket: str, s3_server: S3Server, tmp_path: Path
+) -> None:
+    pytest.importorskip("open_clip")
+    for name, members in itertools.islice(demo_shards(), 2):
+        s3_server.fs.pipe(f"{bucket}/raw/{name}", pack_tar(members))
+    for file in MODELS.glob("scenes-clip.*"):
+        s3_server.fs.pipe(f"{bucket}/models/{file.name}", file.read_bytes())
+    (launcher / "clip.toml").write_text(
+        f"""
 [storage]
 raw_root = "s3://{bucket}/raw"
 output_root = "s3://{bucket}/out"
@@ -42,153 +213,98 @@ model_config_path = "s3://{bucket}/models/scenes-clip.json"
 pretrained = "s3://{bucket}/models/scenes-clip.safetensors"
 [run]
 executor = "ray"
-shards_per_run = 7
-"""
-# Python runs it before anything else, so that it records the environment of every step.
-NOTE_DEVICES = """
-import os
-if step := os.environ.get("DAGSTER_RUN_STEP_KEY"):
-    with open(f"{os.environ['DEVICES_NOTED_IN']}/{step}.devices", "w") as file:
-        file.write(os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
-"""
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """A folder on either side, which the other does not see, and what both have."""
-
-    folder: Path
-    worker: Path
-    bucket: str
-    head: RayHead
-
-
-@pytest.fixture(scope="module")
-def deployment(
-    deploy_folder: Path,
-    postgres_server: PostgresServer,
-    s3_server: S3Server,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Deployment]:
-    here, worker = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("worker")
-    launcher = here / "launcher"
-    launcher.mkdir()
-    bucket = s3_server.new_bucket()
-    instance = yaml.safe_load((deploy_folder / "postgres/dagster.yaml").read_text(encoding="utf-8"))
-    logs = yaml.safe_load((deploy_folder / "s3-logs/dagster.yaml").read_text(encoding="utf-8"))
-    (launcher / "dagster.yaml").write_text(yaml.safe_dump(instance | {"compute_logs": logs["compute_logs"]}))
-    (launcher / "interleaved.toml").write_text(SETTINGS.format(bucket=bucket), encoding="utf-8")
-    (worker / "interleaved.toml").touch()
-    (worker / "sitecustomize.py").write_text(NOTE_DEVICES, encoding="utf-8")
-    shared = {
-        **postgres_server.environment,
-        **s3_server.environment,
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "DAGSTER_LOGS_BUCKET": bucket,
-    }
-    on_worker = {
-        "INTERLEAVED_SETTINGS": str(worker / "interleaved.toml"),
-        "DAGSTER_LOGS_STAGING": str(worker / "logs"),
-        "TOY_LAUNCHER_FILE": str(launcher / "interleaved.toml"),
-        "PYTHONPATH": f"{worker}:{REPOSITORY}",
-        "DEVICES_NOTED_IN": str(worker),
-    }
-    with (
-        ray_head(deploy_folder / "ray/start.sh", here, shared | on_worker) as head,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        on_launcher = {
-            "INTERLEAVED_SETTINGS": str(launcher / "interleaved.toml"),
-            "DAGSTER_LOGS_STAGING": str(launcher / "logs"),
-        }
-        for name, value in {**shared, **on_launcher, **head.environment}.items():
-            patch.setenv(name, value)
-        yield Deployment(launcher, worker, bucket, head)
-
-
-@pytest.fixture(scope="module")
-def facts(deployment: Deployment) -> dict[str, dict[str, object]]:
-    """What each step said of the place it worked in."""
-    with (
-        dg.DagsterInstance.from_config(str(deployment.folder)) as instance,
-        dg.execute_job(dg.reconstructable(toy_job), instance=instance) as result,
-    ):
-        assert result.success
-        return said(instance)
-
-
-def test_only_the_gpu_step_is_given_the_gpu(facts: dict[str, dict[str, object]]) -> None:
-    assert {name: facts[name]["devices"] for name in ASSETS} == {"before": "none", "on_gpu": "0", "after": "none"}
-
-
-def test_a_worker_without_shared_files_gets_the_settings_of_the_run(
-    facts: dict[str, dict[str, object]], deployment: Deployment
-) -> None:
-    assert not any(facts[name]["sees_launcher"] for name in ASSETS)
-    assert {facts[name]["output_root"] for name in ASSETS} == {f"s3://{deployment.bucket}/out"}
-    assert {facts[name]["shards_per_run"] for name in ASSETS} == {7}
-
-
-def test_what_a_step_prints_lands_in_the_bucket(
-    facts: dict[str, dict[str, object]], deployment: Deployment, s3_server: S3Server
-) -> None:
-    names = [name for name in s3_server.fs.find(f"{deployment.bucket}/dagster-logs") if name.endswith(".out")]
-    assert sorted(s3_server.fs.cat_file(name) for name in names if s3_server.fs.size(name)) == [
-        f"this is {asset}\n".encode() for asset in sorted(ASSETS)
-    ]
-
-
-def test_no_secret_is_sent_along(
-    facts: dict[str, dict[str, object]], deployment: Deployment, postgres_server: PostgresServer
-) -> None:
-    """Ray's job server hands out the variables of every job, Dagster's packed arguments among them."""
-    jobs = json.loads(deployment.head.get("/api/jobs/"))
-    variables = [job["runtime_env"]["env_vars"] for job in jobs if job["type"] == "SUBMISSION"]
-    assert len(variables) == len(ASSETS)
-    shown = json.dumps(jobs) + "".join(unpacked(item["DAGSTER_COMPRESSED_EXECUTE_STEP_ARGS"]) for item in variables)
-    assert "DAGSTER_PG_PASSWORD" in shown
-    assert postgres_server.password not in shown
-    assert "admin-secret" not in shown
-
-
-def test_the_cluster_answers_only_with_its_token(deployment: Deployment) -> None:
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        RayHead(deployment.head.address, "another-token-of-32-characters-x").get("/api/jobs/")
-
-
-def unpacked(arguments: str) -> str:
-    return zlib.decompress(base64.b64decode(arguments)).decode()
-
-
-@pytest.mark.torch
-def test_the_chain_over_two_shards(deployment: Deployment, s3_server: S3Server) -> None:
-    pytest.importorskip("open_clip")
-    shards = dict(itertools.islice(demo_shards(), 2))
-    for name, members in shards.items():
-        s3_server.fs.pipe(f"{deployment.bucket}/raw/{name}", pack_tar(members))
-    for file in MODELS.glob("scenes-clip.*"):
-        s3_server.fs.pipe(f"{deployment.bucket}/models/{file.name}", file.read_bytes())
-    settings = load_settings()
-    stages = stage_dag(settings)
-    # what a code server has, and what Ray's workers load in their turn
-    repository = ReconstructableRepository.for_module("interleaved_assets.definitions", "defs")
-    job = repository.get_reconstructable_job("__ASSET_JOB")
-    with dg.DagsterInstance.from_config(str(deployment.folder)) as instance:
+""",
+        encoding="utf-8",
+    )
+    settings = load_settings(launcher / "clip.toml")
+    with dg.DagsterInstance.ephemeral() as instance:
         keys = register_all(instance, settings)
-        with dg.execute_job(
-            job,
-            instance=instance,
-            tags={RANGE_START: keys[0], RANGE_END: keys[-1]},
-            asset_selection=[dg.AssetKey(name) for name in stages],
-        ) as result:
-            assert result.success
-        made = {name: instance.get_materialized_partitions(dg.AssetKey(name)) for name in stages}
-    assert made == {name: set(keys) for name in stages}
-    assert {path.stem: path.read_text() for path in deployment.worker.glob("*.devices") if path.stem in stages} == {
-        name: "0" if name == "clip_scores" else "none" for name in stages
+        result = (
+            build_definitions(settings)
+            .resolve_implicit_global_asset_job_def()
+            .execute_in_process(
+                instance=instance,
+                asset_selection=[dg.AssetKey(name) for name in stage_dag(settings)],
+                tags={RANGE_START: keys[0], RANGE_END: keys[-1]},
+            )
+        )
+        assert result.success
+        made = instance.fetch_materializations(dg.AssetKey("clip_scores"), limit=10).records
+    (_, with_device) = cluster.nodes
+    shown = [record.asset_materialization.metadata for record in made if record.asset_materialization]
+    assert [metadata["host"].value for metadata in shown] == [with_device] * 2
+    assert sum(float(str(metadata["device_wait_seconds"].value)) for metadata in shown) > 0
+    s3_server.fs.invalidate_cache()
+    assert len([path for path in s3_server.fs.find(f"{bucket}/out/tars") if path.endswith(".tar")]) == 2
+
+
+def test_a_node_goes_down_in_the_middle_and_no_shard_is_lost(
+    cluster: RayCluster, launcher: Path, bucket: str, s3_server: S3Server, tmp_path: Path
+) -> None:
+    good = [f"{number:02}" for number in range(10)]
+    for number, key in enumerate(good):
+        upload(s3_server, bucket, good_shard(tmp_path / f"{key}.tar", seed=10 * number))
+    broken = tmp_path / "broken.tar"
+    broken.write_bytes(b"this is no tar" * 100)
+    upload(s3_server, bucket, broken)
+    upload(s3_server, bucket, hanging_shard(tmp_path / "hanging.tar"))
+    scored = f"{bucket}/out/records/image_scores"
+    first, *_ = cluster.nodes
+    killer = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, signal, sys, time, fsspec\n"
+            "fs = fsspec.filesystem('s3', use_listings_cache=False)\n"
+            "while not fs.exists(sys.argv[1]): time.sleep(0.1)\n"
+            "os.kill(int(sys.argv[2]), signal.SIGKILL)",
+            scored,
+            str(cluster.nodes[first].pid),
+        ]
+    )
+    try:
+        with dg.DagsterInstance.ephemeral() as instance:
+            ran = run_chain(instance, settings_of(launcher, bucket), ["broken", *good, "hanging"])
+            assert "broken: " in ran.summary
+            assert {stage: materialized(instance, stage) for stage in STAGES} == {
+                "normalized": {*good, "hanging"},
+                **{stage: set(good) for stage in STAGES[1:]},
+            }
+            hosts = {
+                str(record.asset_materialization.metadata["host"].value)
+                for record in instance.fetch_materializations(dg.AssetKey("normalized"), limit=50).records
+                if record.asset_materialization
+            }
+    finally:
+        killer.kill()
+        killer.wait()
+    assert cluster.nodes[first].poll() is not None
+    assert hosts == set(cluster.nodes)  # both had worked
+    assert not ran.success
+    assert f"shard hanging: image_scores was stopped because it took longer than run.max_shard_seconds = {LIMIT_S}" in (
+        ran.summary
+    )
+    with dg.DagsterInstance.ephemeral() as instance:
+        alone = settings_of(launcher, bucket, executor="in_process", out="alone")
+        assert run_chain(instance, alone, good).success
+    assert contents(s3_server, f"{bucket}/out", good) == contents(s3_server, f"{bucket}/alone", good)
+
+
+def upload(server: S3Server, bucket: str, tar: Path) -> None:
+    server.fs.put_file(str(tar), f"{bucket}/raw/{tar.name}")
+
+
+def hanging_shard(path: Path) -> Path:
+    return write_shard(path, {"doc": document("one two three", sharp_image(1, width=13))})
+
+
+def contents(server: S3Server, root: str, keys: Sequence[str]) -> dict[str, bytes]:
+    """The outputs of these shards below ``root``, by path; not their records, which name places and ETags."""
+    server.fs.invalidate_cache()
+    found = {
+        path.removeprefix(root): server.fs.cat_file(path)
+        for path in server.fs.find(root)
+        if Path(path).stem in keys and "/records/" not in path
     }
-    for key in keys:
-        with s3_server.fs.open(f"{deployment.bucket}/out/clip_scores/{key}.parquet") as file:
-            scores = pq.read_table(file)
-        assert pc.count(scores["clip_score"]).as_py() > 0
-        assert s3_server.fs.exists(f"{deployment.bucket}/out/tars/{key}.tar")
+    assert len(found) >= 4 * len(keys)
+    return found

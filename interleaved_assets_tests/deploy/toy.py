@@ -14,16 +14,7 @@ def _asset(name: str, deps: list[str], **needs: object) -> dg.AssetsDefinition:
     @dg.asset(name=name, deps=deps, **needs)
     def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         print(f"this is {name}")  # what the compute log has to hold
-        settings = load_settings()
-        return dg.MaterializeResult(
-            metadata={
-                "pid": os.getpid(),
-                "devices": os.environ.get("CUDA_VISIBLE_DEVICES", "none"),
-                "output_root": settings.storage.output_root,
-                "shards_per_run": settings.run.shards_per_run,
-                "sees_launcher": os.path.exists(os.environ.get("TOY_LAUNCHER_FILE", "/")),  # noqa: PTH110
-            }
-        )
+        return dg.MaterializeResult(metadata={"pid": os.getpid()})
 
     return asset
 

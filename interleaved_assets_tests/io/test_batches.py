@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from interleaved_assets.io.batches import (
     are_adjacent,
     binary_column,
+    binary_views,
     gathered,
     join_files,
     prefetch,
@@ -64,11 +65,31 @@ def test_a_binary_column_takes_views() -> None:
 # ---------------------------------------------------------------- splitting
 
 
+# of six string columns and of the images, which are large_binary
+OFFSETS = 6 * 4 + 8
+
+
+@pytest.mark.parametrize("dtype", [pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.large_binary())])
+def test_views_of_a_binary_column_are_its_values_and_no_copies(dtype: pa.DataType) -> None:
+    values = [b"one", None, b"", b"three"]
+    plain = pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype)
+    array = pa.array(values, dtype) if plain else pa.array(values, pa.large_binary()).dictionary_encode()
+    column = pa.chunked_array([array.slice(1), array.slice(0, 0), array])
+    found = binary_views(column)
+    assert [None if view is None else bytes(view) for view in found] == [*values[1:], *values]
+    if plain:
+        data = memoryview(array.buffers()[2])
+        assert all(view is None or view.obj is not None for view in found)
+        assert np.frombuffer(found[-1], np.uint8).ctypes.data - np.frombuffer(data, np.uint8).ctypes.data == 3
+    assert binary_views(pa.chunked_array([], pa.large_binary())) == []
+    assert binary_views(pa.chunked_array([pa.nulls(2, pa.large_binary())])) == [None, None]
+
+
 def test_row_bytes_of_each_column_type() -> None:
     table = rows_table([{"sample_id": "ab", "text_content": "äx", "binary_content": b"12345"}, {"sample_id": "c"}])
     assert (row_bytes(table) - row_bytes(table.select(["position"]))).tolist() == [
-        2 + 3 + 5 + len("image") + 0,
-        1 + len("image"),
+        OFFSETS + 2 + 3 + 5 + len("image"),
+        OFFSETS + 1 + len("image"),
     ]
     assert row_bytes(table.slice(0, 0)).tolist() == []
 

@@ -2,7 +2,6 @@
 
 import io
 import os
-import sys
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -186,8 +185,7 @@ def test_a_tar_is_opened_once_for_all_its_members(raw: Path, monkeypatch: pytest
         opened.append(1)
         return open_tar(*args, **options)
 
-    # the module: interleaved_assets.io.materialize by attribute is the function of that name
-    monkeypatch.setattr(sys.modules[materialize.__module__], "open_tar", counted)
+    monkeypatch.setattr("interleaved_assets.io.fetch.open_tar", counted)
     fill([build_source_ref(f"{raw}/s.tar", name) for name in ("folder/b.png", "a.png", "d.tiff")], raw)
     assert opened == [1]
 
@@ -222,7 +220,7 @@ def test_a_locator_that_says_nothing(raw: Path, ref: str | None, error: str) -> 
         (("{raw}/plain.jpg", None, 8, None), "invalid_source_ref: byte_offset and byte_size go together"),
         (("{raw}/s.tar", "c.png"), "missing_member: c.png is not in {raw}/s.tar"),
         (("{raw}/s.tar", "folder"), "missing_member: folder is not in {raw}/s.tar"),
-        (("{raw}/plain.jpg", "a.png"), "unreadable_source: {raw}/plain.jpg is not a sound tar: "),
+        (("{raw}/plain.jpg", "a.png"), "unreadable_source: {raw}/plain.jpg is not a tar: "),
         (("{raw}/cut.tar", "folder/b.png"), "unreadable_source: {raw}/cut.tar is not a sound tar: "),
         (("{raw}/cut.tar.gz", "d.tiff"), "short_read: d.tiff of {raw}/cut.tar.gz: "),
         (("{raw}/many.tiff", None, None, None, 3), "frame_out_of_range: frame 3 of a TIFF with 3"),

@@ -18,6 +18,7 @@ from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import MaterializeError, OptionError, ShardError, StorageError
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets.selection.batch import filter_batch
+from interleaved_assets.settings.sections import LimitSettings
 from interleaved_assets_tests.io.rows import image_bytes, rows_table, sample
 from interleaved_assets_tests.io.tars import write_tar
 from interleaved_assets_tests.s3 import S3Server
@@ -142,6 +143,28 @@ def test_modes_on_s3(s3_server: S3Server, bucket: str) -> None:
 def test_invalid_options_are_refused(tmp_path: Path, options: dict, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         InterleavedParquetWriter(tmp_path, **options)
+
+
+def test_limits_are_options_of_the_writers(tmp_path: Path) -> None:
+    image = tmp_path / "a.png"
+    image.write_bytes(image_bytes(1, 3000))
+    rows = sample("a", None)
+    rows[2]["source_ref"] = build_source_ref(str(image))
+    limited = InterleavedBatch(rows_table(rows), (str(tmp_path / "x.tar"),))
+    for writer in (InterleavedParquetWriter, InterleavedWebdatasetWriter):
+        for option, code in (("max_member_bytes", "member_too_large"), ("max_sample_bytes", "sample_too_large")):
+            with pytest.raises(MaterializeError, match=code):
+                writer(tmp_path / "out", write_kwargs={option: "2kB"}).write(limited)
+        with pytest.raises(OptionError, match="max_unpacked_bytes must be bytes"):
+            writer(tmp_path / "out", write_kwargs={"max_unpacked_bytes": "big"})
+    limits = LimitSettings(max_document_bytes=2**20, max_columns=7).for_tars()._asdict()
+    writer = InterleavedWebdatasetWriter(tmp_path / "out", write_kwargs=limits)
+    with pytest.raises(OptionError, match=r"sample 'b': its JSON takes .* over max_document_bytes"):
+        writer.write(InterleavedBatch(rows_table(sample("b", b"png", text="x" * 2**20))))
+    wide = rows_table(sample("c", b"png"), **{f"k{number}": pa.nulls(3) for number in range(8)})
+    with pytest.raises(OptionError, match="8 passthrough columns, over max_columns 7"):
+        writer.write(InterleavedBatch(wide))
+    assert writer.write(limited)
 
 
 # ---------------------------------------------------------------- schema

@@ -50,7 +50,11 @@ class SteppedRun:
 
     def pause(self) -> None:
         self._done.put("step")
-        if self._orders.get(timeout=_WAIT_SECONDS) == "die":
+        try:
+            order = self._orders.get(timeout=_WAIT_SECONDS)
+        except queue.Empty:  # the test has ended without this run
+            order = "die"
+        if order == "die":
             raise Killed
 
     def _work(self) -> None:

@@ -67,8 +67,8 @@ def test_failed_and_never_materialized_shards_have_different_statuses(settings: 
     failed = {"normalized": {"c"}, "filtered": {"a", "web/b"}, "final_tars": {"a"}}
     found = read_dataset_status(settings, failed=failed)
     assert statuses(found) == {
-        "a": "filtered failed: its error stands on the shard",
-        "c": "normalized failed: its error stands on the shard",
+        "a": "filtered failed",
+        "c": "normalized failed",
         "web/b": "complete",  # its record is valid, although its last run failed
     }
     assert found.status("a", found.valid_records("a")).state is State.FAILED

@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -389,7 +390,7 @@ def test_a_record_that_cannot_be_removed_after_a_failure_is_logged_beside_the_er
 
     take_through(Copy("one").stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
-    monkeypatch.setattr(attempt, "remove_record", unavailable)
+    monkeypatch.setattr(attempt, "remove_file", unavailable)
     with pytest.raises(ShardError, match="is bad"):
         take_through(Copy("one").stage, "a", settings)
     assert "shard a: the record of one is not removed: the storage is away" in caplog.text
@@ -539,3 +540,19 @@ def test_a_shard_that_another_run_completed_in_the_meantime_is_not_made_again(se
     outcomes = dict(take_together(stage, "acd", several))
     assert as_words(iter(outcomes.items())) == {"a": "made", "c": "made", "d": "unchanged"}
     assert copy.calls == ["a", "c"]
+
+
+def test_the_seconds_of_shards_taken_together_are_those_since_the_shard_before(several: Settings) -> None:
+    def one_after_the_other(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work]]:
+        for shard in list(shards):  # all are begun before the first is done
+            time.sleep(0.1)
+            with atomic_output(shard.paths.output("copied"), shard.options) as out:
+                out.write(shard.key.encode())
+            yield shard.key, Work(outputs={"rows": OutputFile.of(out)})
+
+    stage = replace(Together().stage, together=one_after_the_other)
+    started = time.perf_counter()
+    seconds = [found.seconds for _, found in take_together(stage, "acd", several) if isinstance(found, StageOutcome)]
+    assert len(seconds) == 3
+    assert min(seconds) >= 0.1
+    assert sum(seconds) <= time.perf_counter() - started

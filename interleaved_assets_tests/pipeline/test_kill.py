@@ -1,7 +1,6 @@
 """A run that is killed at every moment at which storage changes: the next run ends as if no run had been killed."""
 
 import hashlib
-import multiprocessing
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from interleaved_assets.pipeline.record import Record, read_valid_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.forked import start_forked
 
 KEY = "cc/a"
 
@@ -129,11 +129,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 
 
 def kill_at(moment: int, folder: Path) -> None:
-    # forked from one process that has loaded everything and started no threads
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "webdataset"])
-    process = context.Process(target=be_killed, args=(str(folder / "interleaved.toml"), moment))
-    process.start()
+    process = start_forked(be_killed, str(folder / "interleaved.toml"), moment)
     process.join(60)
     assert process.exitcode == -signal.SIGKILL, moment
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import s3fs
 
-from interleaved_assets.io.storage import atomic_output, content_hash, read_stamp
+from interleaved_assets.io.storage import atomic_output, content_hash, read_stamp, remove_file
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.record import (
     Counts,
     OutputFile,
     Record,
+    has_its_outputs,
     read_record,
     read_valid_record,
-    remove_record,
     with_present_stamps,
     write_record,
 )
@@ -73,16 +73,16 @@ def test_a_record_in_a_bucket_takes_one_request(
     other = a_record().model_copy(update={"code_version": "2-0123"})
     write_record(other, uri, options)
     assert read_record(uri, options) == other  # no cache gives the record that was there before
-    remove_record(uri, options)
+    remove_file(uri, options)
     assert read_record(uri, options) is None
 
 
 def test_reading_or_removing_a_missing_record(tmp_path: Path) -> None:
     uri = str(tmp_path / "a.json")
     assert read_valid_record(uri, {}) is read_record(uri, {}) is None
-    remove_record(uri, {})  # another run was faster
+    remove_file(uri, {})  # another run was faster
     write_record(a_record(), uri, {})
-    remove_record(uri, {})
+    remove_file(uri, {})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -156,11 +156,10 @@ def test_an_output_that_is_replaced_while_its_content_is_compared_does_not_count
 def test_a_listed_stamp_saves_a_request_and_an_outdated_one_is_checked(tmp_path: Path) -> None:
     old = an_output(tmp_path / "a", b"first")
     new = an_output(tmp_path / "a", b"other")
-    uri = str(tmp_path / "a.json")
     for output, listed, valid in ((old, old, True), (new, old, True), (old, new, False), (old, None, False)):
-        write_record(a_record(output), uri, {})
-        stamp_at = {} if listed is None else {output.uri: str(listed.stamp)}
-        assert (read_valid_record(uri, {}, stamp_at.get) is not None) == valid
+        record, stamps = a_record(output), {} if listed is None else {output.uri: str(listed.stamp)}
+        assert has_its_outputs(record, {}, stamps.get) == valid
+        assert (with_present_stamps(record, {}, stamps.get) is not None) == valid
 
 
 def test_a_record_without_stamps_is_valid_while_its_outputs_exist(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.due import Due, Progress, due_shards
+from interleaved_assets.pipeline.due import Due, Progress, due_shards, stages_due
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards
 from interleaved_assets.pipeline.record import Record
@@ -153,3 +153,14 @@ def test_due_shards_have_the_first_stage_that_is_not_current_and_the_reason(sett
     assert unknown == (State.MISSING, "filtered is recorded, and has no materialization", "filtered")
     failed = due(Progress(everywhere, {"final_tars": {"a"}}, set())).shards["a"]
     assert (failed.state, failed.stage) == (State.FAILED, "final_tars")
+
+
+def test_stages_that_wait_for_a_stale_one_have_its_status_and_others_none(settings: Settings, tmp_path: Path) -> None:
+    changed = project(tmp_path, "[selection]\nmin_sharpness = 80\n[scoring]\nmax_pixels = 1000000\n")
+    found = CurrentStages.of(changed).not_current(records_of(settings))
+    scores = "image_scores stale: settings changed: max_pixels 89478485 → 1000000"
+    assert {name: status.text for name, status in found.items()} == dict.fromkeys(
+        ("image_scores", "filtered", "final_tars"), scores
+    )
+    assert stages_due(found.values(), stage_dag(changed)) == ["image_scores", "filtered", "final_tars"]
+    assert CurrentStages.of(settings).not_current(records_of(settings)) == {}

@@ -2,12 +2,14 @@
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from PIL import Image
 
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.reporting.facts import ImageKey, ShardFacts
+from interleaved_assets.reporting.facts import ShardFacts
 
 Drop = tuple[str, int, str, str, float | None, float | None, str | None]
 """Sample, position, modality, reason, measured, threshold, detail."""
@@ -35,9 +37,12 @@ def scores(values: Sequence[tuple[str, int, float | None, float | None]]) -> pa.
     )
 
 
-def flyers() -> ShardFacts:
-    """Six images, of which one is blurred, one has a QR code, one is damaged, and one goes with its sample."""
-    return ShardFacts(
+def flyers(prefix: str = "") -> ShardFacts:
+    """Six images, of which one is blurred, one has a QR code, one is damaged, and one goes with its sample.
+
+    ``prefix`` comes before all sample ids.
+    """
+    facts = ShardFacts(
         key="web/flyers|000",
         rows_in=14,
         samples_in=3,
@@ -67,6 +72,13 @@ def flyers() -> ShardFacts:
         ),
         errors={"undecodable_image": 1},
     )
+    return replace(facts, scores=_prefixed(facts.scores, prefix), ledger=_prefixed(facts.ledger, prefix))
+
+
+def _prefixed(table: pa.Table | None, prefix: str) -> pa.Table | None:
+    assert table is not None
+    ids = pc.binary_join_element_wise(prefix, table["sample_id"], "")
+    return table.set_column(0, table.schema.field(0), ids)
 
 
 def guides() -> ShardFacts:
@@ -85,8 +97,10 @@ def guides() -> ShardFacts:
     )
 
 
-def pictures(keys: Sequence[ImageKey]) -> dict[ImageKey, bytes | None]:
-    """A picture for each key, none for ``("b", 1)``."""
+def with_thumbnails(facts: ShardFacts) -> ShardFacts:
+    """``facts`` with a JPEG as the thumbnail of each image that was scored."""
+    assert facts.scores is not None
     buffer = io.BytesIO()
-    Image.new("RGB", (300, 200), (40, 90, 160)).save(buffer, "JPEG")
-    return {key: None if key == ("b", 1) else buffer.getvalue() for key in keys}
+    Image.new("RGB", (128, 85), (40, 90, 160)).save(buffer, "JPEG")
+    thumbnails = [None if width is None else buffer.getvalue() for width in facts.scores["width"].to_pylist()]
+    return replace(facts, scores=facts.scores.append_column("thumbnail", pa.array(thumbnails, pa.binary())))

@@ -39,7 +39,9 @@ def test_every_count_is_the_sum_over_the_shards() -> None:
     assert data.errors == {"undecodable_image": 1}
     assert data.dropped_by(measure_of("sharpness", SELECTION)) == (1, 1)
     assert data.dropped_by(measure_of("clip", SELECTION)) == (0, 0)
-    assert data.examples[Reason("filtered", "qr_above")] == Example("web/flyers|000", "a", 4, 0.2, 0.05, None)
+    assert data.examples[Reason("filtered", "qr_above")] == [
+        Example("web/flyers|000", "filtered", "a", 4, "image", 0.2, 0.05, None)
+    ]
 
 
 def test_scores_of_all_shards_are_in_one_distribution() -> None:
@@ -97,12 +99,22 @@ def test_shards_by_status() -> None:
     shards = [ShardFacts(f"{9 - number}", status=status) for number, status in enumerate(statuses)]
     data = aggregate(shards, MEASURES)
     assert [(line.status, line.shards, line.examples) for line in data.by_status()] == [
-        (statuses[7], 1, ["2"]),
-        (stale[1], 5, ["3", "4", "5"]),
-        (stale[0], 2, ["8", "9"]),
-        (COMPLETE, 1, ["1"]),
+        (statuses[7], 1, "2"),
+        (stale[1], 5, "3, 4, 5 (3 of 5)"),
+        (stale[0], 2, "8, 9"),
+        (COMPLETE, 1, "1"),
     ]
     assert data.by_state() == {State.STALE: 7, State.FAILED: 1, State.COMPLETE: 1}
+
+
+def test_examples_of_a_reason_come_from_several_shards_and_of_each_modality_in_turn() -> None:
+    kinds = ["metadata", "text", "text", "text", "text", "image"]
+    drops = [("s", number - 1, kind, "ratio_above", 2.0, 1.0, None) for number, kind in enumerate(kinds)]
+    shards = [ShardFacts(key, ledger=ledger(drops)) for key in "abc"]
+    [examples] = aggregate(shards, MEASURES).examples.values()
+    assert [(example.shard, example.position, example.modality) for example in examples] == [
+        (key, *row) for key in "ab" for row in ((4, "image"), (0, "text"), (-1, "metadata"))
+    ]
 
 
 def test_the_main_reason_is_the_most_frequent_and_then_the_first_by_name() -> None:
@@ -127,3 +139,18 @@ def test_memory_does_not_grow_with_rows() -> None:
     tracemalloc.stop()
     assert data.sketches["sharpness"].count == 500_000
     assert held < 2_000_000
+
+
+def test_final_tars_without_a_raw_tar_and_those_of_the_same_content() -> None:
+    gone = Status(State.VANISHED, "vanished")
+    shards = [
+        ShardFacts("b", published=("sha256:1", "final:1")),
+        ShardFacts("a", published=("sha256:2", "final:1"), status=gone),  # other bytes, the same rows
+        ShardFacts("d", published=("etag:3",)),
+        ShardFacts("c", published=("etag:3",), status=gone),  # the same raw tar, of which nothing was kept
+        ShardFacts("e", published=("sha256:5", "final:5")),
+        ShardFacts("f", status=gone),  # its final tar was deleted
+    ]
+    data = aggregate(shards, MEASURES)
+    assert data.published_without_raw() == ["a", "c"]
+    assert data.published_twice() == [("a", "b"), ("c", "d")]

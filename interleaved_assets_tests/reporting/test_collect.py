@@ -17,6 +17,7 @@ from interleaved_assets.pipeline.stages import filtered, normalized
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.pipeline.status import State
+from interleaved_assets.pipeline.stored_records import ListedRecords
 from interleaved_assets.reporting import collect
 from interleaved_assets.reporting.aggregate import aggregate
 from interleaved_assets.reporting.collect import UNREADABLE, all_shard_facts, shard_facts
@@ -125,7 +126,7 @@ def test_scores_that_are_deleted_after_the_survey_leave_the_counts(
     settings: Settings, tmp_path: Path, gone: str
 ) -> None:
     listed = {str(path): read_stamp(str(path)) for path in (tmp_path / "out").rglob("*")}
-    found = replace(read_dataset_status(settings), stamp_at=listed.get)
+    found = replace(read_dataset_status(settings), listed=ListedRecords(listed, {}))
     (tmp_path / f"out/{gone}/a.parquet").unlink()
     (facts, *_) = all_shard_facts(found)
     assert facts.status.state is State.COMPLETE
@@ -165,10 +166,10 @@ def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path
     assert found[3].problem
     data = aggregate(found, measures_of(settings.selection))
     assert [(line.status.state, line.shards, line.examples) for line in data.by_status()] == [
-        (State.UNREADABLE, 2, ["c", "d"]),
-        (State.VANISHED, 1, ["b"]),
-        (State.VANISHED, 1, ["registered"]),
-        (State.COMPLETE, 1, ["a"]),
+        (State.UNREADABLE, 2, "c, d"),
+        (State.VANISHED, 1, "b"),
+        (State.VANISHED, 1, "registered"),
+        (State.COMPLETE, 1, "a"),
     ]
 
 

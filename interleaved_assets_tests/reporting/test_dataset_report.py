@@ -4,24 +4,32 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from html.parser import HTMLParser
+from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from interleaved_assets.pipeline.status import State, Status
+from interleaved_assets.pipeline.throughput import Throughput
 from interleaved_assets.reporting import dataset_report as module
+from interleaved_assets.reporting.about import about
 from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.dataset_report import html_report, markdown_report
+from interleaved_assets.reporting.examples import Held
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.reporting.shards import flyers, guides, ledger
 
 MEASURES = measures_of(SelectionSettings())
 MISSING = Status(State.MISSING, "no image_scores", "image_scores")
-SECTIONS = ("totals", "current", "dropped", "filters", "scores", "shards", "errors")
+DROPPED_TEXT = ("a", 3, "text", "ratio_above", 2.0, 1.0, None)
+SECTIONS = ("totals", "current", "dropped", "filters", "try", "scores", "shards", "errors")
 ATTRIBUTES_THAT_LOAD = ("src", "href", "srcset", "data", "action", "poster", "background")
 
 
@@ -122,8 +130,12 @@ def test_every_section_is_there_and_linked() -> None:
     assert set(SECTIONS) <= set(ids)
     links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
     assert links == [f"#{section}" for section in SECTIONS]
-    # the bar of reasons, and a histogram and a curve for each of the two scores
-    assert sum(tag == "svg" for tag, _ in page.elements) == 5
+    # the bar of reasons, and a histogram and a curve for each of the two scores; and a slider for each of their bounds
+    assert sum(tag == "svg" for tag, _ in page.elements) == 5 + 2
+    assert [attributes["aria-label"] for _, attributes in page.elements if attributes.get("type") == "range"] == [
+        "min_sharpness",
+        "max_qr_area_ratio",
+    ]
 
 
 def test_the_page_loads_nothing() -> None:
@@ -133,11 +145,11 @@ def test_the_page_loads_nothing() -> None:
     for tag, attributes in parsed.elements:
         for name in ATTRIBUTES_THAT_LOAD:
             value = attributes.get(name)
-            assert value is None or value.startswith("#"), (tag, name, value)
+            assert value is None or value.startswith(("#", "data:image/")), (tag, name, value)
         assert not any(name.startswith("on") for name in attributes), tag
     assert "link" not in {tag for tag, _ in parsed.elements}
     [policy] = [attributes["content"] for tag, attributes in parsed.elements if "http-equiv" in attributes]
-    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';")
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
     assert "prefers-color-scheme: dark" in page
 
 
@@ -160,7 +172,10 @@ def test_text_from_data_is_escaped() -> None:
     broken = replace(guides(), key="broken", status=MISSING, problem=f"<img src=x>{attack}")
     page = html_report(aggregate([hostile, broken], MEASURES), title=attack, problems=[f"<img src=y>{attack}"])
     parsed = Page(page)
-    assert [tag for tag, _ in parsed.elements].count("script") == 1
+    assert [attributes for tag, attributes in parsed.elements if tag == "script"] == [
+        {"type": "application/json", "id": "sliders"},
+        {},
+    ]
     assert "img" not in {tag for tag, _ in parsed.elements}
     markdown = markdown_report(aggregate([hostile, broken], MEASURES), [f"<img src=y>{attack}"])
     assert "<script" not in markdown
@@ -176,7 +191,7 @@ def test_a_long_table_is_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(module, "HTML_SHARDS", 3)
     shards = [replace(guides(), key=f"web/{number:02d}", images_kept=number % 3) for number in range(12)]
     page = Page(html_report(aggregate(shards, MEASURES)))
-    assert "9 further shards count in the sums" in page.text
+    assert "The table has 3 of 12 shards; all of them count in the sums." in page.text
     assert [row[0] for row in page.rows if row[:1] and row[0].strip().startswith("web/")] == [
         "web/00",
         "web/03",
@@ -238,7 +253,9 @@ def test_shards_that_are_not_current_are_in_the_markdown() -> None:
     shards = [replace(guides(), key=f"web/{number}", status=stale) for number in range(5)]
     markdown = markdown_report(aggregate([flyers(), *shards], MEASURES), ["the raw root did not answer"])
     assert markdown.startswith("6 shards (5 stale, 1 complete)\n\n**the raw root did not answer**\n")
-    line = "| stale | filtered stale: settings changed: min\\_sharpness 100.0 → 80.0 | web/0, web/1, web/2, … | 5 |"
+    line = (
+        "| stale | filtered stale: settings changed: min\\_sharpness 100.0 → 80.0 | web/0, web/1, web/2 (3 of 5) | 5 |"
+    )
     assert line in markdown
     assert "not current" not in markdown_report(both())  # nothing to say
 
@@ -247,9 +264,9 @@ def test_a_problem_of_the_data_set_and_of_a_shard_is_on_the_page() -> None:
     status = Status(State.UNREADABLE, "unreadable: a record cannot be read")
     broken = ShardFacts("web/x", status=status, problem="records/x.json is no record")
     page = Page(html_report(aggregate([broken], MEASURES), problems=["the raw root did not answer"]))
-    assert page.row("unreadable") == ["unreadable", "a record cannot be read", "1", "web/x"]
+    assert page.row("unreadable")[1:] == ["a record cannot be read: records/x.json is no record", "1", "web/x"]
     assert "the raw root did not answer" in page.text
-    assert page.row("web/x")[1] == "unreadable records/x.json is no record"
+    assert page.row("web/x")[1] == "unreadable a record cannot be read: records/x.json is no record"
 
 
 def test_shards_not_fully_counted_are_noted() -> None:
@@ -321,3 +338,53 @@ def test_the_page_begins_with_a_warning_that_nearly_everything_was_dropped() -> 
     assert said in Page(html_report(data, min_keep_rate=0.5)).text
     assert said in markdown_report(data, min_keep_rate=0.5)
     assert "Nearly everything" not in Page(html_report(data)).text
+
+
+def test_a_failed_shard_has_its_own_error_and_the_reason_an_example() -> None:
+    failed = Status(State.FAILED, "normalized failed", "normalized")
+    shards = [ShardFacts(f"web/{name}", status=failed, problem=f"{name}.tar is not a tar") for name in "ab"]
+    data = aggregate(shards, MEASURES)
+    page = Page(html_report(data))
+    assert page.row("failed")[1:3] == ["normalized failed, for example: a.tar is not a tar", "2"]
+    assert page.row("web/b")[1] == "failed normalized failed: b.tar is not a tar"
+    markdown = markdown_report(data)
+    assert "| failed | normalized failed, for example: a.tar is not a tar | web/a, web/b | 2 |" in markdown
+    assert "| web/b | normalized failed: b.tar is not a tar |" in markdown
+
+
+def test_examples_show_pictures_and_texts() -> None:
+    facts = replace(flyers(), ledger=ledger([("a", 4, "image", "qr_above", 0.2, 0.05, None), DROPPED_TEXT]))
+    data = aggregate([facts], MEASURES)
+    (picture,), (row,) = data.examples.values()
+    held = {picture: Held(b"\xff\xd8\xff", "a.png"), row: Held(text="<b>bold</b>" + "x" * 500)}
+    page = Page(html_report(data, held=held))
+    [shown] = [attributes for tag, attributes in page.elements if tag == "img"]
+    assert shown["src"] == "data:image/jpeg;base64,/9j/"
+    assert f"<b>bold</b>{'x' * 389}… (511 characters)" in page.text
+    assert page.text.count("1 of 1 row") == 2
+    assert "b" not in {tag for tag, _ in page.elements}
+
+
+def test_the_report_says_when_with_what_and_under_which_settings_it_was_made(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[selection]\nmin_sharpness = 80\n")
+    described = about(settings, datetime(2026, 1, 31, 6, tzinfo=UTC))
+    assert described.versions.keys() == {"interleaved-assets", "dagster", "Python"}
+    assert described.versions["dagster"] == metadata.version("dagster")
+    page = Page(html_report(both(), about=described))
+    assert "Made 2026-01-31 06:00 UTC with interleaved-assets" in page.text
+    names = [row[0].strip() for row in page.rows if row and row[0].strip().startswith(("storage.", "selection."))]
+    assert names.index("selection.min_sharpness") < names.index("storage.options")  # changed ones come first
+    assert page.row("selection.min_sharpness")[1:3] == ["80.0", "100.0"]
+    assert "Made 2026-01-31 06:00 UTC" in markdown_report(both(), about=described)
+    with_clip = about(project(tmp_path, "[clip]\nenabled = true\npretrained = 'openai'\n"))
+    assert {"torch", "open_clip_torch"} <= with_clip.versions.keys()
+
+
+def test_the_speed_of_the_last_runs_by_stage_and_host() -> None:
+    hosts = {"10.0.0.2": 30, "10.0.0.1": 70}
+    done = Throughput("image_scores", 50.0, 100, 90, 1, 4000, 250_000_000, 150.0, 0.0, hosts)
+    page = Page(html_report(both(), throughput=[done]))
+    cells = ["image_scores", "90", "2.00", "80.0", "5.00", "1.5", "0.0", "10.0.0.1: 1.40, 10.0.0.2: 0.60"]
+    assert [row for row in page.rows if row[0] == "image_scores" and len(row) == len(cells)] == [cells]
+    assert f"| image\\_scores | {' | '.join(cells[1:])} |" in markdown_report(both(), throughput=[done])
+    assert "Speed of the last runs" not in page_of_both()

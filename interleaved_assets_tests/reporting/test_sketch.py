@@ -82,36 +82,35 @@ def test_counts_are_exact_however_the_values_are_split(parts: list[list[float]],
 
 def test_the_keep_curve_agrees_with_counting() -> None:
     values = np.random.default_rng(6).lognormal(5.5, 1, 5000)
-    thresholds, rates = sketch_of(measure("sharpness", minimum=100.0), values).keep_curve("minimum")
-    assert thresholds[0] < 100 < thresholds[-1]
+    thresholds, rates = sketch_of(measure("sharpness", minimum=100.0), values).keep_curve("minimum", (10.0, 5e3))
+    assert thresholds[0] <= 10 < 5e3 <= thresholds[-1]
     assert (np.diff(thresholds) > 0).all()
     np.testing.assert_allclose(rates, [(values >= value).mean() for value in thresholds])
 
     areas = np.random.default_rng(7).random(3000) ** 3
-    thresholds, rates = sketch_of(measure("qr", maximum=0.05), areas).keep_curve("maximum")
+    thresholds, rates = sketch_of(measure("qr", maximum=0.05), areas).keep_curve("maximum", (0.0, 1.0))
     np.testing.assert_allclose(rates, [(areas < value).mean() for value in thresholds])
 
 
 def test_the_keep_curve_of_one_bound_holds_the_other() -> None:
     values = np.random.default_rng(8).lognormal(0.2, 0.5, 4000)
     shown = measure("aspect", minimum=0.5, maximum=2.0)
-    thresholds, rates = sketch_of(shown, values).keep_curve("minimum")
+    thresholds, rates = sketch_of(shown, values).keep_curve("minimum", (0.3, 5.0))
     np.testing.assert_allclose(rates, [((values >= low) & (values <= 2)).mean() for low in thresholds], atol=3e-3)
-    thresholds, rates = sketch_of(shown, values).keep_curve("maximum")
+    thresholds, rates = sketch_of(shown, values).keep_curve("maximum", (0.3, 5.0))
     np.testing.assert_allclose(rates, [((values >= 0.5) & (values <= high)).mean() for high in thresholds], atol=3e-3)
 
 
-def test_a_bound_of_zero_has_no_place_on_a_logarithmic_curve() -> None:
-    thresholds, rates = sketch_of(measure("ratio", minimum=0.0), np.array([0.0, 0.01, 0.5])).keep_curve("minimum")
-    assert thresholds[0] > 0
-    assert rates[0] == pytest.approx(2 / 3)
+def test_zeros_are_below_a_logarithmic_curve() -> None:
+    sketch = sketch_of(measure("ratio", minimum=0.0), np.array([0.0, 0.01, 0.5]))
+    assert sketch.keep_curve("minimum", (0.001, 1.0))[1][0] == pytest.approx(2 / 3)
 
 
 def test_without_values_there_is_nothing() -> None:
     sketch = sketch_of(measure("sharpness", minimum=100), np.array([]), np.array([np.nan, np.nan]))
     assert (sketch.count, sketch.missing, sketch.mean, sketch.keep_rate) == (0, 2, None, None)
     assert sketch.percentiles(PERCENTS) == []
-    thresholds, rates = sketch.keep_curve("minimum")
+    thresholds, rates = sketch.keep_curve("minimum", (1.0, 2.0))
     assert len(thresholds) == len(rates) == 0
 
 

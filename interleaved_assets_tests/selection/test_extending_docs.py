@@ -134,8 +134,8 @@ def test_a_module_that_cannot_be_imported_is_named(plugins, modules, source, mes
 
 
 def test_modules_may_be_named_in_the_environment(plugins, monkeypatch):
-    plugins.write_text('[scoring]\nscorers = ["brightness"]\n', encoding="utf-8")
+    plugins.write_text('[scoring]\nscorers = ["sharpness", "qr", "brightness"]\n', encoding="utf-8")
     with pytest.raises(SettingsError, match="no scorer named brightness"):
         load_settings(plugins)
     monkeypatch.setenv("INTERLEAVED_PLUGINS__MODULES", '["my_team.scorers"]')
-    assert load_settings(plugins).scoring.scorers == ("brightness",)
+    assert load_settings(plugins).scoring.scorers == ("sharpness", "qr", "brightness")

@@ -315,7 +315,7 @@ def test_clip_without_scores_is_skipped_and_reported():
 
 def test_other_filters_without_their_column_raise():
     with pytest.raises(OptionError, match=r"filter 'nsfw' needs the score nsfw_score.*scoring\.scorers"):
-        applicable_filters(SelectionSettings(max_nsfw=0.5), scores_of({}))
+        applicable_filters(SelectionSettings(max_nsfw=0.5), scores_of({}).column_names)
 
 
 def test_scores_may_come_in_any_order():

@@ -6,7 +6,14 @@ import pytest
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import SelectionSettings
-from interleaved_assets.selection.what_if import Outcome, changed_settings, judged_values, keep_rates, what_if
+from interleaved_assets.selection.what_if import (
+    Outcome,
+    changed_settings,
+    judged_samples,
+    judged_values,
+    keep_rates,
+    what_if,
+)
 from interleaved_assets_tests.selection.tables import document, rows_of, scores_of
 
 ROWS = rows_of([*document("a", "tii"), *document("b", "i"), *document("c", "t")], {("a", 0): 4})
@@ -70,6 +77,21 @@ def test_judged_values_come_after_earlier_filters():
     assert judged_values(ROWS, SCORES, settings, "aspect").tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(OptionError, match="clip_score"):
         judged_values(ROWS, SCORES, settings, "clip")
+
+
+def test_judged_samples_carry_the_ids_of_the_samples():
+    settings = SelectionSettings(min_sharpness=100, max_qr_area_ratio=0.05)
+    judged = judged_samples(ROWS, SCORES, settings, "ratio")
+    values = judged_values(ROWS, SCORES, settings, "ratio")
+    assert judged["ratio"].to_pylist() == values.tolist()
+    assert judged["sample_id"].to_pylist() == ["a", "c"]  # QR dropped the image of b
+    with pytest.raises(OptionError, match="filter 'qr' measures images, not samples"):
+        judged_samples(ROWS, SCORES, settings, "qr")
+
+
+def test_a_bound_on_scores_that_do_not_exist_is_an_error():
+    with pytest.raises(OptionError, match="filter 'clip' needs the score clip_score"):
+        what_if(ROWS, SCORES, SelectionSettings(), {"min_clip": 0.3})
 
 
 def test_judged_values_of_own_filters_come_after_the_others():

@@ -23,6 +23,7 @@ _EXTENSIONS: Final = frozenset(b"LKxXg")
 _WITHOUT_DATA: Final = frozenset(b"3456")
 # GNU entries for dumps, volume labels and continuations of an earlier volume
 _NOT_A_FILE: Final = frozenset(b"DVM")
+_CONTINUATION: Final = ord("M")
 
 # Extension headers are short; a longer one is damage or an attack.
 MAX_HEADER_BYTES: Final = 2**20
@@ -55,13 +56,20 @@ class TarIndex(NamedTuple):
     """The files in a tar in their order.
 
     ``damage`` describes where and why reading ended early, None if it did not. ``is_complete`` is False also for a tar
-    without end mark. ``notes`` describe irregularities that do not affect the listed members.
+    without end mark. ``notes`` describe irregularities that do not affect the listed members, ``odd_end`` among them:
+    the end mark is missing, or followed by other bytes than padding.
     """
 
     members: list[TarMember]
     damage: str | None
     is_complete: bool
     notes: list[str]
+    odd_end: str | None = None
+
+    @property
+    def shortfall(self) -> str | None:
+        """Why members may be missing from the list; None for a whole tar."""
+        return self.damage or self.odd_end
 
 
 class _Header(NamedTuple):
@@ -103,17 +111,21 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
         while (header := _next_header(read, offset, size, known)) is not None:
             member, offset = _member(header, members, uri)
             if member is None:
-                if header.link:
-                    link = f"{shown(header.name)!r} is a link to {shown(header.link)!r}"
+                if header.kind == _CONTINUATION:
+                    rest = "is the rest of a file in an earlier volume, and is left out"
+                    notes.append(f"{shortened(header.name)!r} {rest}")
+                elif header.link:
+                    link = f"{shortened(header.name)!r} is a link to {shortened(header.link)!r}"
                     notes.append(f"{link}, which is not a member before it")
                 continue
             found.append(member)
             members[member.name] = member
             if member.offset + member.size > size:
-                raise _Damage(f"the tar is cut at byte {size}, in member {shown(member.name)!r}")
+                raise _Damage(f"the tar is cut at byte {size}, in member {shortened(member.name)!r}")
     except _Damage as damage:
         return TarIndex(found, str(damage), False, notes)
-    return TarIndex(found, None, offset < size, notes + _notes_at_end(read, offset, size))
+    odd_end = _odd_end(read, offset, size)
+    return TarIndex(found, None, offset < size, [*notes, *filter(None, [odd_end])], odd_end)
 
 
 def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) -> _Header | None:
@@ -156,7 +168,9 @@ def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) ->
 def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[TarMember | None, int]:
     """The member of ``header``, if it is a file, and the offset of the next header."""
     if header.kind == _SPARSE:
-        raise ShardError(f"{uri}: member {shown(header.name)!r} is stored sparse; pack the tar again without --sparse")
+        raise ShardError(
+            f"{uri}: member {shortened(header.name)!r} is stored sparse; pack the tar again without --sparse"
+        )
     if header.kind in _WITHOUT_DATA:
         return None, header.data
     if header.kind in _LINKS:
@@ -168,13 +182,13 @@ def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[T
     size = header.size
     if size is None or header.data + size > _MAX_END - BLOCK:
         stated = "no number" if size is None else f"{size:.1e} bytes"
-        raise _Damage(f"the tar has a damaged header: the size of member {shown(header.name)!r} is {stated}")
+        raise _Damage(f"the tar has a damaged header: the size of member {shortened(header.name)!r} is {stated}")
     if header.kind in _NOT_A_FILE or header.name.endswith("/"):
         return None, _end(header.data, size)
     return TarMember(header.name, header.data, size), _end(header.data, size)
 
 
-def shown(name: str) -> str:
+def shortened(name: str) -> str:
     """A member's name for messages, truncated if long: a tar may have names of a megabyte."""
     if len(name) <= _SHOWN_CHARACTERS:
         return name
@@ -185,12 +199,12 @@ def _end(data: int, size: int) -> int:
     return data + -(-size // BLOCK) * BLOCK
 
 
-def _notes_at_end(read: ReadAt, offset: int, size: int) -> list[str]:
-    """Notes if the end mark at ``offset`` is missing, or followed by other bytes than padding."""
+def _odd_end(read: ReadAt, offset: int, size: int) -> str | None:
+    """What is odd if the end mark at ``offset`` is missing, or followed by other bytes than padding."""
     if offset >= size:
-        return ["it has no end mark, so members may be missing"]
+        return "it has no end mark, so members may be missing"
     rest = read(offset, min(size - offset, 2**20))
-    return [f"data after its end mark at byte {offset} are not read"] if any(rest) else []
+    return f"data after its end mark at byte {offset} are not read" if any(rest) else None
 
 
 def _parse_header(block: bytes, data: int) -> _Header | None:
@@ -239,8 +253,9 @@ def _pax_records(data: bytes) -> dict[str, str]:
         if not digits.isdigit():
             break
         end = at + int(digits)
-        key, equals, value = data[space + 1 : end].removesuffix(b"\n").partition(b"=")
-        if not equals:
+        record = data[space + 1 : end]
+        key, equals, value = record.removesuffix(b"\n").partition(b"=")
+        if not equals or not record.endswith(b"\n"):
             break
         if key.startswith(b"GNU.sparse"):
             records[_SPARSE_RECORD] = "1"

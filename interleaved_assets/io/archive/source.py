@@ -5,19 +5,27 @@ import gzip
 import lzma
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
-from interleaved_assets.io.archive.index import TarIndex, TarMember, index_tar
-from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
+from interleaved_assets.io.archive.index import ReadAt, TarIndex, TarMember, index_tar
+from interleaved_assets.io.storage import (
+    StorageOptions,
+    is_local,
+    local_path,
+    open_input,
+    scratch_errors,
+    scratch_file,
+    storage_errors,
+)
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.local import LocalFile
+from interleaved_assets.io.storage.ranges import BlockReader, Content, FileRange
 from interleaved_assets.model.errors import ShardError
 
 MAX_UNPACKED_BYTES: Final = 2 * 2**30
@@ -47,7 +55,6 @@ class TarSource:
     has_offsets: bool
     broken_off: str | None
     _file: LocalFile | BinaryIO
-    _last: dict[TarMember, BytesLike] = field(default_factory=dict)
 
     @property
     def is_on_disk(self) -> bool:
@@ -61,7 +68,11 @@ class TarSource:
         Raises:
             ShardError: the file is not a tar.
         """
-        index = index_tar(lambda offset, size: bytes(self.range(offset, size)), self.size, self.uri)
+        if isinstance(self._file, LocalFile):
+            read: ReadAt = BlockReader(FileRange(self._file, 0, self.size)).read
+        else:
+            read = self._read
+        index = index_tar(read, self.size, self.uri)
         return index if self.broken_off is None else index._replace(damage=self.broken_off, is_complete=False)
 
     def range(self, offset: int, size: int) -> BytesLike:
@@ -70,23 +81,23 @@ class TarSource:
         Raises:
             StorageError: they cannot be read, or the tar has changed since it was opened.
         """
-        if isinstance(self._file, LocalFile):
-            return self._file.read_at(offset, size)
+        return self._file.read_at(offset, size) if isinstance(self._file, LocalFile) else self._read(offset, size)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        """As :meth:`range`, from a remote file."""
+        assert not isinstance(self._file, LocalFile)
         self._file.seek(offset)
         return self._file.read(size)
 
-    def content(self, member: TarMember) -> BytesLike:
-        """The bytes of ``member``; fewer than its size if the tar is truncated in it.
-
-        The bytes of the last member are cached, since its frames are read one after the other.
+    def content(self, member: TarMember) -> Content:
+        """The bytes of ``member``, fewer than its size if the tar is truncated in it; a range if they are on disk.
 
         Raises:
             StorageError: as for :meth:`range`.
         """
-        if member not in self._last:
-            self._last.clear()
-            self._last[member] = self.range(member.offset, member.size)
-        return self._last[member]
+        if isinstance(self._file, LocalFile):
+            return FileRange(self._file, member.offset, member.size)
+        return self.range(member.offset, member.size)
 
     def is_cut(self, member: TarMember) -> bool:
         """Whether the tar ends within ``member``."""
@@ -126,13 +137,14 @@ def open_tar(
         if opener is None and by_ranges:
             yield TarSource(uri, size, True, None, file)
             return
-        with tempfile.NamedTemporaryFile(prefix="interleaved-") as copy:
+        with scratch_file(uri) as copy:
             broken_off = None
-            if opener is not None:
-                broken_off = _decompress(opener(file), copy, uri, max_unpacked_bytes)
-            else:
-                shutil.copyfileobj(file, copy, _COPY_BYTES)
-            copy.flush()
+            with scratch_errors(uri):
+                if opener is not None:
+                    broken_off = _decompress(opener(file), copy, uri, max_unpacked_bytes)
+                else:
+                    shutil.copyfileobj(file, copy, _COPY_BYTES)
+                copy.flush()
             if copy.tell() == 0:
                 raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
             with LocalFile(Path(copy.name), uri) as local:

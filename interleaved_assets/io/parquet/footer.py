@@ -4,6 +4,7 @@ pyarrow's ``metadata.row_group(i).column(j)`` aborts the process if size statist
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -68,6 +69,7 @@ class _Leaf(NamedTuple):
     """Size of a decoded value with its offset and levels."""
 
 
+@lru_cache(maxsize=1)  # a reader opens each file twice: for the schema, then for the rows
 def parse_footer(data: bytes) -> Footer:
     """Parse a footer that :func:`~.seal.checked_footer` returned.
 

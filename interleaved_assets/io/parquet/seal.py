@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.storage.atomic import AtomicOutput, BytesLike
+from interleaved_assets.io.storage.atomic import AppendOnly, AtomicOutput, BytesLike
 
 MARK: Final = b"\x89ItlvSum"
 SEAL_BYTES: Final = 2 * len(MARK) + hashlib.sha256().digest_size
@@ -21,14 +21,11 @@ _END_BYTES: Final = 4 + len(MAGIC)
 _TAIL_BYTES: Final = 64 * 2**10
 
 
-class SealedOutput:
+class SealedOutput(AppendOnly):
     """A sink for Arrow's Parquet writer that inserts the seal before the footer.
 
     Call :meth:`hold` before the writer is closed and :meth:`release` afterwards.
     """
-
-    # pyarrow reads this attribute of a sink
-    closed = False
 
     def __init__(self, output: AtomicOutput) -> None:
         self._output = output
@@ -59,24 +56,6 @@ class SealedOutput:
         self._held = None
         at = len(held) - _END_BYTES - int.from_bytes(held[-_END_BYTES : -len(MAGIC)], "little")
         self._output.write(held[:at] + seal(held[at:-_END_BYTES]) + held[at:])
-
-    def writable(self) -> bool:
-        """Always True. This and the following methods are the file protocol that pyarrow needs."""
-        return True
-
-    def readable(self) -> bool:
-        """Never."""
-        return False
-
-    def seekable(self) -> bool:
-        """Never."""
-        return False
-
-    def flush(self) -> None:
-        """Does nothing: data are final when the output is committed."""
-
-    def close(self) -> None:
-        """Does nothing: the owner closes the output."""
 
 
 def seal(footer: bytes) -> bytes:

@@ -15,12 +15,14 @@ from interleaved_assets.io.parquet.seal import checked_footer
 from interleaved_assets.io.parquet.types import decoded_type
 from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
 from interleaved_assets.io.storage.local import LocalFile
+from interleaved_assets.io.storage.warm import open_copy
 from interleaved_assets.model.errors import ShardError
 
 # A larger remote row group is not fetched whole, but streamed in windows of each column.
 _WHOLE_GROUP_BYTES: Final = 128 * 2**20
 _WINDOW_BYTES: Final = 8 * 2**20
-_LOCAL_WINDOW_BYTES: Final = 2**20
+# Smaller than most pages of images, which are then read straight into their place.
+_LOCAL_WINDOW_BYTES: Final = 64 * 2**10
 _UNLIMITED: Final = 2**62
 
 
@@ -37,6 +39,7 @@ class ParquetSource:
     footer: Footer
     _opened: Any
     _options: dict[str, Any]
+    _local: LocalFile | None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -70,7 +73,9 @@ class ParquetSource:
         check_map_keys(self.file, self.footer, set(schema.names), self.uri)
         numbers = range(len(self.footer.groups)) if groups is None else groups
         chosen = {number: self.footer.groups[number] for number in numbers}
-        yield from decoded_steps(file, chosen, schema, limit, self.uri)
+        for step in decoded_steps(file, chosen, schema, limit, self.uri):
+            _check(self._local)
+            yield step
 
     def read(self, columns: Collection[str], groups: Sequence[int] | None = None) -> pa.Table:
         """All rows of ``columns`` as one table; for small files. Raises as :meth:`rows`."""
@@ -99,37 +104,47 @@ def open_parquet(
     """
     with ExitStack() as stack:
         stack.enter_context(storage_errors(uri, "read"))
-        if is_local(uri):
-            source: Any = stack.enter_context(LocalFile(local_path(uri), uri))
-        else:
-            source = stack.enter_context(open_input(uri, storage_options))
+        local = LocalFile(local_path(uri), uri) if is_local(uri) else open_copy(uri, storage_options)
+        if local is not None:
+            stack.enter_context(local)
+        source: Any = stack.enter_context(open_input(uri, storage_options)) if local is None else local
         # innermost, since storage_errors turns every OSError into a StorageError
-        stack.enter_context(_damage(uri, advice))
+        stack.enter_context(_damage(uri, advice, local))
         footer = parse_footer(checked_footer(source))
         options: dict[str, Any] = {"page_checksum_verification": True}
         metadata = pq.ParquetFile(source, **options).metadata
-        if is_local(uri):
+        if local is not None:
+            # the footer is read with a check of every read, pages without: they are checked before they are handed on
+            source = stack.enter_context(local.native())
             options |= {"pre_buffer": False, "buffer_size": _LOCAL_WINDOW_BYTES}
         else:
             groups = [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
             fits = max(groups, default=0) <= _WHOLE_GROUP_BYTES
             options |= {"pre_buffer": fits, "buffer_size": 0 if fits else _WINDOW_BYTES}
-        yield ParquetSource(uri, pq.ParquetFile(source, metadata=metadata, **options), footer, source, options)
+        yield ParquetSource(uri, pq.ParquetFile(source, metadata=metadata, **options), footer, source, options, local)
 
 
 @contextmanager
-def _damage(uri: str, advice: str) -> Iterator[None]:
-    """Turn Arrow's exceptions for an unreadable file into :class:`ShardError`."""
+def _damage(uri: str, advice: str, local: LocalFile | None) -> Iterator[None]:
+    """Turn Arrow's exceptions for an unreadable file into :class:`ShardError`; StorageError if it has changed."""
     try:
         yield
-    except MemoryError as error:
-        raise ShardError(
-            f"{uri} needs more memory than is available: {error}. It is damaged, or its row groups are too large: "
-            "write it again with smaller ones."
-        ) from error
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+    except (MemoryError, ShardError, pa.ArrowException, UnicodeDecodeError, OSError) as error:
         # Arrow raises OSError for damage too, but without an errno; other OSErrors come from the storage
         if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
             raise
+        _check(local)
+        if isinstance(error, ShardError):
+            raise
+        if isinstance(error, MemoryError):
+            raise ShardError(
+                f"{uri} needs more memory than is available: {error}. It is damaged, or its row groups are too large: "
+                "write it again with smaller ones."
+            ) from error
         reason = " ".join(str(error).split()).rstrip(".")
         raise ShardError(f"{uri} is not a sound Parquet file: {reason}. {advice}") from error
+
+
+def _check(local: LocalFile | None) -> None:
+    if local is not None:
+        local.check()

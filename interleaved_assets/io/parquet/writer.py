@@ -156,7 +156,7 @@ def parquet_shard(
     if compression not in CODECS:
         raise OptionError(f"compression must be one of {', '.join(CODECS)}, got {compression!r}")
     shard = ParquetShard(uri, schema, row_group_bytes)
-    with atomic_output(uri, storage_options, hashed=hashed) as output:
+    with atomic_output(uri, storage_options, hashed=hashed, read_next=True) as output:
         try:
             shard.open(output, compression)
             yield shard

@@ -19,13 +19,25 @@ from interleaved_assets.io.storage.filesystem import (
     is_local,
     join,
     local_path,
+    remove_file,
     storage_errors,
 )
-from interleaved_assets.io.storage.inputs import file_sha256, local_copy, open_input, read_small
+from interleaved_assets.io.storage.folders import files_in, remove_others
+from interleaved_assets.io.storage.inputs import (
+    file_sha256,
+    local_copy,
+    open_input,
+    read_small,
+    scratch_errors,
+    scratch_file,
+)
 from interleaved_assets.io.storage.listing import FilePaths, InputFile, dotted, find_files, group_files, parse_size
 from interleaved_assets.io.storage.options import StorageOptionsByScheme, options_of
+from interleaved_assets.io.storage.pins import pin, unpin
 from interleaved_assets.io.storage.roots import check_allowed, folders_of
-from interleaved_assets.io.storage.stamps import content_hash, list_stamps, read_stamp
+from interleaved_assets.io.storage.s3_listing import find_infos
+from interleaved_assets.io.storage.stamps import content_hash, etag_stamp, find_stamps, list_stamps, read_stamp
+from interleaved_assets.io.storage.warm import keep_copies
 
 __all__ = [
     "AtomicOutput",
@@ -40,21 +52,32 @@ __all__ = [
     "clear_leftovers",
     "content_hash",
     "dotted",
+    "etag_stamp",
     "exists",
     "file_sha256",
+    "files_in",
     "filesystem",
     "find_files",
+    "find_infos",
+    "find_stamps",
     "folders_of",
     "group_files",
     "is_local",
     "join",
+    "keep_copies",
     "list_stamps",
     "local_copy",
     "local_path",
     "open_input",
     "options_of",
     "parse_size",
+    "pin",
     "read_small",
     "read_stamp",
+    "remove_file",
+    "remove_others",
+    "scratch_errors",
+    "scratch_file",
     "storage_errors",
+    "unpin",
 ]

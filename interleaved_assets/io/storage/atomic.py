@@ -17,6 +17,7 @@ from interleaved_assets.io.storage.temporary import (
     is_temporary_of,
     random_name,
 )
+from interleaved_assets.io.storage.warm import WarmCopy, new_copy
 from interleaved_assets.model.errors import StorageError
 
 logger = logging.getLogger(__name__)
@@ -28,46 +29,14 @@ _VISIBLE_ONCE_CLOSED: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfs
 _UPLOAD_PART_BYTES: Final = 16 * 2**20
 
 
-class AtomicOutput:
-    """An append-only file with its size and hash, opened by :func:`atomic_output`.
-
-    Attributes:
-        uri: the final path of the file.
-        size: bytes written so far.
-        sha256: hex digest of all bytes once the output is committed, None before, or with hashing off.
-        stamp: stamp of the committed file, the one that :func:`~interleaved_assets.io.storage.read_stamp` returns until
-            the file is replaced. None before the commit, and if the storage does not report it at the commit.
-    """
+class AppendOnly:
+    """The methods of the file protocol that pyarrow and tarfile need, of an output that is only appended to."""
 
     # pyarrow reads this attribute of a sink
     closed = False
 
-    def __init__(self, uri: str, file: BinaryIO, *, hashed: bool) -> None:
-        self.uri, self.size = uri, 0
-        self.sha256: str | None = None
-        self.stamp: str | None = None
-        self._file, self._digest = file, hashlib.sha256() if hashed else None
-
-    def write(self, data: BytesLike) -> int:
-        """Append ``data``; returns its length in bytes.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
-        with storage_errors(self.uri, "write"):
-            self._file.write(data)
-        if self._digest is not None:
-            self._digest.update(data)
-        written = data.nbytes if isinstance(data, memoryview) else len(data)
-        self.size += written
-        return written
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self.size
-
     def writable(self) -> bool:
-        """Always True. This and the following methods are the file protocol that pyarrow and tarfile need."""
+        """Always."""
         return True
 
     def readable(self) -> bool:
@@ -84,6 +53,44 @@ class AtomicOutput:
     def close(self) -> None:
         """Does nothing: :func:`atomic_output` closes the file."""
 
+
+class AtomicOutput(AppendOnly):
+    """An append-only file with its size and hash, opened by :func:`atomic_output`.
+
+    Attributes:
+        uri: the final path of the file.
+        size: bytes written so far.
+        sha256: hex digest of all bytes once the output is committed, None before, or with hashing off.
+        stamp: stamp of the committed file, the one that :func:`~interleaved_assets.io.storage.read_stamp` returns until
+            the file is replaced. None before the commit, and if the storage does not report it at the commit.
+    """
+
+    def __init__(self, uri: str, file: BinaryIO, copy: WarmCopy | None, *, hashed: bool) -> None:
+        self.uri, self.size = uri, 0
+        self.sha256: str | None = None
+        self.stamp: str | None = None
+        self._file, self._copy, self._digest = file, copy, hashlib.sha256() if hashed else None
+
+    def write(self, data: BytesLike) -> int:
+        """Append ``data``; returns its length in bytes.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        with storage_errors(self.uri, "write"):
+            self._file.write(data)
+        if self._copy is not None:
+            self._copy.write(data)
+        if self._digest is not None:
+            self._digest.update(data)
+        written = data.nbytes if isinstance(data, memoryview) else len(data)
+        self.size += written
+        return written
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self.size
+
     def finish(self, stamp: str | None) -> None:
         """Set :attr:`sha256` and :attr:`stamp`; called when the output is committed."""
         self.stamp = stamp
@@ -92,11 +99,14 @@ class AtomicOutput:
 
 
 @contextmanager
-def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: bool = True) -> Iterator[AtomicOutput]:
+def atomic_output(
+    uri: str, storage_options: StorageOptions = None, *, hashed: bool = True, read_next: bool = False
+) -> Iterator[AtomicOutput]:
     """Write ``uri`` so that it appears with its full content at the end of the block, or not at all.
 
     An existing file is replaced at that moment. On an exception it is not changed, and temporary data are removed.
-    Missing folders are created. ``hashed=False`` skips the SHA-256 (about 1.8 GB/s on one core).
+    Missing folders are created. ``hashed=False`` skips the SHA-256 (about 1.8 GB/s on one core). ``read_next`` is for
+    files that this process will read soon: of a remote one a copy stays on the local disk (see :mod:`.warm`).
 
     A process that is killed in the block leaves a hidden temporary file next to a local file, which the next writer of
     the same file takes over; on other filesystems :func:`clear_leftovers` removes it. In an object store it leaves the
@@ -108,13 +118,18 @@ def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: b
     """
     with storage_errors(uri, "write"):
         target = _open_target(uri, storage_options)
-    output = AtomicOutput(uri, target.file, hashed=hashed)
+    copy = new_copy(*filesystem(uri, storage_options)) if read_next and not is_local(uri) else None
+    output = AtomicOutput(uri, target.file, copy, hashed=hashed)
     try:
         yield output
         with storage_errors(uri, "write"):
             stamp = target.commit()
         output.finish(stamp)
+        if copy is not None:
+            copy.keep(stamp)
     except BaseException:
+        if copy is not None:
+            copy.drop()
         try:
             with storage_errors(uri, "clean up after"):
                 target.discard()

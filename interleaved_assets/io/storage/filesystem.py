@@ -1,5 +1,6 @@
 """Find the fsspec filesystem of a path, and turn its exceptions into storage errors with advice."""
 
+import contextlib
 import errno
 import os
 import sys
@@ -142,6 +143,18 @@ def exists(uri: str, storage_options: StorageOptions = None) -> bool:
         return True
 
 
+def remove_file(uri: str, storage_options: StorageOptions = None) -> None:
+    """Remove the file at ``uri``, if there is one.
+
+    Raises:
+        StorageError: it cannot be removed.
+    """
+    with storage_errors(uri, "remove"):
+        fs, path = filesystem(uri, storage_options)
+        with contextlib.suppress(FileNotFoundError):  # also if another process has removed it meanwhile
+            fs.rm_file(path)
+
+
 @contextmanager
 def storage_errors(uri: str, doing: str) -> Iterator[None]:
     """Turn storage exceptions in the block into :class:`StorageError`, which names ``uri`` and what to do."""
@@ -178,6 +191,8 @@ def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError
     ):
         error = cause  # fsspec's http raises FileNotFoundError also if the host does not answer
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if type(error).__name__ == "FileExpired":  # s3fs: the object has another ETag than when it was opened
+        return StorageUnavailable(f"{uri} changed while it was read. Read it again once it is complete.")
     text = f"cannot {doing} {uri}: {reason.rstrip('.')}."
     if _is_transient(error):
         return StorageUnavailable(f"{text} The storage failed or did not respond; try again later.")

@@ -9,7 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import IO, Any, BinaryIO, Final, cast
+
+from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.io.storage.filesystem import (
     StorageOptions,
@@ -20,9 +22,12 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.local import LocalFile, check_regular
+from interleaved_assets.io.storage.pins import pinned_etag
+from interleaved_assets.model.errors import StorageError
 
 _LOCAL_BUFFER_BYTES: Final = 256 * 2**10
 _READ_AHEAD_BYTES: Final = 8 * 2**20
+_FIRST_READ_BYTES: Final = 2**20
 _COPY_BYTES: Final = 16 * 2**20
 
 
@@ -41,10 +46,67 @@ def open_input(uri: str, storage_options: StorageOptions = None) -> Iterator[Bin
         else:
             with client_errors(uri, "read"):
                 fs, path = filesystem(uri, storage_options)
-                fs.invalidate_cache(path)  # a cached listing may have the size and ETag of an older version
-                file = fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead")
+                file = _open_remote(fs, path, uri)
             with _RemoteFile(file, uri) as remote:
                 yield cast(BinaryIO, remote)
+
+
+def _open_remote(fs: AbstractFileSystem, path: str, uri: str) -> Any:
+    if "s3" not in fs.protocol:
+        fs.invalidate_cache(path)  # a cached listing may have the size and ETag of an older version
+        return fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead")
+    if (found := pinned_etag(uri)) is None:
+        fs.invalidate_cache(path)
+        return _ReadAhead(fs.open(path, "rb", cache_type="none"))
+    etag, size = found
+    file = fs.open(path, "rb", size=size, cache_type="none")
+    # given these, the file is not looked at first, and every request is refused if it is another one now
+    file.details = {"name": path, "size": size, "ETag": f'"{etag}"', "type": "file"}
+    file.read_kw = {**file.read_kw, "IfMatch": f'"{etag}"'}
+    return _ReadAhead(file)
+
+
+class _ReadAhead:
+    """An object in S3 that is read in blocks; a large read takes one request of its own size, without a copy.
+
+    fsspec's own cache fetches a block more with every large read, and copies what it returns.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._at = file, 0
+        self._start, self._block = 0, b""
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._file.size if size < 0 else min(self._at + size, self._file.size)
+        first = self._at - self._start
+        known = self._block[first : end - self._start] if 0 <= first < len(self._block) else b""
+        self._at += len(known)
+        if (left := end - self._at) <= 0:
+            return known
+        if left >= _READ_AHEAD_BYTES:
+            rest = self._fetch(left)
+        else:
+            # little is read ahead before it shows that reading goes on there
+            goes_on = self._at == self._start + len(self._block)
+            ahead = _READ_AHEAD_BYTES if goes_on else max(left, _FIRST_READ_BYTES)
+            self._start, self._block = self._at, self._fetch(ahead)
+            rest = self._block[:left]
+        self._at += len(rest)
+        return known + rest if known else rest
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._file.size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _fetch(self, size: int) -> bytes:
+        self._file.seek(self._at)
+        return bytes(self._file.read(size))
 
 
 class _RemoteFile(io.BufferedIOBase):
@@ -122,8 +184,46 @@ def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Pat
             pass  # raises for a missing or unreadable file before the caller opens the path
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="interleaved-") as folder:
+    with scratch_errors(uri):
+        scratch = tempfile.TemporaryDirectory(prefix="interleaved-")
+    with scratch as folder:
         path = Path(folder, uri.rpartition("/")[2] or "copy")
-        with open_input(uri, storage_options) as source, path.open("wb") as copy:
+        with open_input(uri, storage_options) as source, scratch_errors(uri), path.open("wb") as copy:
             shutil.copyfileobj(source, copy, _COPY_BYTES)
         yield path
+
+
+@contextmanager
+def scratch_file(uri: str) -> Iterator[IO[bytes]]:
+    """A temporary file with a name for a copy of ``uri``, removed at the end; write to it in :func:`scratch_errors`.
+
+    Raises:
+        StorageError: it cannot be made.
+    """
+    with scratch_errors(uri):
+        file = tempfile.NamedTemporaryFile(prefix="interleaved-")  # noqa: SIM115 - closed below
+    try:
+        yield file
+    finally:
+        # closing flushes what did not fit, which fails again on a full disk
+        with contextlib.suppress(OSError):
+            file.close()
+
+
+@contextmanager
+def scratch_errors(uri: str) -> Iterator[None]:
+    """Turn an OSError in the block, which copies ``uri`` to a temporary file, into :class:`StorageError`."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot copy {uri} to the scratch folder {_scratch_folder()}: {error.strerror or error}. Free some space "
+            "there, or set the environment variable TMPDIR to a folder with more."
+        ) from error
+
+
+def _scratch_folder() -> str:
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:
+        return os.environ.get("TMPDIR", "/tmp")

@@ -5,8 +5,9 @@ nanoseconds, the size and the inode; for other filesystems size and modification
 """
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 from interleaved_assets.io.storage.filesystem import (
     StorageOptions,
@@ -16,7 +17,13 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.inputs import file_sha256
+from interleaved_assets.io.storage.s3_listing import PAGE_OBJECTS, find_infos, is_s3, list_page
 from interleaved_assets.model.errors import StorageError
+
+_PAGE_RATIO: Final = 2
+"""Objects asked for on a page for each wanted name: other files lie between them."""
+_FEWEST_OF_A_PAGE: Final = 16
+"""A page is worth its request if one of so many of its objects is wanted."""
 
 
 def stamp_of(info: Mapping[str, Any]) -> str | None:
@@ -67,10 +74,41 @@ def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str
     """
     with storage_errors(folder, "list"):
         fs, path = filesystem(folder, storage_options)
-        fs.invalidate_cache(path)
         start = len(path.rstrip("/")) + 1
-        stamps = {name[start:]: stamp_of(info) for name, info in fs.find(path, detail=True).items()}
+        stamps = {name[start:]: stamp_of(info) for name, info in find_infos(fs, path).items()}
     return {name: stamp for name, stamp in stamps.items() if stamp is not None}
+
+
+def find_stamps(folder: str, names: Collection[str], storage_options: StorageOptions = None) -> dict[str, str]:
+    """Stamps of the files ``names`` below a remote folder, from as few pages of its listing as have them.
+
+    A page begins at the first name that is not known yet, so names that lie close together take one request for up to
+    1,000 of them. Where pages would have few of the names, as with names scattered over a folder, listing ends.
+
+    Returns:
+        Stamps by name. A name that is left out may exist: it was not listed, or the server has an order of its own. On
+        other filesystems than S3 all are left out.
+
+    Raises:
+        StorageError: the folder cannot be listed.
+    """
+    found: dict[str, str] = {}
+    with storage_errors(folder, "list"):
+        fs, path = filesystem(folder, storage_options)
+        left = sorted(names, key=str.encode) if is_s3(fs) else []
+        while left:
+            at_most = min(PAGE_OBJECTS, _PAGE_RATIO * len(left))
+            # a page begins after a name: after its own beginning comes little but itself
+            page = list_page(fs, path, after=left[0][:-1], at_most=at_most)
+            stamps = {each.name: etag_stamp(each.etag, each.size) for each in page.objects}
+            found |= {name: stamps[name] for name in left if name in stamps}
+            if not page.next_page or not page.objects:
+                return found
+            passed = bisect_right(left, page.objects[-1].name.encode(), key=str.encode)
+            if passed * _FEWEST_OF_A_PAGE < at_most:
+                return found
+            left = left[passed:]
+    return found
 
 
 def content_hash(uri: str, storage_options: StorageOptions = None) -> str | None:

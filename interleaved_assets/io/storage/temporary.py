@@ -87,12 +87,18 @@ def is_temporary_of(name: str, found: str) -> bool:
     return re.fullmatch(rf"\.{re.escape(_cut(name))}\.(\d+|[0-9a-f]{{32}})\.tmp", found) is not None
 
 
+def target_name(found: str) -> str | None:
+    """The name of the file that ``found`` is a temporary file of, shortened if it is long; None if it is none."""
+    match = re.fullmatch(r"\.(.+)\.(?:\d+|[0-9a-f]{32})\.tmp", found)
+    return match[1] if match else None
+
+
 def clear_temporaries(target: Path) -> None:
     """Remove temporary files of dead writers of ``target``. Lists the folder."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for found in target.parent.iterdir():
             if is_temporary_of(target.name, found.name):
-                _remove_if_dead(found)
+                remove_if_dead(found)
 
 
 def has_locks(folder: Path) -> bool:
@@ -122,7 +128,7 @@ def _first_free(target: Path) -> tuple[Path, int]:
                 os.ftruncate(descriptor, 0)
                 # a writer that died while a live one held this number has left a higher number
                 for higher in itertools.count(number + 1):
-                    if not _remove_if_dead(_numbered(target, higher)):
+                    if not remove_if_dead(_numbered(target, higher)):
                         return path, descriptor
             os.close(descriptor)
             if not has_lock:
@@ -131,8 +137,11 @@ def _first_free(target: Path) -> tuple[Path, int]:
     raise AssertionError("itertools.count() ended")
 
 
-def _remove_if_dead(path: Path) -> bool:
-    """Remove the temporary file unless its writer is alive; returns whether a file was removed."""
+def remove_if_dead(path: Path) -> bool:
+    """Remove the temporary file at ``path`` unless its writer is alive; returns whether it was removed.
+
+    If the filesystem has no locks, the writer counts as dead.
+    """
     descriptor = _open(path)
     if descriptor is None:
         return False

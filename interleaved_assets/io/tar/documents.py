@@ -2,12 +2,13 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.ranges import Content
 from interleaved_assets.io.tar.exact import Exact, is_exact, read_exact
 from interleaved_assets.io.tar.json_columns import is_unicode
 from interleaved_assets.io.tar.layout import (
@@ -70,7 +71,7 @@ class Document:
         return 1 + _entries(self.texts) + _entries(self.images)
 
 
-def read_document(data: BytesLike, layout: ShardLayout, key: str, limits: TarLimits = LIMITS) -> Document:
+def read_document(data: Content, layout: ShardLayout, key: str, limits: TarLimits = LIMITS) -> Document:
     """The document in ``data``, a JSON member whose name is ``key`` and an extension.
 
     Never raises for what ``data`` holds: :attr:`Document.error` tells. A document over a limit is blank but for that.
@@ -92,6 +93,16 @@ def read_document(data: BytesLike, layout: ShardLayout, key: str, limits: TarLim
     return document
 
 
+def add_contents(document: Document, texts: Sequence[bytes], images: int) -> None:
+    """Put into ``document`` the texts and the number of images of a sample whose JSON does not list them.
+
+    Images come first. A text that is not UTF-8 gets an error as a row.
+    """
+    # tokens only mark the places: the members are known
+    document.images = [""] * images + [None] * len(texts)
+    document.texts = [None] * images + [text.decode("utf-8", "surrogateescape") for text in texts]
+
+
 def too_large_document(detail: str) -> Document:
     """What stands for a document that is not read because of a limit."""
     return Document(error=row_error("document_too_large", detail))
@@ -105,19 +116,21 @@ def _read(encoded: bytes, layout: ShardLayout, key: str) -> Document:
         # json.loads recurses into nested lists, and int() refuses numbers of thousands of digits
         document.error = row_error("invalid_json", str(error) or type(error).__name__)
         return document
-    if is_exact(written := body.get(EXACT_FIELD)):
+    has_lists = layout.layout == "interleaved"
+    if has_lists and is_exact(written := body.get(EXACT_FIELD)):
         try:
             document.exact = read_exact(written)
             del body[EXACT_FIELD]
         except ValueError as error:
             document.error = row_error("invalid_json", str(error))
     document.own_id = _own_id(body, layout, key, document.exact)
-    document.texts = _list(body, layout.texts_field, "invalid_text", document)
-    document.images = _list(body, layout.images_field, "invalid_token", document)
+    if has_lists:
+        document.texts = _list(body, layout.texts_field, "invalid_text", document)
+        document.images = _list(body, layout.images_field, "invalid_token", document)
+        document.sizes = _sizes(body.get("image_metadata"), _entries(document.images))
     if document.exact is not None and not _fits_lists(document.exact, document):
         document.exact = None
         document.error = document.error or row_error("invalid_json", "_interleaved does not fit texts and images")
-    document.sizes = _sizes(body.get("image_metadata"), _entries(document.images))
     container = body.get(layout.image_member_field) if layout.image_member_field else None
     document.container = container if isinstance(container, str) and is_unicode(container) else None
     _take_fields(body, layout, document)
@@ -173,6 +186,8 @@ def _own_id(body: dict[str, Any], layout: ShardLayout, key: str, exact: Exact | 
         return str(value)
     if not isinstance(value, str) or not is_unicode(value):
         return None
+    if layout.layout == "images" and layout.sample_id_field is None:
+        return None  # several images may state the id of the document that they come from
     # what this package writes says its id there, and is recognized by the name of the member made from it
     return value if layout.sample_id_field == "sample_id" or member_key(value) == key else None
 
@@ -193,7 +208,7 @@ def _take_fields(body: dict[str, Any], layout: ShardLayout, document: Document) 
     per_image = {name: (document.per_image, "image", _entries(document.images)) for name in names}
     names = exact.per_text if exact and exact.per_text is not None else layout.per_text_fields
     per_text = {name: (document.per_text, "text", _entries(document.texts)) for name in names}
-    spread = per_image | per_text
+    spread = per_image | per_text if layout.layout == "interleaved" else {}
     null_fields, empty_lists = [], []
     for name, value in body.items():
         column = column_name(name)
@@ -252,4 +267,4 @@ def _end(document: Document) -> int:
 
 
 def _entries(values: list[Any]) -> int:
-    return sum(value is not None for value in values)
+    return len(values) - values.count(None)

@@ -26,8 +26,9 @@ from typing import Any, Final, TypeGuard
 
 import pyarrow as pa
 
-from interleaved_assets.io.tar.json_columns import is_unicode
-from interleaved_assets.io.tar.limits import LIMITS, null_bytes
+from interleaved_assets.io.tar.json_columns import MAX_FIELDS, is_unicode, struct_fields
+from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
+from interleaved_assets.io.tar.limits import MAX_NULL_BYTES, null_bytes
 from interleaved_assets.model.schema import RESERVED_COLUMNS, reconcile_schema
 
 VERSION: Final = 1
@@ -165,8 +166,10 @@ def check_columns(schema: pa.Schema) -> None:
     Raises:
         ValueError: two columns share a name, a type or a name cannot be read, or a row of nulls would be huge.
     """
-    if null_bytes(schema) > LIMITS.max_sample_bytes:
-        raise ValueError("_interleaved has columns that take too many bytes in each row")
+    if null_bytes(schema) > MAX_NULL_BYTES:
+        raise ValueError(f"_interleaved has columns that take more than {MAX_NULL_BYTES} bytes in each row")
+    if sum(struct_fields(column.type) for column in schema if column.name != UNREFERENCED_MEMBERS) > MAX_FIELDS:
+        raise ValueError(f"_interleaved has more than {MAX_FIELDS} fields in structs")
     try:
         str(schema)
         for column in schema:

@@ -21,15 +21,27 @@ _KINDS: Final = {str: _STRING, bool: _BOOL, int: _INT, float: _FLOAT, list: _LIS
 # Arrow files allow 64 levels, and columns nested that deeply are not queried in practice.
 _MAX_DEPTH: Final = 16
 _MAX_JSON_DEPTH: Final = 64
-# What has more fields is a mapping and no record, and each field would take room in every row.
-_MAX_FIELDS: Final = 1000
+# What has more fields is a mapping and no record, and each field would be a column of its own in Parquet.
+MAX_FIELDS: Final = 1000
+"""Fields that the objects in all columns of a shard may have together; an object beyond makes its column JSON."""
 # All whole numbers up to here, and not all beyond, are floats of 64 and 32 bits.
 _FLOAT_INTEGERS: Final = {pa.float64(): 2**53, pa.float32(): 2**24}
 _FLOAT32: Final = struct.Struct("<f")
 
 
+class FieldRoom:
+    """How many fields of objects the columns of a shard, or one of them, may still get."""
+
+    def __init__(self, fields: int = MAX_FIELDS) -> None:
+        self.left = fields
+
+
 class Shape:
-    """What the values seen so far have in common; nulls fit any shape."""
+    """What the values seen so far have in common; nulls fit any shape.
+
+    Args:
+        room: for the fields of objects; an object for which it does not do is no record but JSON.
+    """
 
     __slots__ = (
         "_fields",
@@ -41,10 +53,12 @@ class Shape:
         "_kinds",
         "_longest",
         "_low",
+        "_room",
         "_shortest",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, room: FieldRoom) -> None:
+        self._room = room
         self._kinds = 0
         self._has_null = False
         self._low = self._high = 0  # of whole numbers
@@ -85,16 +99,17 @@ class Shape:
         length = len(values)
         self._shortest = length if self._shortest < 0 else min(self._shortest, length)
         self._longest = max(self._longest, length)
-        item = self._item = self._item or Shape()
+        item = self._item = self._item or Shape(self._room)
         for value in values:
             item.observe(value, depth + 1)
 
     def _observe_object(self, value: dict[str, Any], depth: int) -> None:
-        if len(value) > _MAX_FIELDS:
-            self._is_mixed = True
-            return
         if self._fields is None:
-            self._fields = {key: Shape() for key in value}
+            if len(value) > self._room.left:
+                self._is_mixed = True
+                return
+            self._room.left -= len(value)
+            self._fields = {key: Shape(self._room) for key in value}
         # Parquet has no object without fields, and names that are empty or not Unicode cannot be used as field names
         if value.keys() != self._fields.keys() or not value or not all(key and is_unicode(key) for key in value):
             self._is_mixed = True
@@ -177,6 +192,12 @@ def is_plain_type(dtype: pa.DataType, depth: int = 0) -> bool:
         are_names = all(names) and len(set(names)) == len(names) > 0
         return are_names and all(is_plain_type(field.type, depth + 1) for field in dtype)
     return False
+
+
+def struct_fields(dtype: pa.DataType) -> int:
+    """How many fields the structs in ``dtype`` have together."""
+    own = dtype.num_fields if pa.types.is_struct(dtype) else 0
+    return own + sum(struct_fields(dtype.field(index).type) for index in range(dtype.num_fields))
 
 
 def is_plain_value(value: Any, depth: int = 0) -> bool:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Final, Literal, get_args
 from urllib.parse import quote
 
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
@@ -24,6 +24,12 @@ UNREFERENCED_MEMBERS: Final = "_unreferenced_members"
 EXACT_FIELD: Final = "_interleaved"
 """JSON field that holds what plain JSON cannot say (see ``exact.py``)."""
 
+Layout = Literal["interleaved", "images"]
+"""What a sample of a tar is: a JSON that lists its texts and images, or a group of members as WebDataset makes it."""
+
+TEXT_EXTENSION: Final = ".txt"
+"""Ending of the members that are texts, in the layout ``images``."""
+
 _TAKEN: Final = RESERVED_COLUMNS | {NULL_FIELDS, EMPTY_LISTS, LIST_LENGTH, UNREFERENCED_MEMBERS, EXACT_FIELD}
 _ESCAPED: Final = re.compile(f"(?:{'|'.join(sorted(_TAKEN))})_*")
 
@@ -31,6 +37,10 @@ _ESCAPED: Final = re.compile(f"(?:{'|'.join(sorted(_TAKEN))})_*")
 @dataclass(frozen=True)
 class ShardLayout:
     """Where the parts of a document stand in its JSON and its tar.
+
+    In the layout ``images``, members whose names are the same up to the first dot are one sample: its images at the
+    positions from 0, then its texts (``.txt``), each in the order of the tar; the fields of ``<key>.json`` become
+    columns. Its options are ``sample_id_field``, ``fields``, ``image_extensions`` and ``json_extensions``.
 
     Attributes:
         sample_id_field: JSON field with the document's id. None, or where a document lacks it: the path of its JSON
@@ -44,6 +54,7 @@ class ShardLayout:
         per_text_fields: lists with one entry per text, spread over the text rows.
         image_extensions: a token with one of these endings names a member, and never a frame; with or without a dot.
         json_extensions: endings of members that are documents; with or without a dot.
+        layout: ``interleaved``, documents with lists of texts and images, or ``images``.
     """
 
     sample_id_field: str | None = None
@@ -55,6 +66,7 @@ class ShardLayout:
     per_text_fields: Sequence[str] = ()
     image_extensions: Sequence[str] = IMAGE_EXTENSIONS
     json_extensions: Sequence[str] = (".json",)
+    layout: Layout = "interleaved"
 
     def __post_init__(self) -> None:
         """Check the options.
@@ -62,6 +74,8 @@ class ShardLayout:
         Raises:
             OptionError: one of them makes no sense.
         """
+        if self.layout not in get_args(Layout):
+            raise OptionError(f"layout must be one of {', '.join(get_args(Layout))}, got {self.layout!r}")
         for option in fields(self):
             value = getattr(self, option.name)
             if option.name.endswith(("fields", "extensions")):

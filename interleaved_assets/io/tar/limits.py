@@ -1,12 +1,14 @@
 """Limits of what a tar may ask for, so that memory and time follow the options and not the input."""
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from interleaved_assets.io.archive.source import MAX_UNPACKED_BYTES
-from interleaved_assets.io.materialize import MAX_MEMBER_BYTES, MAX_SAMPLE_BYTES
+from interleaved_assets.io.fetch import MAX_MEMBER_BYTES, MAX_SAMPLE_BYTES
+from interleaved_assets.io.storage import parse_size
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 
@@ -27,12 +29,15 @@ class TarLimits(NamedTuple):
     max_member_bytes: int = MAX_MEMBER_BYTES
     max_document_bytes: int = 64 * 2**20
     max_sample_bytes: int = MAX_SAMPLE_BYTES
-    max_columns: int = 10_000
+    max_columns: int = 1000
     max_unpacked_bytes: int = MAX_UNPACKED_BYTES
 
 
 LIMITS: Final = TarLimits()
 """The default limits."""
+
+MAX_NULL_BYTES: Final = 2**20
+"""Bytes that a row of nulls may take in the columns whose types the documents of a shard state."""
 
 ROW_BYTES: Final = 300
 """What a row takes besides its text and bytes, roughly: ids, locators, types."""
@@ -58,6 +63,17 @@ def check_limits(limits: TarLimits) -> TarLimits:
     return limits
 
 
+def limits_of(options: Mapping[str, Any]) -> TarLimits:
+    """The limits among the options of a reader or writer; sizes may be text such as ``"1GiB"``.
+
+    Raises:
+        OptionError: one is no size, or less than 1.
+    """
+    given = {name: options[name] for name in TarLimits._fields if name in options}
+    sizes = {name: parse_size(value, name) for name, value in given.items() if name.endswith("_bytes")}
+    return check_limits(LIMITS._replace(**given | sizes))
+
+
 def parsed_bytes(text: bytes) -> int:
     """Bytes that the values of a JSON text take when parsed: rather too many, but known before it is parsed."""
     # one character beyond the first 65,536 makes all of a string four bytes wide
@@ -81,13 +97,14 @@ def document_bytes(text: bytes, rows: int, name_bytes: int) -> int:
 
 def null_bytes(schema: pa.Schema) -> int:
     """Bytes that a row of nulls takes in the passthrough columns of ``schema``."""
-    return sum(_null_bytes(column.type) for column in schema if column.name not in RESERVED_COLUMNS)
+    return sum(null_type_bytes(column.type) for column in schema if column.name not in RESERVED_COLUMNS)
 
 
-def _null_bytes(dtype: pa.DataType) -> int:
+def null_type_bytes(dtype: pa.DataType) -> int:
+    """Bytes that a null of ``dtype`` takes."""
     types = pa.types
     if types.is_struct(dtype):
-        return 1 + sum(_null_bytes(column.type) for column in dtype)
+        return 1 + sum(null_type_bytes(column.type) for column in dtype)
     if types.is_fixed_size_list(dtype):
-        return 1 + int(dtype.list_size) * _null_bytes(dtype.value_type)
+        return 1 + int(dtype.list_size) * null_type_bytes(dtype.value_type)
     return 1 + int(dtype.byte_width) if types.is_fixed_size_binary(dtype) else _CELL_BYTES

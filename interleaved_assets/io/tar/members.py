@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.io import content_types
-from interleaved_assets.io.archive.index import MAX_NAME_BYTES, shown
+from interleaved_assets.io.archive.index import MAX_NAME_BYTES, shortened
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.documents import read_document
 from interleaved_assets.io.tar.exact import MODALITIES, Exact
@@ -86,12 +86,13 @@ class TarDocuments:
             for name, where in places.items()
             if name in self._table.column_names
         } | {name: column.is_valid for name, column in self._columns.items()}
+        # how many cells of which columns each sample has: of ten thousand columns, most samples have few
         starts = [start for start, _ in self._samples]
-        # how many of these cells each sample has, so that most columns of most samples need no closer look
-        self._counts = {
-            name: dict(zip(starts, np.add.reduceat(where, starts, dtype=np.int64).tolist(), strict=True))
-            for name, where in self._to_place.items()
-        }
+        self._counts: dict[int, dict[str, int]] = {start: {} for start in starts}
+        for name, where in self._to_place.items():
+            counts = np.add.reduceat(where, starts, dtype=np.int64)
+            for number in np.flatnonzero(counts).tolist():
+                self._counts[starts[number]][name] = int(counts[number])
 
     def __iter__(self) -> Iterator[list[Member]]:
         for start, stop in self._samples:
@@ -106,8 +107,9 @@ class TarDocuments:
         images = {row: f"{key}.{self._positions[row]}{self._extension(row)}" for row in sample.images}
         members = [Member(name, self._contents[row] or b"") for row, name in images.items()]
         extra, renamed = self._unreferenced(sample, key, images.values())
-        for column in self._columns.values():
-            column.place(sample)
+        for name in self._counts[rows.start]:
+            if name in self._columns:
+                self._columns[name].place(sample)
         place_nulls(sample, self._columns)
         lists, is_wide = self._lists(sample, rows, images)
         absent = self._absent(sample, rows)
@@ -148,7 +150,7 @@ class TarDocuments:
             ("it", size, limits.max_sample_bytes, "max_sample_bytes"),
         ):
             if found > limit:
-                raise OptionError(f"sample {shown(sample_id)!r}: {what} takes {found} bytes, over {option} {limit}")
+                raise OptionError(f"sample {shortened(sample_id)!r}: {what} takes {found} bytes, over {option} {limit}")
 
     def _plain_sample(self, rows: range) -> PlainSample:
         by_modality: dict[int, list[int]] = {code: [] for code in MODALITIES.values()}
@@ -230,20 +232,21 @@ class TarDocuments:
         found = self._table[UNREFERENCED_MEMBERS][at]
         if found.type != UNREFERENCED_TYPE or not found.is_valid:
             return members, renamed
-        items = found.as_py()
-        if any(item is None or item["name"] is None or item["content"] is None for item in items):
+        items = found.values
+        names, contents = items.field("name").to_pylist(), items.field("content")
+        if items.null_count or None in names or contents.null_count:
             return members, renamed
         number = 0
-        for item in items:
-            name = item["name"]
+        for own, content in zip(names, contents, strict=True):
+            name = own
             if name.lower() in taken or not _is_kept_name(name, key):
                 # goes on from the last number, since very many names may be taken
                 number = max(number, len(members))
-                while (name := _new_name(item["name"], key, number)).lower() in taken:
+                while (name := _new_name(own, key, number)).lower() in taken:
                     number += 1
-                renamed[name] = item["name"]
+                renamed[name] = own
             taken.add(name.lower())
-            members.append(Member(name, item["content"]))
+            members.append(Member(name, memoryview(content.as_buffer())))
         if members:
             sample.placed[UNREFERENCED_MEMBERS] = [at]
         return members, renamed
@@ -251,20 +254,22 @@ class TarDocuments:
     def _exact_rows(self, sample: PlainSample, rows: range, absent: list[int], *, is_needed: bool) -> pa.Table | None:
         """The cells of ``rows`` that stand nowhere else; None where there are none, and the lists show the rows."""
         wanted: dict[str, np.ndarray] = {}
-        for name, where in self._to_place.items():
+        for name, count in self._counts[rows.start].items():
             placed = sample.placed.get(name, ())
-            if self._counts[name][rows.start] != len(placed):
-                wanted[name] = where[rows.start : rows.stop].copy()
+            if count != len(placed):
+                wanted[name] = self._to_place[name][rows.start : rows.stop].copy()
                 wanted[name][[row - rows.start for row in placed]] = False
         types = self._types[rows.start : rows.stop]
-        if "content_type" in self._table.column_names and types != self._expected_types(rows, set(absent)):
+        # not column_names, which makes the names of all columns anew for each sample
+        has_types = self._schema.get_field_index("content_type") >= 0
+        if has_types and types != self._expected_types(rows, set(absent)):
             wanted["content_type"] = np.ones(len(rows), dtype=bool)
         listed = set(sample.images)
         contents = [None if row in listed else self._contents[row] for row in rows]
         has_contents = any(content is not None for content in contents)
         if sample.metadata is not None and not (is_needed or wanted or has_contents):
             return None
-        part = self._table.slice(rows.start, len(rows))
+        part = {name: self._table[name].slice(rows.start, len(rows)) for name in ("position", "modality", *wanted)}
         columns = {name: part[name].combine_chunks() for name in ("position", "modality")}
         for name, where in wanted.items():
             columns[name] = take(part[name].combine_chunks(), pa.array(np.arange(len(rows)), mask=~where))
@@ -275,7 +280,7 @@ class TarDocuments:
     def _shows_schema(self, text: bytes, key: str, *, has_extra: bool) -> bool:
         """Whether a reader that knows no more than the document ``text`` makes the columns of the table."""
         columns = ColumnTypes()
-        observe_document(columns, read_document(text, ShardLayout(), key))
+        observe_document(columns, read_document(text, ShardLayout(), key, self._limits))
         if has_extra:
             columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
         own = set(self._schema.names)

@@ -9,7 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.tar.json_columns import JSON_TYPE, Shape, array_of, is_json
+from interleaved_assets.io.archive.index import shortened
+from interleaved_assets.io.tar.json_columns import (
+    JSON_TYPE,
+    MAX_FIELDS,
+    FieldRoom,
+    Shape,
+    array_of,
+    is_json,
+    struct_fields,
+)
+from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
+from interleaved_assets.io.tar.limits import MAX_NULL_BYTES, null_type_bytes
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, RESERVED_COLUMNS
 
 logger = logging.getLogger(__name__)
@@ -20,6 +31,9 @@ _WIDER: Final = {
     pa.float64(): {pa.float16(), pa.float32(), pa.float64()},
     pa.large_string(): {pa.string(), pa.large_string(), pa.string_view()},
 }
+
+
+_OWN: Final = RESERVED_COLUMNS | {UNREFERENCED_MEMBERS}
 
 
 class ColumnTypes:
@@ -36,8 +50,11 @@ class ColumnTypes:
     def __init__(self, columns: Sequence[str] | None = None, types: Mapping[str, pa.DataType] | None = None) -> None:
         self.seen: set[str] = set()
         self._only = None if columns is None else frozenset(columns)
-        self._shapes: dict[str, Shape] = {name: Shape() for name in columns or ()}
+        self._room = FieldRoom()
+        self._shapes: dict[str, Shape] = {name: Shape(self._room) for name in columns or ()}
         self._stated: dict[str, dict[pa.DataType, None]] = {}
+        self._stated_fields = self._stated_bytes = 0
+        self._unfit: dict[str, bool] = {}  # columns that fit no stated type, and whether that is logged
         self._reserved: dict[str, pa.DataType] = {}
         self._order: list[str] = []
         self._wished = dict(types or {})
@@ -46,14 +63,25 @@ class ColumnTypes:
         """Take JSON values of ``column`` into account, should it be wanted."""
         if self._only is not None and column not in self._only:
             return
-        shape = self._shapes.setdefault(column, Shape())
+        shape = self._shapes.setdefault(column, Shape(self._room))
         for value in values:
             shape.observe(value)
 
-    def count_with(self, columns: set[str]) -> int:
-        """How many passthrough columns there would be together with those of ``columns`` that are wanted."""
+    def excess_with(self, columns: set[str], stated: Iterable[pa.Schema], max_columns: int) -> str | None:
+        """Which limit the shard would exceed with ``columns``, and types ``stated`` for them; None if it would not."""
         wanted = columns if self._only is None else columns & self._only
-        return len(self._shapes) + len(wanted - self._shapes.keys() - RESERVED_COLUMNS)
+        if len(self._shapes) + sum(name not in self._shapes for name in wanted - RESERVED_COLUMNS) > max_columns:
+            return f"more columns, over max_columns {max_columns}"
+        new = {(column.name, column.type) for schema in stated for column in schema if self._is_new(column)}
+        if self._stated_fields + sum(struct_fields(dtype) for _, dtype in new) > MAX_FIELDS:
+            return f"more fields in structs than {MAX_FIELDS}"
+        if self._stated_bytes + sum(null_type_bytes(dtype) for _, dtype in new) > MAX_NULL_BYTES:
+            return f"columns that take more than {MAX_NULL_BYTES} bytes for each null"
+        return None
+
+    def _is_new(self, column: pa.Field) -> bool:
+        is_wanted = column.name not in _OWN if self._only is None else column.name in self._only
+        return is_wanted and column.type not in self._stated.get(column.name, ())
 
     def state_schema(self, schema: pa.Schema, *, ordered: bool = True) -> None:
         """Take into account that a tar or the cells of a sample say which columns there are.
@@ -68,7 +96,11 @@ class ColumnTypes:
                 if ordered:
                     self._reserved.setdefault(column.name, column.type)
             elif self._only is None or column.name in self._only:
-                self._shapes.setdefault(column.name, Shape())
+                fields = struct_fields(column.type)
+                self._shapes.setdefault(column.name, Shape(FieldRoom(fields)))
+                if self._is_new(column):
+                    self._stated_fields += fields
+                    self._stated_bytes += null_type_bytes(column.type)
                 self._stated.setdefault(column.name, {})[column.type] = None
         if ordered and not self._order:
             self._order = schema.names
@@ -80,6 +112,10 @@ class ColumnTypes:
         }
         for name, shape in self._shapes.items():
             columns[name] = pa.field(name, self._type_of(name, shape))
+        if unlogged := [name for name, is_logged in self._unfit.items() if not is_logged]:
+            what = "do not fit the types that documents state, so they are kept as JSON"
+            logger.warning("the values of %d columns %s; the first is %r", len(unlogged), what, shortened(unlogged[0]))
+            self._unfit = dict.fromkeys(self._unfit, True)
         order = [name for name in self._order if name in columns] if self._only is None else []
         return pa.schema([columns[name] for name in dict.fromkeys([*order, *columns])])
 
@@ -95,11 +131,7 @@ class ColumnTypes:
         for wide, narrower in _WIDER.items():
             if shape.fits(wide) and all(dtype in narrower for dtype in stated):
                 return wide
-        logger.warning(
-            "column %r: its values do not fit one type (%s), so they are kept as JSON",
-            column,
-            ", ".join(str(dtype) for dtype in stated),
-        )
+        self._unfit.setdefault(column, False)
         return JSON_TYPE
 
 
@@ -121,17 +153,22 @@ class ColumnCells:
         """Put those of ``cells`` that are not null into the rows from ``first_row`` on."""
         rows = np.flatnonzero(np.asarray(cells.is_valid(), dtype=bool))
         if len(rows):
-            self._exact.append((rows + first_row, take(cells.combine_chunks(), pa.array(rows))))
+            # combine_chunks copies, even if there is one chunk
+            array = cells.chunk(0) if cells.num_chunks == 1 else cells.combine_chunks()
+            valid = array if len(rows) == len(array) else take(array, pa.array(rows))
+            self._exact.append((rows + first_row, valid))
 
     def array(self, rows: int, dtype: pa.DataType) -> pa.Array:
         """The column of so many ``rows``, null where no cell was put."""
         if not self._rows and not self._exact:
             return pa.nulls(rows, dtype)
-        pieces = [array_of(self._values, dtype), *(_converted(cells, dtype) for _, cells in self._exact)]
+        pieces = [_converted(cells, dtype) for _, cells in self._exact]
+        if self._rows:
+            pieces.insert(0, array_of(self._values, dtype))
         where = np.concatenate([np.array(self._rows, np.int64), *(at for at, _ in self._exact)])
         indices = np.full(rows, -1, np.int64)
         indices[where] = np.arange(len(where))
-        return take(pa.concat_arrays(pieces), pa.array(indices, mask=indices < 0))
+        return take(pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces), pa.array(indices, mask=indices < 0))
 
 
 def take(array: pa.Array, indices: pa.Array) -> pa.Array:

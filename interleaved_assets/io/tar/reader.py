@@ -11,15 +11,16 @@ import pyarrow as pa
 from interleaved_assets.io.archive.source import TarSource, open_tar
 from interleaved_assets.io.batches import split_samples
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
-from interleaved_assets.io.materialize import FetchLimits, materialize_parts
+from interleaved_assets.io.fetch import FetchLimits
+from interleaved_assets.io.materialize import materialize_parts
 from interleaved_assets.io.reader import ShardReader, warn_absent
-from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path, parse_size
-from interleaved_assets.io.tar.documents import read_document
-from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, ShardLayout
-from interleaved_assets.io.tar.limits import LIMITS, TarLimits, check_limits, null_bytes
+from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path
+from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, Layout, ShardLayout
+from interleaved_assets.io.tar.limits import LIMITS, TarLimits, check_limits, limits_of, null_bytes
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE, TarRows
-from interleaved_assets.io.tar.samples import KEPT_BYTES, Sample, find_samples, refuse_wide_samples
+from interleaved_assets.io.tar.samples import KEPT_BYTES, Sample, find_samples, fit_samples, sample_document
+from interleaved_assets.model.errors import IncompleteShard
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 
 # Columns are built from so many bytes at a time at most, so that no offset of 32 bits overflows.
@@ -41,6 +42,7 @@ def read_tar_shard(
     max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
     types: Mapping[str, pa.DataType] | None = None,
     notes: Counter[str] | None = None,
+    accept_incomplete: bool = True,
 ) -> Iterator[pa.Table]:
     """Tables of whole samples from one tar, in its order; all of them have the same schema.
 
@@ -61,16 +63,18 @@ def read_tar_shard(
             document, a sample, all documents together and a compressed tar may take (see :class:`~.limits.TarLimits`).
         types: wished types of passthrough columns; a column gets its type where that loses nothing.
         notes: counts by kind what was noticed and is no error of a row (see :class:`~.samples.SampleList`).
+        accept_incomplete: read a tar that is cut or damaged, has no end mark, or has data after it, as far as possible.
 
     Raises:
         StorageError: the tar is missing or unreadable.
         ShardError: it is not a tar, or damaged so that no sample can be read.
+        IncompleteShard: members may be missing, and ``accept_incomplete`` is False.
         OptionError: a limit is none.
     """
     limits = check_limits(
         TarLimits(max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes)
     )
-    options = _Options(layout or ShardLayout(), materialize, storage_options, allowed_roots, limits)
+    options = _Options(layout or ShardLayout(), materialize, storage_options, allowed_roots, limits, accept_incomplete)
     columns = ColumnTypes(options.layout.fields, types)
     with _opened([uri], options, columns, Counter() if notes is None else notes) as ((shard,), schema):
         tables = _tables(shard, schema, max_batch_bytes, options)
@@ -104,15 +108,14 @@ class InterleavedWebdatasetReader(ShardReader):
     per_text_fields: Sequence[str] = ()
     materialize_on_read: bool = False
     allowed_roots: Sequence[str] | None = None
+    layout: Layout = "interleaved"
     notes: Counter[str] = field(default_factory=Counter, init=False)
 
     read_options: ClassVar[frozenset[str]] = frozenset(TarLimits._fields)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = {name: self._options[name] for name in TarLimits._fields if name in self._options}
-        sizes = {name: parse_size(value, name) for name, value in given.items() if name.endswith("_bytes")}
-        self._limits = check_limits(LIMITS._replace(**given | sizes))
+        self._limits = limits_of(self._options)
         self._layout = ShardLayout(
             sample_id_field=self.sample_id_field,
             texts_field=self.texts_field,
@@ -123,6 +126,7 @@ class InterleavedWebdatasetReader(ShardReader):
             per_text_fields=self.per_text_fields,
             image_extensions=self.image_extensions,
             json_extensions=self.json_extensions,
+            layout=self.layout,
         )
 
     def read_files(self, files: Sequence[InputFile]) -> Iterable[tuple[str, Iterable[pa.Table]]]:
@@ -150,6 +154,7 @@ class _Options(NamedTuple):
     storage_options: StorageOptions
     allowed_roots: Sequence[str] | None
     limits: TarLimits
+    accept_incomplete: bool = True
 
 
 class _Shard(NamedTuple):
@@ -176,6 +181,11 @@ def _opened(
                     max_unpacked_bytes=options.limits.max_unpacked_bytes,
                 )
             )
+            if not options.accept_incomplete and (shortfall := source.index.shortfall) is not None:
+                raise IncompleteShard(
+                    f"{uri}: truncated_shard: {shortfall}. Fetch or write it again, or set publish.accept_incomplete "
+                    "to take the samples that can be read."
+                )
             samples, noticed = find_samples(
                 source,
                 options.layout,
@@ -191,9 +201,8 @@ def _opened(
             notes["absent_fields"] += len(absent)
             warn_absent(absent, uris, columns.seen)
         # how wide a row is follows from the documents of all samples
-        if refuse_wide_samples(samples, options.limits, null_bytes(columns.schema())) or any(
-            sample.leftovers for sample in samples
-        ):
+        fit_samples(samples, options.limits, null_bytes(columns.schema()), with_bytes=options.materialize)
+        if any(sample.leftovers for sample in samples):
             columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
         yield shards, columns.schema()
 
@@ -202,27 +211,34 @@ def _tables(shard: _Shard, schema: pa.Schema, limit: int | None, options: _Optio
     """Tables of whole samples, of at most ``limit`` bytes unless a sample is larger."""
     path = str(local_path(shard.uri)) if is_local(shard.uri) else shard.uri
     for samples in _groups(shard.samples, min(limit or _STEP_BYTES, _STEP_BYTES), null_bytes(schema)):
-        rows = TarRows(shard.source, path, schema, with_bytes=options.materialize)
-        for sample in samples:
-            document = sample.document
-            if document is None:
-                assert sample.json is not None
-                document = read_document(shard.source.content(sample.json), options.layout, sample.key, options.limits)
-            rows.add(sample, document)
-        table = rows.table()
-        parts: Iterable[pa.Table] = [table]
-        if options.materialize and rows.points_elsewhere:
-            limits = options.limits
-            parts = materialize_parts(
-                table,
-                limit,
-                storage_options=options.storage_options,
-                allowed_roots=folders_of([path]) if options.allowed_roots is None else options.allowed_roots,
-                limits=FetchLimits(limits.max_member_bytes, limits.max_unpacked_bytes, limits.max_sample_bytes),
-            )
-        for part in parts:
-            # the sizes that samples were grouped by are rough
-            yield from split_samples(part, limit)
+        yield from _group_tables(shard, path, samples, schema, limit, options)
+
+
+def _group_tables(
+    shard: _Shard, path: str, samples: Sequence[Sample], schema: pa.Schema, limit: int | None, options: _Options
+) -> Iterator[pa.Table]:
+    """The rows of ``samples``. A generator of its own, so that nothing is held on to while the next group is read."""
+    rows = TarRows(shard.source, path, schema, with_bytes=options.materialize)
+    for sample in samples:
+        document = sample.document
+        if document is None:
+            document = sample_document(shard.source, options.layout, sample, options.limits)
+        rows.add(sample, document)
+    table, points_elsewhere = rows.table(), rows.points_elsewhere
+    del rows  # it has the bytes of images, of which the table has a copy
+    parts: Iterable[pa.Table] = [table]
+    if options.materialize and points_elsewhere:
+        limits = options.limits
+        parts = materialize_parts(
+            table,
+            limit,
+            storage_options=options.storage_options,
+            allowed_roots=folders_of([path]) if options.allowed_roots is None else options.allowed_roots,
+            limits=FetchLimits(limits.max_member_bytes, limits.max_unpacked_bytes, limits.max_sample_bytes),
+        )
+    for part in parts:
+        # the sizes that samples were grouped by are rough
+        yield from split_samples(part, limit)
 
 
 def _groups(samples: Sequence[Sample], limit: int, row_bytes: int) -> Iterator[list[Sample]]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from interleaved_assets.io import content_types
-from interleaved_assets.io.archive.index import TarMember, shown
+from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
-from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tar.documents import Document
 from interleaved_assets.io.tar.json_columns import is_unicode, json_text
 from interleaved_assets.io.tar.layout import ShardLayout
@@ -125,7 +125,7 @@ class References:
             elif is_frame:
                 refs.append(self._missing(token, document, key))
             elif isinstance(token, str) and is_unicode(token):
-                detail = f"{shown(token)} is not in the tar"
+                detail = f"{shortened(token)} is not in the tar"
                 refs.append(ImageRef(token, error=row_error("missing_member", detail)))
             else:
                 detail = f"{json_text(token)} is no name of a member or a frame"
@@ -133,6 +133,11 @@ class References:
         for number, used in frames.items():
             self._used_frames[number] = max(self._used_frames[number], used)
         return refs
+
+    def take(self, number: int) -> ImageRef:
+        """Member ``number`` as an image, or as another part of a sample: it is no leftover then."""
+        self._referenced.add(number)
+        return self._member(number)
 
     def leftovers(self) -> Iterator[Leftover]:
         """Members that are no documents and no token led to, and frames behind the last one used, in order."""
@@ -155,7 +160,9 @@ class References:
                     self.notes["damaged_frames"] += 1
 
     def is_document(self, number: int) -> bool:
-        """Whether a member is a JSON."""
+        """Whether a member is a JSON that lists texts and images."""
+        if self._layout.layout != "interleaved":
+            return False
         return self.names[number].lower().endswith(tuple(self._layout.json_extensions))
 
     def error_of(self, member: TarMember) -> str | None:
@@ -163,7 +170,7 @@ class References:
         if self._source.is_cut(member):
             return row_error("truncated_shard", self._source.index.damage or "")
         if member.size > self._limit:
-            return row_error("member_too_large", f"{shown(member.name)}: {member.size} bytes, over {self._limit}")
+            return row_error("member_too_large", f"{shortened(member.name)}: {member.size} bytes, over {self._limit}")
         return None
 
     def _find(self, name: str, json_number: int) -> int | None:
@@ -205,8 +212,8 @@ class References:
     def _missing(self, token: str, document: Document, key: str) -> ImageRef:
         container = document.container or f"{key}{_CONTAINERS[0]}"
         if document.container is None and document.own_id not in (None, key):
-            container = f"{shown(container)} or {shown(str(document.own_id))}{_CONTAINERS[0]}"
-        detail = f"{shown(token)} needs {shown(container)}, which is not in the tar"
+            container = f"{shortened(container)} or {shortened(str(document.own_id))}{_CONTAINERS[0]}"
+        detail = f"{shortened(token)} needs {shortened(container)}, which is not in the tar"
         return ImageRef(token, error=row_error("missing_member", detail))
 
     def _frame(self, number: int, index: int, size: tuple[int, int] | None) -> ImageRef:
@@ -214,7 +221,7 @@ class References:
         member = self._members[number]
         if (error := self.error_of(member)) is not None:
             return ImageRef(member.name, frame=index, error=error)
-        frames, name = self._frames_of(number), shown(member.name)
+        frames, name = self._frames_of(number), shortened(member.name)
         if frames is None:
             return ImageRef(member.name, member, index, size=member.size)
         if isinstance(frames, _NoTiff):
@@ -246,14 +253,15 @@ class References:
         return self._frames[number]
 
 
-def _frames(data: BytesLike, name: str) -> _Frames:
-    content_type = content_types.sniff(bytes(data[: content_types.SNIFFED_BYTES]))
+def _frames(data: Content, name: str) -> _Frames:
+    tiff = BlockReader(data)
+    content_type = content_types.sniff(tiff.read(0, content_types.SNIFFED_BYTES))
     if content_type not in (None, content_types.TIFF):
         return _NoTiff(content_type)
     try:
-        return [_Frame(frame.width, frame.height, frame.size, frame.error) for frame in tiff_frames(data)]
+        return [_Frame(frame.width, frame.height, frame.size, frame.error) for frame in tiff_frames(tiff)]
     except ValueError as error:
-        return row_error("invalid_tiff", f"{shown(name)}: {error}")
+        return row_error("invalid_tiff", f"{shortened(name)}: {error}")
 
 
 def plain_name(name: str) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
+from interleaved_assets.io.batches import binary_views
 from interleaved_assets.io.tar.exact import MODALITIES
 from interleaved_assets.io.tar.passthrough import take
 
@@ -33,13 +34,5 @@ def contents_in_order(table: pa.Table, order: np.ndarray) -> list[memoryview | N
     """The bytes of each row as a view, in ``order``."""
     if "binary_content" not in table.column_names:
         return [None] * len(order)
-    views: list[memoryview | None] = []
-    for chunk in table["binary_content"].chunks:
-        if len(chunk) == 0:
-            continue
-        _, offsets, data = chunk.buffers()
-        ends = np.frombuffer(offsets, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1].tolist()
-        view = memoryview(b"" if data is None else data)
-        valid = chunk.is_valid().to_pylist()
-        views += [view[ends[row] : ends[row + 1]] if valid[row] else None for row in range(len(chunk))]
+    views = binary_views(table["binary_content"])
     return [views[row] for row in order.tolist()]

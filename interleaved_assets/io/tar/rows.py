@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.io import content_types
-from interleaved_assets.io.archive.index import TarMember, shown
+from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
 from interleaved_assets.io.batches import binary_column
-from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tar.documents import Document
 from interleaved_assets.io.tar.exact import MODALITIES
 from interleaved_assets.io.tar.json_columns import is_unicode, json_text
@@ -33,8 +33,8 @@ UNREFERENCED_TYPE: Final = pa.list_(pa.struct([("name", pa.string()), ("content"
 """Type of the column ``_unreferenced_members``."""
 
 _METADATA, _TEXT, _IMAGE = MODALITIES.values()
-_MODALITY_NAMES: Final = pa.array(list(MODALITIES), pa.string())
-_CONTENT_TYPES: Final = pa.array([content_types.JSON, content_types.TEXT, None], pa.string())
+_MODALITY_NAMES: Final = tuple(MODALITIES)
+_CONTENT_TYPES: Final = (content_types.JSON, content_types.TEXT, None)
 
 
 class _Place(NamedTuple):
@@ -67,12 +67,12 @@ class TarRows:
         self._documents: list[_Place] = []
         self._rows_of: list[int] = []
         self._types: dict[int, str | None] = {}
-        self._contents: dict[int, Sequence[BytesLike]] = {}
+        self._contents: dict[int, Sequence[Content]] = {}
         self._errors: dict[int, str] = {}
         self._places: dict[int, _Place] = {}
         self._other_refs: dict[int, str] = {}
         self._cells: defaultdict[str, ColumnCells] = defaultdict(ColumnCells)
-        self._frames: dict[TarMember, list[TiffFrame]] = {}
+        self._frames: dict[TarMember, tuple[BlockReader, list[TiffFrame]]] = {}
 
     @property
     def points_elsewhere(self) -> bool:
@@ -99,26 +99,30 @@ class TarRows:
         """The rows added."""
         count = len(self._positions)
         modalities = pa.array(self._modalities, pa.int8())
-        contents: list[Sequence[BytesLike] | None] = [None] * count
+        contents: list[Sequence[Content] | None] = [None] * count
         for row, content in self._contents.items():
             contents[row] = content
         samples = pa.array(np.repeat(np.arange(len(self._ids)), self._rows_of))
         reserved = {
             "sample_id": pa.array(self._ids, pa.string()).take(samples),
             "position": pa.array(self._positions, pa.int32()),
-            "modality": _MODALITY_NAMES.take(modalities),
-            "content_type": _overlaid(_CONTENT_TYPES.take(modalities), self._types),
+            "modality": _strings(_MODALITY_NAMES).take(modalities),
+            "content_type": _overlaid(_strings(_CONTENT_TYPES).take(modalities), self._types),
             "text_content": pa.array(self._texts, pa.string()),
             "binary_content": binary_column(contents),
             "source_ref": _overlaid(self._own_refs(samples), self._other_refs),
             "materialize_error": _overlaid(pa.nulls(count, pa.string()), self._errors),
         }
-        arrays = [
-            reserved[column.name].cast(column.type)
-            if column.name in reserved
-            else self._cells[column.name].array(count, column.type)
-            for column in self._schema
-        ]
+        # of ten thousand columns most are null in most batches: those of one type share one array
+        nulls = {dtype: pa.nulls(count, dtype) for dtype in set(self._schema.types)}
+        arrays = []
+        for column in self._schema:
+            if column.name in reserved:
+                arrays.append(reserved[column.name].cast(column.type))
+            elif column.name in self._cells:
+                arrays.append(self._cells[column.name].array(count, column.type))
+            else:
+                arrays.append(nulls[column.type])
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def _own_refs(self, samples: pa.Array) -> pa.Array:
@@ -145,10 +149,12 @@ class TarRows:
 
     def _add_plain_rows(self, sample: Sample, document: Document) -> None:
         self._add_row(METADATA_POSITION, _METADATA)
-        images = iter(sample.images)
+        images, texts = iter(sample.images), iter(sample.texts)
         for position, (text, token) in enumerate(zip_longest(document.texts, document.images)):
             if text is not None:
-                self._add_text(position, text)
+                row = self._add_text(position, text)
+                if (member := next(texts, None)) is not None:
+                    self._places[row] = _Place(member.name, member)
             if token is not None:
                 self._add_image(position, next(images))
 
@@ -206,11 +212,11 @@ class TarRows:
             try:
                 self._contents[row] = self._pieces(ref.member, ref.frame)
             except ValueError as error:
-                detail = f"frame {ref.frame} of {shown(ref.member.name)}: {error}"
+                detail = f"frame {ref.frame} of {shortened(ref.member.name)}: {error}"
                 self._errors[row] = row_error("invalid_tiff", detail)
         return row
 
-    def _pieces(self, member: TarMember, frame: int | None) -> Sequence[BytesLike]:
+    def _pieces(self, member: TarMember, frame: int | None) -> Sequence[Content]:
         """The parts of ``member``, or of a TIFF with that one frame of it.
 
         Raises:
@@ -220,8 +226,10 @@ class TarRows:
         if frame is None:
             return [data]
         if member not in self._frames:
-            self._frames[member] = tiff_frames(data)
-        return frame_pieces(data, self._frames[member][frame])
+            tiff = BlockReader(data)
+            self._frames[member] = tiff, tiff_frames(tiff)
+        tiff, frames = self._frames[member]
+        return frame_pieces(tiff, frames[frame])
 
     def _content_type(self, member: TarMember) -> str | None:
         known = content_types.type_of(split_extension(member.name)[1])
@@ -253,15 +261,19 @@ class TarRows:
 
     def _leftovers(self, sample: Sample, names: Mapping[str, str]) -> pa.Array:
         """One list of the members that go with ``sample``; ``names`` are what some were called before."""
-        members = []
+        kept, contents, damaged = [], [], []
         for leftover in sample.leftovers:
             try:
-                content = b"".join(self._pieces(leftover.member, leftover.frame))
+                contents.append(self._pieces(leftover.member, leftover.frame))
+                kept.append(names.get(leftover.name, leftover.name))
             except ValueError as error:
-                logger.warning("%s: %s cannot be kept: %s", self._source.uri, shown(leftover.name), error)
-                continue
-            members.append({"name": names.get(leftover.name, leftover.name), "content": content})
-        return pa.array([members], UNREFERENCED_TYPE)
+                damaged.append(f"{shortened(leftover.name)}: {error}")
+        if damaged:
+            what = f"{len(damaged)} frames that no document names cannot be cut out and are left out; the first is"
+            logger.warning("%s: %s: %s %s", self._source.uri, shortened(sample.sample_id), what, damaged[0])
+        columns = [pa.array(kept, pa.string()), binary_column(contents)]
+        members = pa.StructArray.from_arrays(columns, fields=list(UNREFERENCED_TYPE.value_type))
+        return pa.ListArray.from_arrays(pa.array([0, len(kept)], pa.int32()), members, type=UNREFERENCED_TYPE)
 
 
 def _overlaid(base: pa.Array, cells: Mapping[int, Any]) -> pa.Array:
@@ -271,3 +283,8 @@ def _overlaid(base: pa.Array, cells: Mapping[int, Any]) -> pa.Array:
     indices = np.arange(len(base))
     indices[list(cells)] = len(base) + np.arange(len(cells))
     return pa.concat_arrays([base, pa.array(list(cells.values()), base.type)]).take(pa.array(indices))
+
+
+def _strings(values: tuple[str | None, ...]) -> pa.Array:
+    # not made on import: the first array that pyarrow makes of Python values imports pandas, in 0.3 s
+    return pa.array(values, pa.string())

@@ -3,16 +3,19 @@
 import logging
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from interleaved_assets.io.archive.index import TarMember, shown
+import pyarrow as pa
+
+from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
-from interleaved_assets.io.tar.documents import Document, read_document, too_large_document
+from interleaved_assets.io.tar.documents import Document, add_contents, read_document, too_large_document
+from interleaved_assets.io.tar.groups import MemberGroup, find_groups
 from interleaved_assets.io.tar.layout import ID_COLUMN, ShardLayout, split_extension, webdataset_key
-from interleaved_assets.io.tar.limits import ROW_BYTES, TarLimits
+from interleaved_assets.io.tar.limits import ROW_BYTES, TarLimits, document_bytes
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.references import ImageRef, Leftover, References, plain_name
 from interleaved_assets.model.errors import ShardError, row_error
@@ -21,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 KEPT_BYTES: Final = 256 * 2**20
 """Documents stay in memory between finding the samples and building their rows up to so many bytes, roughly."""
+
+_NOTES_LOGGED: Final = 5
 
 _MEANING: Final = {
     "repeated_sample_ids": "samples have the id of one before, and got another",
@@ -39,13 +44,14 @@ class Sample:
 
     Attributes:
         key: name of its JSON member without extension; where it has none, what WebDataset groups its members by.
-        number: of its JSON member, else of its first one.
+        number: of its JSON member, else of its first one; in the layout ``images`` of its first one.
         json: its JSON member, None where it has none.
         sample_id: unique in the tar.
         stated_id: what its document says in the field ``sample_id``.
         images: what its image tokens lead to, those that are null left out.
         leftovers: members that go with it, though its document does not name them.
         error: what is wrong with the sample as a whole, as a row error.
+        texts: the members that are its texts, in the layout ``images``.
         document: what its JSON says, where that is kept in memory.
         size: bytes that its rows take, roughly.
         rows: their number.
@@ -59,6 +65,7 @@ class Sample:
     images: list[ImageRef] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
     error: str | None = None
+    texts: list[TarMember] = field(default_factory=list)
     document: Document | None = None
     size: int = ROW_BYTES
     rows: int = 1
@@ -96,16 +103,18 @@ def find_samples(
     references = References(source, layout, limits.max_member_bytes)
     samples: list[Sample] = []
     uneven = 0
-    for number, member in enumerate(source.index.members):
-        if not references.is_document(number):
-            continue
-        document = _document(source, layout, references, number, limits)
-        if types.count_with(_columns(document)) > limits.max_columns:
-            columns = f"over max_columns {limits.max_columns}; name those that are wanted in fields"
-            document = too_large_document(f"with its fields the shard would have more columns, {columns}")
+    has_lists = layout.layout == "interleaved"
+    groups = _documents(references) if has_lists else find_groups(references.names, layout)
+    for group in groups:
+        document = _document(source, layout, references, group, limits)
+        if excess := types.excess_with(_columns(document), _stated(document), limits.max_columns):
+            advice = "name those that are wanted in fields"
+            document = too_large_document(f"with its fields the shard would have {excess}; {advice}")
         observe_document(types, document)
         uneven += len(document.uneven)
-        sample = _sample(document, references, number, member, limits if with_bytes else None)
+        sample = _sample(document, references, group, source, limits if with_bytes else None)
+        if not has_lists:
+            _add_members(sample, document, references, group, source, limits, with_bytes=with_bytes)
         kept_bytes -= document.size
         if kept_bytes >= 0 or document.is_blank:
             sample.document = document
@@ -143,22 +152,51 @@ def observe_document(types: ColumnTypes, document: Document) -> None:
         types.state_schema(exact.rows.schema, ordered=False)
 
 
-def refuse_wide_samples(samples: Sequence[Sample], limits: TarLimits, row_bytes: int) -> bool:
-    """Leave the metadata row alone of samples that are too large because each row takes ``row_bytes`` for its columns.
+def fit_samples(samples: Sequence[Sample], limits: TarLimits, row_bytes: int, *, with_bytes: bool) -> None:
+    """Leave out what exceeds ``max_sample_bytes`` once each row also takes ``row_bytes`` for its columns.
 
-    Their documents become members that go with them. Gives whether there are any.
+    Members that no document names go first, then images, the last ones first. A document goes only if its rows without
+    them are too large: then it has its metadata row alone, and its JSON is a member beside it.
     """
-    refused = False
     for sample in samples:
-        size = sample.rows * row_bytes
-        if sample.json is None or sample.rows == 1 or sample.size + size <= limits.max_sample_bytes:
+        room = limits.max_sample_bytes - sample.rows * row_bytes
+        if sample.size <= room:
             continue
-        refused = True
-        detail = f"{sample.rows} rows take {size} bytes for columns, over max_sample_bytes {limits.max_sample_bytes}"
-        sample.document = too_large_document(f"{detail}; name the columns that are wanted in fields")
-        sample.error, sample.images, sample.rows = sample.document.error, [], 1
-        sample.leftovers = [Leftover(sample.number, plain_name(sample.json.name), sample.json, sample.json.size)]
-    return refused
+        others = sum(leftover.size for leftover in sample.leftovers)
+        others += sum(ref.size for ref in sample.images) if with_bytes else 0
+        if sample.json is not None and sample.rows > 1 and sample.size - others > room:
+            _refuse_document(sample, sample.json, limits, row_bytes)
+            room = limits.max_sample_bytes - row_bytes
+        while sample.leftovers and sample.size > room:
+            leftover = sample.leftovers.pop()
+            sample.size -= leftover.size
+            sample.error = sample.error or _left_out(leftover, limits)
+        for place in reversed(range(len(sample.images))) if with_bytes else ():
+            if sample.size <= room:
+                break
+            ref = sample.images[place]
+            sample.size -= ref.size
+            sample.images[place] = _without_bytes(ref, limits) if ref.size else ref
+
+
+def _refuse_document(sample: Sample, json: TarMember, limits: TarLimits, row_bytes: int) -> None:
+    size = sample.rows * row_bytes
+    detail = f"{sample.rows} rows take {size} bytes for columns, over max_sample_bytes {limits.max_sample_bytes}"
+    sample.document = too_large_document(f"{detail}; name the columns that are wanted in fields")
+    sample.error, sample.images, sample.texts, sample.rows = sample.document.error, [], [], 1
+    sample.leftovers.insert(0, Leftover(sample.number, plain_name(json.name), json, json.size))
+    sample.size = ROW_BYTES + sum(leftover.size for leftover in sample.leftovers)
+
+
+def _left_out(leftover: Leftover, limits: TarLimits) -> str:
+    detail = f"with {shortened(leftover.name)} its rows exceed {limits.max_sample_bytes} bytes, so it is left out"
+    return row_error("sample_too_large", f"{detail}; raise max_sample_bytes")
+
+
+def _without_bytes(ref: ImageRef, limits: TarLimits) -> ImageRef:
+    detail = f"with {ref.size} bytes more the rows of the sample exceed {limits.max_sample_bytes}"
+    error = row_error("sample_too_large", f"{detail}; raise max_sample_bytes, or read without bytes")
+    return ImageRef(ref.name, frame=ref.frame, error=ref.error or error)
 
 
 def _columns(document: Document) -> set[str]:
@@ -170,31 +208,114 @@ def _columns(document: Document) -> set[str]:
     return columns
 
 
+def _stated(document: Document) -> list[pa.Schema]:
+    exact = document.exact
+    parts = () if exact is None else (exact.schema, None if exact.rows is None else exact.rows.schema)
+    return [schema for schema in parts if schema is not None]
+
+
+def sample_document(source: TarSource, layout: ShardLayout, sample: Sample, limits: TarLimits) -> Document:
+    """The document of a sample that was found before, where it was not kept in memory."""
+    json = sample.json
+    if layout.layout == "interleaved":
+        assert json is not None
+        return read_document(source.content(json), layout, sample.key, limits)
+    document = Document()
+    if json is not None and not source.is_cut(json) and json.size <= limits.max_member_bytes:
+        document = read_document(source.content(json), layout, sample.key, limits)
+    add_contents(document, [_bytes(source, member) for member in sample.texts], len(sample.images))
+    return document
+
+
+def _documents(references: References) -> Iterator[MemberGroup]:
+    """The JSON members, each of which names the others of its sample."""
+    for number, name in enumerate(references.names):
+        if references.is_document(number):
+            yield MemberGroup(split_extension(name)[0], number, json=number)
+
+
 def _document(
-    source: TarSource, layout: ShardLayout, references: References, number: int, limits: TarLimits
+    source: TarSource, layout: ShardLayout, references: References, group: MemberGroup, limits: TarLimits
 ) -> Document:
     """The document in a JSON member; one that cannot be had is blank, with the reason as its error."""
-    member = source.index.members[number]
+    if group.json is None:
+        return Document()
+    member = source.index.members[group.json]
     if (error := references.error_of(member)) is not None:
         return Document(error=error)
-    return read_document(source.content(member), layout, split_extension(references.names[number])[0], limits)
+    return read_document(source.content(member), layout, group.key, limits)
+
+
+def _add_members(
+    sample: Sample,
+    document: Document,
+    references: References,
+    group: MemberGroup,
+    source: TarSource,
+    limits: TarLimits,
+    *,
+    with_bytes: bool,
+) -> None:
+    """Add the images and texts of ``group``, which its JSON does not name, to its sample.
+
+    A text that is too large stays a member beside the sample.
+    """
+    row_bytes = ROW_BYTES + 2 * len(sample.key)
+    for number in group.images:
+        ref = references.take(number)
+        sample.size, sample.rows = sample.size + row_bytes, sample.rows + 1
+        if with_bytes and sample.size + ref.size > limits.max_sample_bytes:
+            ref = _without_bytes(ref, limits)
+        sample.size += ref.size if with_bytes else 0
+        sample.images.append(ref)
+    texts = []
+    for number in group.texts:
+        member = source.index.members[number]
+        if (error := references.error_of(member)) is not None:
+            sample.error = sample.error or error
+        elif member.size > limits.max_document_bytes:
+            detail = f"{shortened(member.name)}: {member.size} bytes, over max_document_bytes"
+            sample.error = sample.error or row_error("document_too_large", f"{detail} {limits.max_document_bytes}")
+        else:
+            text = _bytes(source, member)
+            size = document_bytes(text, 1, len(member.name) + len(sample.key))
+            if sample.size + size > limits.max_sample_bytes:
+                sample.error = sample.error or row_error(
+                    "sample_too_large",
+                    f"with the text {shortened(member.name)} its rows exceed {limits.max_sample_bytes} bytes; raise "
+                    "max_sample_bytes",
+                )
+                continue
+            references.take(number)
+            sample.size, sample.rows = sample.size + size, sample.rows + 1
+            document.size += size
+            sample.texts.append(member)
+            texts.append(text)
+    add_contents(document, texts, len(sample.images))
+
+
+def _bytes(source: TarSource, member: TarMember) -> bytes:
+    return bytes(source.range(member.offset, member.size))
 
 
 def _sample(
-    document: Document, references: References, number: int, member: TarMember, limits: TarLimits | None
+    document: Document, references: References, group: MemberGroup, source: TarSource, limits: TarLimits | None
 ) -> Sample:
     """The sample of a document, without the members that it does not name.
 
     Images count by what their rows take, each of them as often as it is named; without ``limits`` rows have no bytes.
     """
-    name = references.names[number]
-    key = split_extension(name)[0]
-    sample = Sample(key, number, member, error=document.error, size=document.size, rows=document.rows)
+    key, number = group.key, group.json
+    member = None if number is None else source.index.members[number]
+    sample = Sample(key, group.number, member, error=document.error, size=document.size, rows=document.rows)
+    sample.sample_id = key if document.own_id is None else document.own_id
+    if number is None or member is None:
+        return sample
+    references.take(number)
     if document.error is not None and document.is_blank and references.error_of(member) is None:
         # kept as it is, since nothing of it is in the rows
-        sample.leftovers.append(Leftover(number, name, member, member.size))
+        sample.leftovers.append(Leftover(number, references.names[number], member, member.size))
         sample.size += member.size
-    sample.sample_id = key if document.own_id is None else document.own_id
     sample.stated_id = document.fields.get(ID_COLUMN)
     sample.images = references.resolve(document, number, key)
     if limits is None:
@@ -203,9 +324,7 @@ def _sample(
         if sample.size + ref.size <= limits.max_sample_bytes:
             sample.size += ref.size
         else:
-            detail = f"with {ref.size} bytes more the rows of the sample exceed {limits.max_sample_bytes}"
-            error = row_error("sample_too_large", f"{detail}; raise max_sample_bytes, or read without bytes")
-            sample.images[place] = ImageRef(ref.name, frame=ref.frame, error=ref.error or error)
+            sample.images[place] = _without_bytes(ref, limits)
     return sample
 
 
@@ -231,8 +350,7 @@ def _with_leftovers(samples: list[Sample], references: References, limits: TarLi
         if error := references.error_of(leftover.member):
             owner.error = owner.error or error
         elif owner.size + leftover.size > limits.max_sample_bytes:
-            detail = f"with {shown(leftover.name)} its rows exceed {limits.max_sample_bytes} bytes, so it is left out"
-            owner.error = owner.error or row_error("sample_too_large", f"{detail}; raise max_sample_bytes")
+            owner.error = owner.error or _left_out(leftover, limits)
         else:
             owner.leftovers.append(leftover)
             owner.size += leftover.size
@@ -293,5 +411,6 @@ def _log(source: TarSource, samples: list[Sample], notes: Counter[str]) -> None:
             logger.warning("%s: %s: %d %s", source.uri, kind, count, _MEANING[kind])
     if not samples:
         logger.warning("%s: there is no sample in it", source.uri)
-    for note in (*source.index.notes, *filter(None, [source.index.damage])):
+    # a tar may have a hundred thousand broken links
+    for note in (*source.index.notes[:_NOTES_LOGGED], *filter(None, [source.index.damage])):
         logger.warning("%s: %s", source.uri, note)

@@ -5,17 +5,17 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.archive.index import BLOCK, RECORD, member_header, padding, shown
+from interleaved_assets.io.archive.index import shortened
+from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.io.batches import gathered
 from interleaved_assets.io.storage import StorageOptions, atomic_output
-from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.exact import MODALITIES, check_columns
-from interleaved_assets.io.tar.limits import LIMITS, TarLimits
+from interleaved_assets.io.tar.limits import LIMITS, TarLimits, limits_of
 from interleaved_assets.io.tar.members import TarDocuments
 from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.batch import InterleavedBatch
@@ -24,9 +24,6 @@ from interleaved_assets.model.schema import RESERVED_COLUMNS, align_or_reconcile
 
 _COMPRESSED: Final = (".tar.gz", ".tgz")
 _GZIP_LEVEL: Final = 6
-# Members up to here are collected and written together; a larger one is written from where it lies.
-_SMALL_BYTES: Final = 64 * 2**10
-_COLLECTED_BYTES: Final = 2**20
 
 
 class TarShard:
@@ -45,9 +42,7 @@ class TarShard:
         self.size = 0
         self.sha256: str | None = None
         self.stamp: str | None = None
-        self._sink, self._limits = sink, limits
-        self._collected = bytearray()
-        self._written = 0
+        self._members, self._limits = MemberWriter(sink), limits
         self._schema: pa.Schema | None = None
         self._ids: set[str] = set()
 
@@ -79,7 +74,7 @@ class TarShard:
         try:
             for members in TarDocuments(table, states_schema=self._schema is None, limits=self._limits):
                 for name, content in members:
-                    self._put(name, content)
+                    self._members.put(name, content)
         except OptionError as error:
             raise OptionError(f"cannot write {self.uri}: {error}") from error
         self._schema = table.schema
@@ -88,28 +83,7 @@ class TarShard:
 
     def finish(self) -> None:
         """Write the end mark; called by :func:`tar_shard`."""
-        self._collected += bytes(2 * BLOCK)
-        self._collected += padding(self._written + len(self._collected), RECORD)
-        self._flush()
-
-    def _put(self, name: str, content: BytesLike) -> None:
-        size = len(content)
-        self._collected += member_header(name, size)
-        if size <= _SMALL_BYTES:
-            self._collected += content
-        else:
-            self._flush()
-            self._sink.write(content)
-            self._written += size
-        self._collected += padding(size)
-        if len(self._collected) >= _COLLECTED_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._written += len(self._collected)
-        self._sink.write(self._collected)
-        # a new one: the sink may still hold on to the old
-        self._collected = bytearray()
+        self._members.finish()
 
 
 @contextmanager
@@ -146,14 +120,20 @@ def tar_shard(
 class InterleavedWebdatasetWriter(ShardWriter):
     """Writes each batch as one tar of interleaved documents. Options as for :class:`ShardWriter`, and this.
 
+    ``write_kwargs`` may have the limits of :class:`~.limits.TarLimits`, those that the tars will be read with: a sample
+    over one of them is refused.
+
     Attributes:
         file_extension: ending of the files, without a dot in front; ``tar.gz`` and ``tgz`` are compressed.
     """
 
     file_extension: str = field(default="tar", kw_only=True)
 
+    write_options: ClassVar[frozenset[str]] = frozenset(TarLimits._fields)
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._limits = limits_of(self._options)
         if not re.fullmatch(r"\w+(\.\w+)*", self.file_extension):
             raise OptionError(f"file_extension must be an ending such as 'tar', got {self.file_extension!r}")
 
@@ -174,7 +154,7 @@ class InterleavedWebdatasetWriter(ShardWriter):
 
     # what columns a tar has follows from its rows
     def write_shard(self, uri: str, schema: pa.Schema, parts: Iterator[pa.Table]) -> None:  # noqa: ARG002
-        with tar_shard(uri, storage_options=self._storage_options, hashed=False) as shard:
+        with tar_shard(uri, storage_options=self._storage_options, hashed=False, limits=self._limits) as shard:
             for part in parts:
                 shard.write(part)
 
@@ -196,14 +176,21 @@ def _damage(table: pa.Table, limits: TarLimits) -> Iterator[str]:
 
 
 def _first_damaged(table: pa.Table) -> str | None:
-    """The first cell that is damaged, or a time or a date out of its type's range."""
-    for row in range(table.num_rows):
-        for name in table.column_names:
-            try:
-                table[name].slice(row, 1).combine_chunks().validate(full=True)
-            except pa.ArrowInvalid as error:
-                sample_id = table["sample_id"][row]
-                return f"sample {shown(str(sample_id))!r}, column {name!r}: {error}"
+    """The first cell of the first column that is damaged, or has a time or a date out of its type's range."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if _problem(column) is None:
+            continue
+        for row in range(table.num_rows):
+            if problem := _problem(column.slice(row, 1).combine_chunks()):
+                return f"sample {shortened(str(table['sample_id'][row]))!r}, column {name!r}: {problem}"
+    return None
+
+
+def _problem(values: pa.Array | pa.ChunkedArray) -> str | None:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return str(error)
     return None
 
 

@@ -1,142 +1,192 @@
-"""Read the directories of a TIFF: the tags and the positions of their values, but no pixels."""
+"""Read the directories of a TIFF: the tags and the positions of their values, but no pixels.
+
+Of a TIFF in a file only the blocks around its directories are read.
+"""
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.ranges import BlockReader
 
 # bytes per value of each field type: BYTE, ASCII, SHORT, LONG, RATIONAL, signed and float types, BigTIFF types
 TYPE_BYTES: Final = dict(
     zip((*range(1, 14), 16, 17, 18), (1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 8, 8, 8), strict=True)
 )
 _UNSIGNED: Final = {1: "u1", 3: "u2", 4: "u4", 13: "u4", 16: "u8", 18: "u8"}
+_MAX: Final = 2**63 - 1
+
+BYTE_ORDERS: Final[dict[str, Literal["little", "big"]]] = {"<": "little", ">": "big"}
 
 
 class TiffEntry(NamedTuple):
-    """One tag of a directory: type and number of its values, and ``at``, their offset in the file."""
+    """One tag of a directory: type and number of its values, and their bytes if they fit into the entry.
 
-    tag: int
+    Of other values, ``value`` is the offset in the file.
+    """
+
     type: int
     values: int
-    at: int
+    value: bytes | int
+
+    @property
+    def size(self) -> int:
+        """Bytes of all values."""
+        return TYPE_BYTES[self.type] * self.values
+
+
+TiffEntries: TypeAlias = dict[int, TiffEntry]
+"""The entries of a directory by tag, in ascending order."""
 
 
 class TiffDirectory(NamedTuple):
-    """The tags of one image, in order; ``next_at`` is the position of the offset of the next directory.
+    """The tags of one image.
 
-    ``problem`` describes damage of the directory, None if there is none; ``value_bytes`` is the size of its entries and
-    their values.
+    Attributes:
+        entries: by tag.
+        size: bytes of the directory, without values that do not fit into their entries.
+        next: offset of the next directory, 0 if it is the last.
+        problem: damage of the directory, None if there is none.
+        value_bytes: bytes of the directory and of all values.
     """
 
-    entries: tuple[TiffEntry, ...]
-    next_at: int
+    entries: TiffEntries
+    size: int = 0
+    next: int = 0
     problem: str | None = None
     value_bytes: int = 0
 
 
-def read_header(data: BytesLike) -> tuple[str, bool, int]:
+def read_header(tiff: BlockReader) -> tuple[str, bool, int]:
     """Byte order, whether it is a BigTIFF, and the offset of the first directory.
 
     Raises:
-        ValueError: ``data`` does not start with a TIFF header.
+        ValueError: ``tiff`` does not start with a TIFF header.
     """
-    order = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]))
-    if order is None or len(data) < 8:
+    head = tiff.read(0, 16)
+    order = {b"II": "<", b"MM": ">"}.get(head[:2])
+    if order is None or len(head) < 8:
         raise ValueError("not a TIFF: it does not begin with a TIFF header")
-    (magic,) = struct.unpack_from(order + "H", data, 2)
+    (magic,) = struct.unpack_from(order + "H", head, 2)
     if magic == 42:
-        return order, False, struct.unpack_from(order + "I", data, 4)[0]
-    if magic == 43 and len(data) >= 16 and struct.unpack_from(order + "HH", data, 4) == (8, 0):
-        return order, True, struct.unpack_from(order + "Q", data, 8)[0]
+        return order, False, struct.unpack_from(order + "I", head, 4)[0]
+    if magic == 43 and len(head) >= 16 and struct.unpack_from(order + "HH", head, 4) == (8, 0):
+        return order, True, struct.unpack_from(order + "Q", head, 8)[0]
     raise ValueError(f"not a TIFF: version {magic} in its header")
 
 
-def read_chain(data: BytesLike, order: str, is_big: bool, position: int) -> Iterator[TiffDirectory]:
+def read_chain(tiff: BlockReader, order: str, is_big: bool, position: int) -> Iterator[TiffDirectory]:
     """Yield the directories from ``position``; if one breaks the chain, it is the last."""
     seen: set[int] = set()
     taken = 0
     while position:
         if position in seen:
-            yield TiffDirectory((), 0, f"directory {len(seen)} of the TIFF leads back to an earlier one")
+            yield TiffDirectory({}, problem=f"directory {len(seen)} of the TIFF leads back to an earlier one")
             return
         try:
-            found = read_directory(data, order, is_big, position)
+            found = read_directory(tiff, order, is_big, position)
         except ValueError as error:
-            yield TiffDirectory((), 0, f"directory {len(seen)} of the TIFF: {error}")
+            yield TiffDirectory({}, problem=f"directory {len(seen)} of the TIFF: {error}")
             return
         # valid directories do not overlap; crafted ones could make the walk extremely long
-        taken += found.next_at - position
-        if taken > len(data):
-            yield TiffDirectory((), 0, f"directory {len(seen)} of the TIFF overlaps with others")
+        taken += found.size
+        if taken > tiff.size:
+            yield TiffDirectory({}, problem=f"directory {len(seen)} of the TIFF overlaps with others")
             return
         seen.add(position)
         yield found
-        (position,) = struct.unpack_from(order + ("Q" if is_big else "I"), data, found.next_at)
+        position = found.next
 
 
-def read_directory(data: BytesLike, order: str, is_big: bool, position: int) -> TiffDirectory:
+def read_directory(
+    tiff: BlockReader, order: str, is_big: bool, position: int, most_entries: int = 2**16
+) -> TiffDirectory:
     """The directory at ``position``.
 
     Raises:
-        ValueError: it does not lie within ``data``.
+        ValueError: it does not lie within ``tiff``, or has more than ``most_entries`` entries.
     """
     count_bytes, entry_bytes, link_bytes = (8, 20, 8) if is_big else (2, 12, 4)
-    size = len(data)
+    size = tiff.size
     if position + count_bytes > size:
         raise ValueError(f"it lies at byte {position}, beyond the end at {size}")
-    (count,) = struct.unpack_from(order + ("Q" if is_big else "H"), data, position)
-    first = position + count_bytes
-    end = first + count * entry_bytes
+    byte_order = BYTE_ORDERS[order]
+    count = int.from_bytes(tiff.read(position, count_bytes), byte_order)
+    if count > most_entries:
+        raise ValueError(f"it has {count} entries, more than {most_entries}")
+    end = position + count_bytes + count * entry_bytes
     if end + link_bytes > size:
         raise ValueError(f"its {count} entries reach beyond the end at {size}")
-    entry = struct.Struct(order + ("HHQQ" if is_big else "HHII"))
-    entries: dict[int, TiffEntry] = {}
+    block = tiff.read(position + count_bytes, count * entry_bytes + link_bytes)
+    entries: TiffEntries = {}
     problem = None
     taken = end + link_bytes - position
-    for at in range(first, end, entry_bytes):
-        tag, kind, values, offset = entry.unpack_from(data, at)
+    for tag, kind, values, slot in struct.iter_unpack(order + ("HHQ8s" if is_big else "HHI4s"), block[:-link_bytes]):
         width = TYPE_BYTES.get(kind)
         if width is None or tag in entries:
             continue  # as in libtiff, unknown types and repeated tags are ignored
         length = width * values
         taken += length
         if length <= link_bytes:
-            offset = at + entry_bytes - link_bytes  # a value that fits is stored in the entry
-        elif offset + length > size:
+            entries[tag] = TiffEntry(kind, values, slot[:length])
+            continue
+        offset = int.from_bytes(slot, byte_order)
+        if offset + length > size:
             problem = f"the value of tag {tag} in the directory at byte {position} reaches beyond the end at {size}"
-        entries[tag] = TiffEntry(tag, kind, values, offset)
-    return TiffDirectory(tuple(entries[tag] for tag in sorted(entries)), end, problem, taken)
+        entries[tag] = TiffEntry(kind, values, offset)
+    following = int.from_bytes(block[-link_bytes:], byte_order)
+    return TiffDirectory(dict(sorted(entries.items())), end - position, following, problem, taken)
 
 
-def read_values(data: BytesLike, order: str, entry: TiffEntry) -> np.ndarray:
+def value_bytes(tiff: BlockReader, entry: TiffEntry) -> bytes:
+    """The values of ``entry`` as they are stored, fewer if they reach beyond the end."""
+    return entry.value if isinstance(entry.value, bytes) else tiff.read(entry.value, entry.size)
+
+
+def read_values(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -> np.ndarray:
     """The values of an integer tag, as int64.
 
     Raises:
         ValueError: the tag is not an unsigned integer, or a value exceeds 63 bits.
     """
-    dtype = _UNSIGNED.get(entry.type)
+    dtype = _UNSIGNED.get(entries[tag].type)
     if dtype is None:
-        raise ValueError(f"tag {entry.tag} of the TIFF has type {entry.type}, which is no unsigned integer")
-    found = np.frombuffer(data, np.dtype(order + dtype), entry.values, entry.at)
-    if dtype == "u8" and entry.values and int(found.max()) > np.iinfo(np.int64).max:
-        raise ValueError(f"tag {entry.tag} of the TIFF has a value beyond 63 bits")
+        raise _not_unsigned(tag, entries[tag])
+    found = np.frombuffer(value_bytes(tiff, entries[tag]), order + dtype, entries[tag].values)
+    if dtype == "u8" and len(found) and int(found.max()) > _MAX:
+        raise _too_large(tag)
     return found.astype(np.int64)
 
 
-def read_number(
-    data: BytesLike, order: str, entries: tuple[TiffEntry, ...], tag: int, default: int | None = None
-) -> int:
-    """The first value of an integer tag; ``default`` if the tag is missing.
+def read_number(tiff: BlockReader, order: str, entries: TiffEntries, tag: int, default: int | None = None) -> int:
+    """The first value of an integer tag; ``default`` if the tag is missing or has no value.
 
     Raises:
         ValueError: the tag is missing without a default, or as for :func:`read_values`.
     """
-    for entry in entries:
-        if entry.tag == tag and entry.values:
-            return int(read_values(data, order, entry._replace(values=1))[0])
-    if default is None:
-        raise ValueError(f"the TIFF frame lacks tag {tag}")
-    return default
+    entry = entries.get(tag)
+    if entry is None or not entry.values:
+        if default is None:
+            raise ValueError(f"the TIFF frame lacks tag {tag}")
+        return default
+    if entry.type not in _UNSIGNED:
+        raise _not_unsigned(tag, entry)
+    # without numpy, which takes ten times as long for one value
+    width = TYPE_BYTES[entry.type]
+    first = entry.value[:width] if isinstance(entry.value, bytes) else tiff.read(entry.value, width)
+    if len(first) < width:
+        raise ValueError(f"the value of tag {tag} of the TIFF reaches beyond the end at {tiff.size}")
+    number = int.from_bytes(first, BYTE_ORDERS[order])
+    if number > _MAX:
+        raise _too_large(tag)
+    return number
+
+
+def _not_unsigned(tag: int, entry: TiffEntry) -> ValueError:
+    return ValueError(f"tag {tag} of the TIFF has type {entry.type}, which is no unsigned integer")
+
+
+def _too_large(tag: int) -> ValueError:
+    return ValueError(f"tag {tag} of the TIFF has a value beyond 63 bits")

@@ -14,16 +14,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tiff.directory import (
-    TYPE_BYTES,
     TiffDirectory,
-    TiffEntry,
+    TiffEntries,
     read_chain,
     read_directory,
     read_header,
     read_number,
     read_values,
+    value_bytes,
 )
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
@@ -33,6 +33,8 @@ _TILE_OFFSETS, _TILE_COUNTS, _SUB_IFDS = 324, 325, 330
 _EXIF, _GPS, _INTEROP = 34665, 34853, 40965
 
 _DIRECTORIES: Final = frozenset({_EXIF, _GPS, _INTEROP})
+# Exif knows some 150 tags. Each frame may point to such a directory, and thousands to one of 65,535 entries.
+_MOST_ENTRIES: Final = 256
 _LEFT_OUT: Final = frozenset({_SUB_IFDS, _FREE_OFFSETS, _FREE_COUNTS})
 _REWRITTEN: Final = frozenset({_STRIP_OFFSETS, _STRIP_COUNTS, _TILE_OFFSETS, _TILE_COUNTS})
 
@@ -56,7 +58,7 @@ class TiffFrame(NamedTuple):
     order: str
     is_big: bool
     is_only: bool
-    entries: tuple[TiffEntry, ...]
+    entries: TiffEntries
     size: int
     error: str | None = None
 
@@ -70,102 +72,123 @@ class _Field(NamedTuple):
     value: "bytes | list[_Field]"
 
 
-def tiff_frames(data: BytesLike) -> list[TiffFrame]:
+def tiff_frames(tiff: BlockReader) -> list[TiffFrame]:
     """The frames of a TIFF in the order of the file, found by reading only its directories.
 
     A damaged directory becomes a frame with an ``error``, and so does a broken or circular chain.
 
     Raises:
-        ValueError: ``data`` is not a TIFF, or has no directory.
+        ValueError: ``tiff`` is not a TIFF, or has no directory.
+        StorageError: its file has changed since it was opened.
     """
-    order, is_big, position = read_header(data)
-    frames = [_frame(data, order, is_big, found) for found in read_chain(data, order, is_big, position)]
+    order, is_big, position = read_header(tiff)
+    frames = [_frame(tiff, order, is_big, found) for found in read_chain(tiff, order, is_big, position)]
     if not frames:
         raise ValueError("the TIFF has no frame")
     if len(frames) == 1:
-        return [frames[0]._replace(is_only=True, size=len(data))]
+        return [frames[0]._replace(is_only=True, size=tiff.size)]
     return frames
 
 
-def frame_pieces(data: BytesLike, frame: TiffFrame) -> list[bytes | memoryview]:
-    """The parts of a TIFF file with only this frame of ``data``; their concatenation is the file.
+def frame_pieces(tiff: BlockReader, frame: TiffFrame) -> list[Content]:
+    """The parts of a TIFF file with only this frame of ``tiff``; their concatenation is the file.
 
-    All parts except the first are views into ``data``, so pixel data are not copied. The only frame of a file is the
-    file itself.
+    All parts except the first are views into ``tiff``, or ranges of its file: pixel data are neither copied nor read.
+    The only frame of a file is the file itself.
 
     Raises:
         ValueError: the frame is damaged, its strips or tiles exceed the file, or it is old-style JPEG (compression 6),
             whose tables are outside the strips.
+        StorageError: as for :func:`tiff_frames`.
     """
     if frame.error is not None:
         raise ValueError(frame.error)
-    view = memoryview(data).cast("B")
     if frame.is_only:
-        return [view]
-    offsets, counts = _segments(data, frame)
-    fields = _fields(data, frame.entries, frame.order, frame.is_big)
-    return _assemble(view, fields, offsets, counts, frame)
+        return [tiff.data]
+    offsets, counts = _segments(tiff, frame)
+    fields = _fields(tiff, frame.entries, frame.order, frame.is_big)
+    return _assemble(tiff, fields, offsets, counts, frame)
 
 
-def _frame(data: BytesLike, order: str, is_big: bool, found: TiffDirectory) -> TiffFrame:
+def _frame(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory) -> TiffFrame:
     problem = found.problem
     if problem is None:
         try:
-            width, height = (read_number(data, order, found.entries, tag) for tag in (_WIDTH, _HEIGHT))
+            width, height = (read_number(tiff, order, found.entries, tag) for tag in (_WIDTH, _HEIGHT))
             return TiffFrame(
-                width, height, order, is_big, False, found.entries, _frame_bytes(data, order, is_big, found)
+                width, height, order, is_big, False, found.entries, _frame_bytes(tiff, order, is_big, found)
             )
         except ValueError as error:
             problem = str(error)
-    return TiffFrame(0, 0, order, is_big, False, (), 0, problem)
+    return TiffFrame(0, 0, order, is_big, False, {}, 0, problem)
 
 
-def _frame_bytes(data: BytesLike, order: str, is_big: bool, found: TiffDirectory) -> int:
+def _frame_bytes(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory) -> int:
     size = found.value_bytes
-    pixels = None
-    for entry in found.entries:
-        if entry.tag in (_STRIP_COUNTS, _TILE_COUNTS):
-            pixels = int(read_values(data, order, entry).sum())
-        elif entry.tag in _DIRECTORIES:
-            size += _nested_bytes(data, entry, order, is_big)
     # without lengths, strips are within the file; if they overlap, extracting the frame fails
-    return size + (len(data) if pixels is None else min(max(pixels, 0), len(data)))
+    pixels = tiff.size
+    for tag in found.entries:
+        if tag in (_STRIP_COUNTS, _TILE_COUNTS):
+            pixels = _total(tiff, order, found.entries, tag)
+        elif tag in _DIRECTORIES:
+            size += _nested_bytes(tiff, found.entries, tag, order, is_big)
+    return size + min(max(pixels, 0), tiff.size)
 
 
-def _nested_bytes(data: BytesLike, entry: TiffEntry, order: str, is_big: bool, depth: int = 0) -> int:
-    """Size of the Exif or GPS directory that ``entry`` points to; 0 if it is damaged and left out."""
+def _total(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -> int:
+    """The sum of the values of an integer tag."""
+    if entries[tag].values == 1:  # as in most frames; without numpy this takes a tenth of the time
+        return read_number(tiff, order, entries, tag)
+    return int(read_values(tiff, order, entries, tag).sum())
+
+
+def _nested_directory(tiff: BlockReader, entries: TiffEntries, tag: int, order: str, is_big: bool) -> TiffDirectory:
+    """The Exif, GPS or interoperability directory that ``tag`` points to.
+
+    Raises:
+        ValueError: it is damaged, or has more entries than such directories have.
+    """
+    return read_directory(tiff, order, is_big, read_number(tiff, order, entries, tag), _MOST_ENTRIES)
+
+
+def _nested_bytes(tiff: BlockReader, entries: TiffEntries, tag: int, order: str, is_big: bool, depth: int = 0) -> int:
+    """Size of the Exif or GPS directory that ``tag`` points to; 0 if it is damaged and left out."""
     try:
-        found = read_directory(data, order, is_big, read_number(data, order, (entry,), entry.tag))
+        found = _nested_directory(tiff, entries, tag, order, is_big)
     except ValueError:
         return 0
-    inner = [entry for entry in found.entries if entry.tag in _DIRECTORIES] if depth == 0 else []
-    return found.value_bytes + sum(_nested_bytes(data, entry, order, is_big, 1) for entry in inner)
+    inner = _DIRECTORIES & found.entries.keys() if depth == 0 else ()
+    return found.value_bytes + sum(_nested_bytes(tiff, found.entries, tag, order, is_big, 1) for tag in inner)
 
 
-def _segments(data: BytesLike, frame: TiffFrame) -> tuple[np.ndarray, np.ndarray]:
+def _segments(tiff: BlockReader, frame: TiffFrame) -> tuple[np.ndarray, np.ndarray]:
     """Offsets and lengths in bytes of the strips or tiles, int64."""
-    if read_number(data, frame.order, frame.entries, _COMPRESSION, _UNCOMPRESSED) == _OLD_JPEG:
+    if read_number(tiff, frame.order, frame.entries, _COMPRESSION, _UNCOMPRESSED) == _OLD_JPEG:
         raise ValueError("the TIFF frame is old-style JPEG (compression 6), which cannot be cut out: convert the TIFF")
-    by_tag = {entry.tag: entry for entry in frame.entries}
-    tag, counts_tag = (_TILE_OFFSETS, _TILE_COUNTS) if _TILE_OFFSETS in by_tag else (_STRIP_OFFSETS, _STRIP_COUNTS)
-    if tag not in by_tag:
+    tag, counts_tag = _segment_tags(frame)
+    if tag not in frame.entries:
         raise ValueError("the TIFF frame has neither strips nor tiles")
-    offsets = read_values(data, frame.order, by_tag[tag])
-    if counts_tag in by_tag:
-        counts = read_values(data, frame.order, by_tag[counts_tag])
+    offsets = read_values(tiff, frame.order, frame.entries, tag)
+    if counts_tag in frame.entries:
+        counts = read_values(tiff, frame.order, frame.entries, counts_tag)
     else:
-        counts = _uncompressed_counts(data, frame, len(offsets))
+        counts = _uncompressed_counts(tiff, frame, len(offsets))
     if len(offsets) != len(counts):
         raise ValueError(f"the TIFF frame has {len(offsets)} strips or tiles, but {len(counts)} lengths")
-    size = len(data)
-    if np.any(counts > size) or np.any(offsets > size) or np.any(offsets + counts > size):
+    size = tiff.size
+    if any(values.max(initial=0) > size for values in (counts, offsets)) or (offsets + counts).max(initial=0) > size:
         raise ValueError(f"a strip or tile of the TIFF frame reaches beyond the end at {size}")
     if int(counts.sum()) > size:
         raise ValueError("strips or tiles of the TIFF frame overlap")
     return offsets, counts
 
 
-def _uncompressed_counts(data: BytesLike, frame: TiffFrame, strips: int) -> np.ndarray:
+def _segment_tags(frame: TiffFrame) -> tuple[int, int]:
+    """The tags of the offsets and the lengths of the strips or tiles."""
+    return (_TILE_OFFSETS, _TILE_COUNTS) if _TILE_OFFSETS in frame.entries else (_STRIP_OFFSETS, _STRIP_COUNTS)
+
+
+def _uncompressed_counts(tiff: BlockReader, frame: TiffFrame, strips: int) -> np.ndarray:
     """Lengths of the strips of an uncompressed frame without the tag for lengths.
 
     Raises:
@@ -173,19 +196,22 @@ def _uncompressed_counts(data: BytesLike, frame: TiffFrame, strips: int) -> np.n
     """
 
     def number(tag: int, default: int) -> int:
-        return read_number(data, frame.order, frame.entries, tag, default)
+        return read_number(tiff, frame.order, frame.entries, tag, default)
 
-    tiled = any(entry.tag == _TILE_OFFSETS for entry in frame.entries)
-    if tiled or number(_COMPRESSION, _UNCOMPRESSED) != _UNCOMPRESSED or number(_PHOTOMETRIC, 0) == _YCBCR:
+    if (
+        _TILE_OFFSETS in frame.entries
+        or number(_COMPRESSION, _UNCOMPRESSED) != _UNCOMPRESSED
+        or number(_PHOTOMETRIC, 0) == _YCBCR
+    ):
         raise ValueError("the TIFF frame does not say how long its strips or tiles are")
     bits, samples = number(_BITS, 1), number(_SAMPLES, 1)
     rows = max(1, min(number(_ROWS_PER_STRIP, frame.height), frame.height))
     is_planar = number(_PLANAR, 1) == 2
     row_bytes = (frame.width * bits * (1 if is_planar else samples) + 7) // 8
     per_plane = -(-frame.height // rows)
-    if frame.height * row_bytes > len(data):
+    if frame.height * row_bytes > tiff.size:
         raise ValueError(
-            f"the TIFF frame of {frame.width} × {frame.height} pixels reaches beyond the end at {len(data)}"
+            f"the TIFF frame of {frame.width} × {frame.height} pixels reaches beyond the end at {tiff.size}"
         )
     if strips != per_plane * (samples if is_planar else 1):
         raise ValueError(f"the TIFF frame has {strips} strips, which does not fit its size")
@@ -193,33 +219,32 @@ def _uncompressed_counts(data: BytesLike, frame: TiffFrame, strips: int) -> np.n
     return np.minimum(rows, frame.height - first) * row_bytes
 
 
-def _fields(data: BytesLike, entries: tuple[TiffEntry, ...], order: str, is_big: bool, depth: int = 0) -> list[_Field]:
+def _fields(tiff: BlockReader, entries: TiffEntries, order: str, is_big: bool, depth: int = 0) -> list[_Field]:
     """The tags to keep with their values, except those of strips and tiles, which :func:`_assemble` adds."""
     fields = []
     total = 0
-    for entry in entries:
-        if entry.tag in _LEFT_OUT or (not depth and entry.tag in _REWRITTEN):
+    for tag, entry in entries.items():
+        if tag in _LEFT_OUT or (not depth and tag in _REWRITTEN):
             continue
-        if entry.tag in _DIRECTORIES:
-            nested = _nested(data, entry, order, is_big, depth)
+        if tag in _DIRECTORIES:
+            nested = _nested(tiff, entries, tag, order, is_big, depth)
             if nested:
-                fields.append(_Field(entry.tag, _LONG8 if is_big else _LONG, 1, nested))
+                fields.append(_Field(tag, _LONG8 if is_big else _LONG, 1, nested))
             continue
-        length = TYPE_BYTES[entry.type] * entry.values
-        total += length
-        if total > len(data):
+        total += entry.size
+        if total > tiff.size:
             raise ValueError("values of the TIFF frame's tags overlap")
-        fields.append(_Field(entry.tag, entry.type, entry.values, bytes(data[entry.at : entry.at + length])))
+        fields.append(_Field(tag, entry.type, entry.values, value_bytes(tiff, entry)))
     return fields
 
 
-def _nested(data: BytesLike, entry: TiffEntry, order: str, is_big: bool, depth: int) -> list[_Field]:
-    """The Exif, GPS or interoperability directory that ``entry`` points to; empty if it is damaged."""
+def _nested(tiff: BlockReader, entries: TiffEntries, tag: int, order: str, is_big: bool, depth: int) -> list[_Field]:
+    """The Exif, GPS or interoperability directory that ``tag`` points to; empty if it is damaged."""
     try:
-        found = read_directory(data, order, is_big, read_number(data, order, (entry,), entry.tag))
+        found = _nested_directory(tiff, entries, tag, order, is_big)
         # valid files nest at most one directory in the Exif directory; deeper nesting is a circle
         if found.problem is None and depth < 2:
-            return _fields(data, found.entries, order, is_big, depth + 1)
+            return _fields(tiff, found.entries, order, is_big, depth + 1)
     except ValueError:
         # it only has metadata of the photo; keep the frame without it
         pass
@@ -227,12 +252,11 @@ def _nested(data: BytesLike, entry: TiffEntry, order: str, is_big: bool, depth: 
 
 
 def _assemble(
-    view: memoryview, fields: list[_Field], offsets: np.ndarray, counts: np.ndarray, frame: TiffFrame
-) -> list[bytes | memoryview]:
+    tiff: BlockReader, fields: list[_Field], offsets: np.ndarray, counts: np.ndarray, frame: TiffFrame
+) -> list[Content]:
     order, is_big = frame.order, frame.is_big
     kind, dtype = (_LONG8, np.dtype(order + "u8")) if is_big else (_LONG, np.dtype(order + "u4"))
-    tiled = any(entry.tag == _TILE_OFFSETS for entry in frame.entries)
-    offsets_tag, counts_tag = (_TILE_OFFSETS, _TILE_COUNTS) if tiled else (_STRIP_OFFSETS, _STRIP_COUNTS)
+    offsets_tag, counts_tag = _segment_tags(frame)
     many = len(offsets)
     if is_big:
         header = struct.pack(order + "2sHHHQ", b"II" if order == "<" else b"MM", 43, 8, 0, 16)
@@ -247,12 +271,12 @@ def _assemble(
     placed = np.where(counts > 0, ends - counts, 0)
     own[0] = own[0]._replace(value=placed.astype(dtype).tobytes())
     directory = _block(sorted(fields + own, key=lambda field: field.tag), len(header), order, is_big)
-    pieces: list[bytes | memoryview] = [header + directory]
+    pieces: list[Content] = [header + directory]
     # adjacent strips become one piece
     breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + counts[:-1]) + 1
     firsts, lasts = [0, *breaks.tolist()], [*(breaks - 1).tolist(), many - 1]
     for first, last in zip(firsts, lasts, strict=True) if many else ():
-        pieces.append(view[int(offsets[first]) : int(offsets[last] + counts[last])])
+        pieces.append(tiff.data[int(offsets[first]) : int(offsets[last] + counts[last])])
     return pieces
 
 

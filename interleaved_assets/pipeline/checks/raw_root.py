@@ -32,11 +32,13 @@ def judge_raw_root(
         registered: keys of the registered shards; those without a raw shard are counted as vanished.
     """
     try:
-        listing = {shard.key: info for shard, info in list_raw_files(storage)}
+        found = list_raw_files(storage)
     except InterleavedError as error:
         return Verdict(False, "ERROR", str(error), {"error": str(error)})
+    listing = {shard.key: info for shard, info in found.files}
     figures: dict[str, float | int | str] = {
         "shards": len(listing),
+        "ignored_files": len(found.ignored),
         "bytes": sum(int(info["size"]) for info in listing.values()),
         "vanished_shards": len(set(registered) - listing.keys()),
     }

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from interleaved_assets.model.errors import LedgerError, MaterializeError, ReadBackError, ScoreError
+from interleaved_assets.model.errors import IncompleteShard, LedgerError, MaterializeError, ReadBackError, ScoreError
 from interleaved_assets.pipeline.checks.verdict import Basis, Severity, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.counts import REPEATED_KEYS, REPEATED_SAMPLES
 from interleaved_assets.pipeline.record import Record
@@ -51,7 +51,7 @@ def judge_unique(record: Record, _: Basis) -> Verdict:
 
 
 def judge_read_back(record: Record, _: Basis) -> Verdict:
-    """``webdataset`` read all samples and images of the tar. Otherwise the stage fails, and there is no record."""
+    """All samples and images of the tar were read back. Otherwise the stage fails, and there is no record."""
     if not {SAMPLES_READ, IMAGES_READ, BYTES_READ} <= record.counted.keys():
         return lacking("the counts of reading the tar back")
     samples, images = record.counted[SAMPLES_READ], record.counted[IMAGES_READ]
@@ -67,10 +67,11 @@ def judge_read_back(record: Record, _: Basis) -> Verdict:
 MATERIALIZATION_ERRORS: Final = ShardCheck(
     "materialization_errors",
     "No row of the shard has an error: bytes that could not be read, an image that could not be measured or has no "
-    "score. Counted by code. Warns; fails as an error where the share of such rows is above errors.max_error_rate, or "
-    "where the policy is 'error' and the shard is therefore not materialized.",
+    "score. Counted by code. Warns; fails as an error where the share of such rows is above errors.max_error_rate, and "
+    "where the shard is not materialized: under the policy 'error', if its tar is cut, and if more of its samples lost "
+    "rows than publish.max_lost_samples allows.",
     judge_errors,
-    (MaterializeError, ScoreError),
+    (MaterializeError, ScoreError, IncompleteShard),
 )
 ROWS_ACCOUNTED_FOR: Final = ShardCheck(
     "rows_accounted_for",
@@ -87,9 +88,9 @@ KEYS_UNIQUE: Final = ShardCheck(
 )
 READS_BACK: Final = ShardCheck(
     "reads_back",
-    "The tar, read back through the webdataset library after it was written, gives the samples of the filtered rows: "
-    "the same keys in the same order, the same texts and bytes of images at the same positions, and in all the same "
-    "bytes as were written. A shard that breaks this is not materialized.",
+    "The tar, read back after it was written, gives a loader such as webdataset the samples of the filtered rows: the "
+    "same keys in the same order, the same texts and bytes of images at the same positions, and in all the same bytes "
+    "as were written. A shard that breaks this is not materialized.",
     judge_read_back,
     (ReadBackError,),
 )

@@ -3,17 +3,21 @@
 from collections.abc import Mapping
 from typing import Final
 
+from interleaved_assets.model.errors import NOT_COMPARED
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.counts import UNEXPLAINED
+from interleaved_assets.pipeline.publishable import IMAGE_MEMBERS
 from interleaved_assets.pipeline.record import Extent, Record
-from interleaved_assets.pipeline.stages.clip_scores import NOT_COMPARED
 from interleaved_assets.scoring.clip.samples import clip_ranges
 from interleaved_assets.scoring.ranges import Range
 from interleaved_assets.scoring.registry import score_ranges
 
 
 def judge_complete(record: Record, _: Basis) -> Verdict:
-    """The score table has one row for each image of the shard, with scores or with the reason why there are none."""
+    """The score table has one row for each image of the shard, with scores or with the reason why there are none.
+
+    A shard whose images are all unreferenced, or dropped for errors, has nothing to score and fails.
+    """
     if UNEXPLAINED not in record.counted:
         return lacking("rows without a score")
     images, rows, silent = record.counts_in.images, record.counts_out.rows, record.counted[UNEXPLAINED]
@@ -21,8 +25,12 @@ def judge_complete(record: Record, _: Basis) -> Verdict:
     summary = f"{rows} rows for {images} images, {reasons} of them with a reason instead of a score"
     if silent:
         summary += f", {silent} with neither"
+    members = record.counted.get(IMAGE_MEMBERS, images)
+    nothing = not images and members > 0
+    if nothing:
+        summary = f"nothing to score: all {members} images of the shard are named by no document, or dropped for errors"
     figures = {"images": images, "score_rows": rows, "without_score": reasons, UNEXPLAINED: silent}
-    return Verdict(images == rows and not silent, "ERROR", summary, figures)
+    return Verdict(images == rows and not silent and not nothing, "ERROR", summary, figures | {IMAGE_MEMBERS: members})
 
 
 def judge_image_ranges(record: Record, basis: Basis) -> Verdict:
@@ -65,7 +73,8 @@ def _outside(extent: Extent, allowed: Range) -> str:
 
 EVERY_IMAGE_SCORED: Final = ShardCheck(
     "every_image_scored",
-    "The score table has one row for each image, with its scores or with the reason why there are none.",
+    "The score table has one row for each image, with its scores or with the reason why there are none. Fails also "
+    "where the shard has images, and none of them reached the score table.",
     judge_complete,
 )
 _DEFECT: Final = "Other values are no measurement but a defect of the scorer or its model."

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from interleaved_assets.io.tar.layout import json_field
+from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores, normalized
 from interleaved_assets.scoring.registry import ERROR_COLUMN, scores_schema
@@ -69,14 +69,18 @@ def _of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
 
 def _json_fields(column: str, reading: ReadingSettings) -> tuple[str, ...]:
     """The JSON fields that a column of the row model is read from; none for columns that the reader adds."""
-    images = (reading.images_field, *([reading.image_member_field] if reading.image_member_field else []))
+    images: tuple[str, ...] = (RAW_KEY,)
+    texts: tuple[str, ...] = (TEXT_EXTENSION.removeprefix("."),)
+    if reading.layout == "interleaved":
+        images = (reading.images_field, *([reading.image_member_field] if reading.image_member_field else []))
+        texts = (reading.texts_field,)
     match column:
         case "sample_id":
             return (reading.sample_id_field or RAW_KEY,)
         case "position" | "modality":
-            return (reading.texts_field, reading.images_field)
+            return (*texts, *images[:1])
         case "text_content":
-            return (reading.texts_field,)
+            return texts
         case "content_type" | "binary_content" | "source_ref" | "materialize_error":
             return images
         case _:

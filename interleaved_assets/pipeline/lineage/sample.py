@@ -1,14 +1,14 @@
 """Trace one sample: its rows at every stage, and the reason of every row that was dropped."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.footer import Footer
 from interleaved_assets.io.parquet.source import open_parquet
-from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.model.errors import InterleavedError, error_code
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Record, read_record
@@ -19,6 +19,31 @@ from interleaved_assets.shard_paths import ShardPaths
 
 _ID: Final = "sample_id"
 _ADVICE: Final = "Materialize its shard again."
+_KEPT: Final = "kept"
+_SCORED: Final = "scored"
+_EXPORTED: Final = "exported"
+
+
+class TracedRow(NamedTuple):
+    """One row of a sample at one stage."""
+
+    position: int
+    modality: str
+    outcome: str
+    """``kept``, ``scored``, ``exported``, ``dropped: <reason>``, or ``error: <code>`` of a row or an image with
+    a stored error."""
+    scores: dict[str, float]
+    """The scores in the stage's output, by name."""
+    measured: float | None
+    """The value that a threshold dropped."""
+    threshold: float | None
+    detail: str
+    """The stored error, the detail of the ledger, or the tar and member of an exported image."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the row has neither been dropped nor has an error."""
+        return self.outcome in (_KEPT, _SCORED)
 
 
 class StageTrace(NamedTuple):
@@ -31,6 +56,34 @@ class StageTrace(NamedTuple):
     kept: pa.Table | None
     """None if the output is not a table (final tars)."""
     dropped: pa.Table
+
+    def rows(self) -> list[TracedRow]:
+        """The sample's rows, kept and dropped, by position."""
+        found = [_kept_row(row) for row in ([] if self.kept is None else self.kept.to_pylist())]
+        found += [
+            TracedRow(
+                row["position"],
+                row["modality"],
+                f"dropped: {row['reason']}",
+                {},
+                row["measured"],
+                row["threshold"],
+                row["detail"] or "",
+            )
+            for row in self.dropped.to_pylist()
+        ]
+        return sorted(found, key=lambda row: row.position)
+
+
+def _kept_row(row: Mapping[str, Any]) -> TracedRow:
+    if "tar_file" in row:
+        place = f"{row['tar_file']}: {row['member']}"
+        return TracedRow(row["position"], "image", _EXPORTED, {}, None, None, place)
+    # a table of scores has only images
+    error = row.get("score_error") if "modality" not in row else row["materialize_error"]
+    outcome = f"error: {error_code(error)}" if error else _KEPT if "modality" in row else _SCORED
+    scores = {name: value for name, value in row.items() if isinstance(value, float) and "modality" not in row}
+    return TracedRow(row["position"], row.get("modality", "image"), outcome, scores, None, None, error or "")
 
 
 def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> list[StageTrace]:
@@ -88,7 +141,7 @@ def _may_have(sample_id: str, paths: ShardPaths) -> bool:
 
 def _has(sample_id: str, uri: str, options: Mapping[str, object]) -> bool:
     with open_parquet(uri, options, advice=_ADVICE) as source:
-        ids = source.read([_ID], _groups_with(sample_id, source.footer))[_ID]
+        ids = source.read([_ID], groups_with([sample_id], source.footer))[_ID]
         return bool(pc.any(pc.equal(ids, sample_id), min_count=0).as_py())
 
 
@@ -99,16 +152,17 @@ def _rows_of(sample_id: str, uri: str, options: Mapping[str, object]) -> pa.Tabl
             for field in source.schema
             if not pa.types.is_large_binary(field.type) and not field.type.num_fields
         ]
-        rows = source.read(columns, _groups_with(sample_id, source.footer))
+        rows = source.read(columns, groups_with([sample_id], source.footer))
         return rows.filter(pc.equal(rows[_ID], sample_id))
 
 
-def _groups_with(sample_id: str, footer: Footer) -> list[int]:
-    """The row groups whose smallest and largest id do not rule the sample out."""
-    wanted = sample_id.encode()
+def groups_with(sample_ids: Collection[str], footer: Footer) -> list[int]:
+    """The row groups whose smallest and largest id do not rule all of the samples out."""
+    wanted = [sample_id.encode() for sample_id in sample_ids]
     found = []
     for number, group in enumerate(footer.groups):
         (ids,) = (chunk for chunk in group.chunks if chunk.path == (_ID,))
-        if ids.smallest is None or ids.largest is None or ids.smallest <= wanted <= ids.largest:
+        low, high = ids.smallest, ids.largest
+        if low is None or high is None or any(low <= sample_id <= high for sample_id in wanted):
             found.append(number)
     return found

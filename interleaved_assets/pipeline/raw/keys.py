@@ -1,8 +1,12 @@
-"""Partition keys: one per raw shard, safe in the UI, in URLs and in file names, and injective.
+"""File names of raw shards, and their partition keys: safe in the UI, in URLs and in file names.
 
-A key is the shard's path below the raw root, percent-encoded except for ``/`` and without ``.tar``. Characters with a
-meaning in Dagster's partition selections or in paths are encoded as well: commas and ``...``, the folder names ``.``
-and ``..``, empty folder names, and ``~``, which marks keys that were cut because they exceeded 200 bytes.
+A shard is a file whose name ends in one of :data:`SHARD_EXTENSIONS` and does not begin with a dot. Its key is its path
+below the raw root without that ending, percent-encoded except for ``/``. Characters with a meaning in Dagster's
+partition selections or in paths are encoded as well: commas and ``...``, the folder names ``.`` and ``..``, empty
+folder names, and ``~``, which marks keys that were cut because they exceeded 200 bytes.
+
+Paths that differ in more than the ending have different keys. Of several files that differ in the ending only, the one
+whose ending comes first in :data:`SHARD_EXTENSIONS` is the shard.
 """
 
 import hashlib
@@ -10,7 +14,7 @@ import re
 from typing import Final
 from urllib.parse import quote, unquote
 
-SHARD_EXTENSIONS: Final = (".tar", ".tar.gz", ".tgz")
+SHARD_EXTENSIONS: Final = (".tar", ".tar.gz", ".tgz", ".TAR", ".TAR.GZ", ".TGZ")
 MAX_KEY_BYTES: Final = 200
 _CUT_MARK: Final = "~"
 _DIGEST_LENGTH: Final = 32
@@ -18,13 +22,16 @@ _DOT_FOLDER: Final = re.compile(r"(?:(?<=/)|^)\.{1,2}(?=/|$)")
 _EDGE_SLASH: Final = re.compile(r"(?:(?<=/)|^)/|/$")
 
 
+def shard_extension(path: str) -> str | None:
+    """The ending that makes the file at ``path`` a shard; None for a file that is none."""
+    if path.rpartition("/")[2].startswith("."):
+        return None
+    return next((extension for extension in SHARD_EXTENSIONS if path.endswith(extension)), None)
+
+
 def shard_key(path: str) -> str:
     """The key of the shard at ``path`` below the raw root (``/`` between folders); at most 200 bytes of ASCII."""
-    stem = path.removesuffix(".tar")
-    if not stem or stem.endswith(SHARD_EXTENSIONS):
-        # otherwise "a.tar.gz" and "a.tar.gz.tar" would have the same key
-        stem = path
-    key = _encode(stem)
+    key = _encode(path.removesuffix(shard_extension(path) or ""))
     if len(key) <= MAX_KEY_BYTES:
         return key
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_LENGTH]
@@ -36,8 +43,8 @@ def is_cut(key: str) -> bool:
     return _CUT_MARK in key
 
 
-def shard_path(key: str) -> str:
-    """The path below the raw root that has this key.
+def shard_paths(key: str) -> list[str]:
+    """The paths below the raw root that have this key, the one that is preferred first.
 
     Raises:
         ValueError: the key was cut (see :func:`is_cut`).
@@ -45,10 +52,16 @@ def shard_path(key: str) -> str:
     if is_cut(key):
         raise ValueError(f"key {key!r} was cut, its path cannot be read from it")
     stem = unquote(key, errors="surrogateescape")
-    return stem if stem.endswith(SHARD_EXTENSIONS) else stem + ".tar"
+    return [stem + extension for extension in SHARD_EXTENSIONS]
 
 
 def _encode(stem: str) -> str:
     key = quote(stem, safe="/", errors="surrogateescape").replace(_CUT_MARK, "%7E").replace("...", "%2E%2E%2E")
     key = _DOT_FOLDER.sub(lambda found: found[0].replace(".", "%2E"), key)
     return _EDGE_SLASH.sub("%2F", key)
+
+
+def is_key(text: str) -> bool:
+    """Whether ``text`` may be the key of a shard; a path made of it then lies below its folder."""
+    safe = re.fullmatch(r"[\w.~%/-]+", text, re.ASCII) and len(text) <= MAX_KEY_BYTES
+    return bool(safe) and not _DOT_FOLDER.search(text) and not _EDGE_SLASH.search(text)

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from interleaved_assets.io.storage import file_sha256, filesystem, join, storage_errors
+from interleaved_assets.io.storage import file_sha256, filesystem, find_infos, join, storage_errors
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS, is_cut, shard_key, shard_path
+from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS, is_cut, shard_extension, shard_key, shard_paths
 from interleaved_assets.settings import StorageSettings
 
 _cut_paths: dict[str, tuple[float, dict[str, str]]] = {}
@@ -38,17 +38,26 @@ class RawShard(NamedTuple):
     stamp: str
 
 
+class RawListing(NamedTuple):
+    """The files below the raw root: the shards with the fsspec info of their files, and all other files."""
+
+    files: list[tuple[RawShard, Mapping[str, Any]]]
+    """In the order of their paths."""
+    ignored: list[str]
+    """Paths below the raw root, sorted, of the files that are no shards by the rule in ``keys.py``."""
+
+
 def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
     """Every shard below the raw root, in the order of their paths.
 
     Raises:
         StorageError: the raw root is missing or cannot be listed.
     """
-    return (shard for shard, _ in list_raw_files(storage))
+    return (shard for shard, _ in list_raw_files(storage).files)
 
 
-def list_raw_files(storage: StorageSettings) -> Iterator[tuple[RawShard, Mapping[str, Any]]]:
-    """Every shard below the raw root with the fsspec info of its file, in the order of their paths.
+def list_raw_files(storage: StorageSettings) -> RawListing:
+    """Every shard below the raw root with the fsspec info of its file, and the files that are ignored.
 
     Raises:
         StorageError: the raw root is missing or cannot be listed.
@@ -59,13 +68,26 @@ def list_raw_files(storage: StorageSettings) -> Iterator[tuple[RawShard, Mapping
         root = folder.rstrip("/")
         if not fs.isdir(root):
             raise StorageError(f"raw root {storage.raw_root} does not exist: set storage.raw_root in interleaved.toml")
-        found = fs.find(root, detail=True)
-    for path in sorted(found):
-        is_file = found[path]["type"] != "other" or found[path].get("islink")  # no FIFO, socket or device
-        if is_file and path.endswith(SHARD_EXTENSIONS) and not path.rsplit("/", 1)[-1].startswith("."):
-            below = path[len(root) + 1 :]
-            uri = join(storage.raw_root, below)
-            yield RawShard(shard_key(below), uri, found[path]["size"], _stamp(found[path])), found[path]
+        found = {path: info for path, info in find_infos(fs, root).items() if info["type"] != "directory"}
+    extensions = {
+        path: extension
+        for path, info in found.items()
+        if (info["type"] != "other" or info.get("islink"))  # no FIFO, socket or device
+        and (extension := shard_extension(path)) is not None
+    }
+    # of several files that differ in their ending only, the preferred one comes last and stays
+    by_stem = {
+        path.removesuffix(extensions[path]): path
+        for path in sorted(extensions, key=lambda path: SHARD_EXTENSIONS.index(extensions[path]), reverse=True)
+    }
+    start = len(root) + 1
+    chosen = set(by_stem.values())
+    files: list[tuple[RawShard, Mapping[str, Any]]] = []
+    for path in sorted(chosen):
+        uri = join(storage.raw_root, path[start:])
+        shard = RawShard(shard_key(path[start:]), uri, found[path]["size"], _stamp(found[path]))
+        files.append((shard, found[path]))
+    return RawListing(files, sorted(path[start:] for path in found if path not in chosen))
 
 
 def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None = None) -> RawShard:
@@ -75,12 +97,15 @@ def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None =
         StorageError: there is none below the raw root.
     """
     if not is_cut(key):
-        below = shard_path(key)
+        paths = shard_paths(key)
     elif known is not None and shard_key(_below(known.uri, storage)) == key:
-        below = _below(known.uri, storage)
+        paths = [_below(known.uri, storage)]
     else:
-        below = _cut_path(key, storage)
-    return raw_shard_at(join(storage.raw_root, below), key, storage)
+        paths = [_cut_path(key, storage)]
+    for path in paths:
+        if (found := _look_at(join(storage.raw_root, path), key, storage)) is not None:
+            return found
+    raise _not_there(key, storage)
 
 
 def raw_shard_at(uri: str, key: str, storage: StorageSettings) -> RawShard:
@@ -89,13 +114,20 @@ def raw_shard_at(uri: str, key: str, storage: StorageSettings) -> RawShard:
     Raises:
         StorageError: it is not there.
     """
+    if (found := _look_at(uri, key, storage)) is None:
+        raise _not_there(key, storage)
+    return found
+
+
+def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
+    """The shard at ``uri`` as it is now; None if there is no such file."""
     with storage_errors(uri, "look at"):
         fs, path = filesystem(uri, storage.options)
         fs.invalidate_cache(path)
         try:
             info = fs.info(path)
         except FileNotFoundError:
-            raise _not_there(key, storage) from None
+            return None
     return RawShard(key, uri, info["size"], _stamp(info))
 
 

@@ -12,14 +12,12 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from interleaved_assets.io.parquet.source import open_parquet
-from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.io.storage import filesystem, join, storage_errors
-from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable
+from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, check_name, raw_content_version
+from interleaved_assets.pipeline.raw.numbered_tables import numbers_below, read_numbered, table_uri, write_numbered
 from interleaved_assets.settings import StorageSettings
 
-_SNAPSHOT_FOLDER: Final = "state/raw_shards"
+SNAPSHOT_FOLDER: Final = "state/raw_shards"
 """Below the output root; snapshots are numbered in the order in which they were taken."""
 
 _SNAPSHOT_SCHEMA: Final = pa.schema(
@@ -61,7 +59,9 @@ class SnapshotChanges(NamedTuple):
     keys: list[str]
     """Partition keys of ``changed``, in the same order."""
     growing: list[str]
-    """SnapshotEntry, but not yet quiet for long enough, or left for the next look."""
+    """New or changed, but not yet unchanged for ``quiet_seconds``."""
+    left: list[str]
+    """New or changed and quiet, but left for the next snapshot: ``at_most`` or ``until`` was reached."""
     vanished: list[str]
     """Shards of the snapshot before that are gone now."""
     unreadable: dict[str, str]
@@ -92,7 +92,7 @@ def compare_with_snapshot(
         until: value of ``time.monotonic()`` after which no further shard is read; the others are left for the next
             snapshot. A local shard is read to hash it, so this limits the duration. One shard is always read.
     """
-    found = SnapshotChanges([], [], [], [], {}, {})
+    found = SnapshotChanges([], [], [], [], [], {}, {})
     read = 0
     for shard in listing:
         try:
@@ -111,8 +111,10 @@ def compare_with_snapshot(
             entry = known._replace(since=min(known.since, now))
         if not entry.settled:
             out_of_time = read and time.monotonic() > until
-            if now - entry.since < quiet_seconds or len(found.changed) >= at_most or out_of_time:
+            if now - entry.since < quiet_seconds:
                 found.growing.append(shard.key)
+            elif len(found.changed) >= at_most or out_of_time:
+                found.left.append(shard.key)
             else:
                 read += 1
                 try:
@@ -141,13 +143,7 @@ def read_snapshot(uri: str, storage_options: Mapping[str, object]) -> dict[str, 
     Raises:
         StorageError: it is missing, unreadable or damaged.
     """
-    try:
-        with open_parquet(uri, storage_options) as source:
-            table = source.read(source.schema.names)
-    except ShardError as error:
-        raise StorageError(f"{uri} is not a snapshot of the raw shards: {error}") from error
-    if not table.schema.equals(_SNAPSHOT_SCHEMA):
-        raise StorageError(f"{uri} is not a snapshot of the raw shards: it has the columns {table.column_names}")
+    table = read_numbered(uri, _SNAPSHOT_SCHEMA, storage_options, "a snapshot of the raw shards")
     columns = table.to_pydict()
     return {row[0]: SnapshotEntry(*row) for row in zip(*(columns[name] for name in SnapshotEntry._fields), strict=True)}
 
@@ -156,8 +152,7 @@ def write_snapshot(snapshot: Mapping[str, SnapshotEntry], uri: str, storage_opti
     """Write ``snapshot`` atomically as Parquet, a few dozen bytes per shard."""
     rows = sorted(snapshot.values())
     columns = {name: [getattr(row, name) for row in rows] for name in SnapshotEntry._fields}
-    with parquet_shard(uri, _SNAPSHOT_SCHEMA, storage_options=storage_options, hashed=False) as out:
-        out.write(pa.table(columns, schema=_SNAPSHOT_SCHEMA))
+    write_numbered(columns, _SNAPSHOT_SCHEMA, uri, storage_options)
 
 
 def snapshot_versions(raws: Iterable[RawShard], storage: StorageSettings) -> dict[str, str]:
@@ -188,7 +183,7 @@ def latest_snapshot(storage: StorageSettings) -> dict[str, SnapshotEntry]:
         StorageError: the snapshots cannot be listed.
         StorageUnavailable: the storage does not answer.
     """
-    numbers = _numbers_below(_SNAPSHOT_FOLDER, storage)
+    numbers = numbers_below(SNAPSHOT_FOLDER, storage)
     if not numbers:
         return {}
     # the snapshot may be of a tick that failed: a stamp stands for the same content in any snapshot
@@ -200,42 +195,6 @@ def latest_snapshot(storage: StorageSettings) -> dict[str, SnapshotEntry]:
         return {}
 
 
-def next_number(last: int, storage: StorageSettings, folder: str = _SNAPSHOT_FOLDER) -> int:
-    """A number above ``last`` and above the numbers of all files below ``folder``.
-
-    After a reset of the cursor, ``last`` is 0; an older file would otherwise count as the latest.
-
-    Raises:
-        StorageError: the folder cannot be listed.
-    """
-    return max([last, *_numbers_below(folder, storage)]) + 1
-
-
-def remove_snapshots_before(number: int, storage: StorageSettings, folder: str = _SNAPSHOT_FOLDER) -> None:
-    """Remove the files below ``folder`` with a smaller number.
-
-    Raises:
-        StorageError: a file cannot be removed.
-    """
-    for older in (found for found in _numbers_below(folder, storage) if found < number):
-        uri = join(storage.output_root, f"{folder}/{older}.parquet")
-        with storage_errors(uri, "remove"):
-            fs, path = filesystem(uri, storage.options)
-            fs.rm_file(path)
-
-
 def snapshot_uri(storage: StorageSettings, number: int) -> str:
     """URI of the snapshot with this number."""
-    return join(storage.output_root, f"{_SNAPSHOT_FOLDER}/{number}.parquet")
-
-
-def _numbers_below(folder: str, storage: StorageSettings) -> list[int]:
-    uri = join(storage.output_root, folder)
-    with storage_errors(uri, "list the numbered files below"):
-        fs, path = filesystem(uri, storage.options)
-        fs.invalidate_cache(path)
-        try:
-            names = [name.rpartition("/")[2] for name in fs.ls(path, detail=False)]
-        except FileNotFoundError:
-            return []
-    return [int(number) for name in names if (number := name.removesuffix(".parquet")).isdecimal()]
+    return table_uri(storage, SNAPSHOT_FOLDER, number)

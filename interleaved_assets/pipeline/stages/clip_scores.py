@@ -11,14 +11,16 @@ import pyarrow as pa
 from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.model.errors import InterleavedError, error_code
+from interleaved_assets.model.errors import NOT_COMPARED, InterleavedError, error_code
 from interleaved_assets.pipeline.counts import UNEXPLAINED, column_facts, extents, unexplained
+from interleaved_assets.pipeline.publishable import IMAGE_MEMBERS, image_members
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import Counts, OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import image_scores, normalized
 from interleaved_assets.pipeline.tables import read_table
+from interleaved_assets.pipeline.throughput import DEVICE_WAIT
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import clip_ranges
@@ -28,8 +30,6 @@ from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.settings import Settings, StorageSettings
 
 NAME: Final = "clip_scores"
-NOT_COMPARED: Final = ("no_text", "prescreened")
-"""Codes of images without a CLIP score because their sample has no text, or by the prescreen; not counted as errors."""
 _COLUMNS: Final = ("sample_id", "position", "modality", "text_content", "binary_content", "materialize_error")
 
 
@@ -49,7 +49,6 @@ def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[
     begun: dict[str, ShardTask] = {}
     broken: dict[str, InterleavedError] = {}
     image_tables: dict[str, pa.Table] = {}
-    stats = ClipStats()
 
     def named_tables() -> Iterator[tuple[str, Iterable[pa.Table]]]:
         for shard in shards:
@@ -62,8 +61,10 @@ def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[
             else:
                 yield shard.key, _tables(shard, broken)
 
+    stats, waited = ClipStats(), 0.0
     for key, scores in score_shards(named_tables(), scorer, image_scores=image_tables.pop, stats=stats):
-        facts: dict[str, str | float] = {**scorer.facts(), "images_per_second": stats.images_per_second}
+        facts: dict[str, float | int | str] = {**scorer.facts(), DEVICE_WAIT: round(stats.waited_seconds - waited, 3)}
+        waited = stats.waited_seconds
         yield key, broken.pop(key) if key in broken else _written(begun[key], scores, facts)
     yield from broken.items()
 
@@ -94,14 +95,14 @@ def _tables(shard: ShardTask, broken: dict[str, InterleavedError]) -> Iterator[p
         broken[shard.key] = error
 
 
-def _written(shard: ShardTask, scores: pa.Table, facts: dict[str, str | float]) -> Work | InterleavedError:
+def _written(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | str]) -> Work | InterleavedError:
     try:
         return _write(shard, scores, facts)
     except InterleavedError as error:
         return error
 
 
-def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, str | float]) -> Work:
+def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | str]) -> Work:
     with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
         out.write(scores)
     measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
@@ -115,8 +116,12 @@ def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, str | float]) ->
         errors=dict(reasons),
         **column_facts(out.schema),
         extents=extents(scores),
-        counted={UNEXPLAINED: unexplained(scores, "clip_error", measured), **no_errors},
-        notes=facts,
+        counted={
+            UNEXPLAINED: unexplained(scores, "clip_error", measured),
+            IMAGE_MEMBERS: image_members(shard.read[normalized.NAME]),
+            **no_errors,
+        },
+        notes=dict(facts),
     )
 
 

@@ -2,20 +2,31 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from interleaved_assets.pipeline.stage import Stage
-from interleaved_assets.pipeline.stages import clip_scores, filtered, final_tars, image_scores, normalized
+from interleaved_assets.pipeline.stages import clip_scores, filtered, final_tars, image_export, image_scores, normalized
 from interleaved_assets.settings import Settings
+
+EVERY_STAGE: Final = (
+    *(normalized.NAME, image_scores.NAME, clip_scores.NAME, filtered.NAME, final_tars.NAME),
+    image_export.NAME,
+)
+"""Names of all stages, in order; under some settings a data set has fewer."""
 
 StageDag = Mapping[str, Stage]
 """Stages by name, each after the stages whose outputs it reads."""
 
 
 def stage_dag(settings: Settings) -> StageDag:
-    """The stages under ``settings``; ``clip_scores`` is one of them if ``clip.enabled`` is set."""
+    """The stages under ``settings``: ``clip_scores`` only if ``clip.enabled`` is set, ``image_export`` only if
+    ``export.enabled`` is."""
     scores = [image_scores.STAGE, *([clip_scores.stage(settings.clip)] if settings.clip.enabled else [])]
-    selection = filtered.stage(reads=[stage.name for stage in scores])
-    return {stage.name: stage for stage in (normalized.STAGE, *scores, selection, final_tars.STAGE)}
+    reads = [stage.name for stage in scores]
+    export = [image_export.stage(reads)] if settings.export.enabled else []
+    return {
+        stage.name: stage for stage in (normalized.STAGE, *scores, filtered.stage(reads), final_tars.STAGE, *export)
+    }
 
 
 def code_versions(stages: StageDag, settings: Settings) -> dict[str, str]:
@@ -39,6 +50,11 @@ def downstream_of(name: str, stages: StageDag) -> frozenset[str]:
         if found & set(stage.inputs):
             found.add(stage.name)
     return frozenset(found - {name})
+
+
+def from_stage_on(name: str, stages: StageDag) -> list[str]:
+    """``name`` and the stages downstream of it, in order."""
+    return [stage for stage in stages if stage == name or stage in downstream_of(name, stages)]
 
 
 def is_last_of(name: str, selected: Iterable[str], stages: StageDag) -> bool:

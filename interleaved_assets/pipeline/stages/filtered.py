@@ -6,15 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import StorageOptions
+from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
+from interleaved_assets.io.tar.unreferenced import without_unreferenced_images
 from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.counts import RowCounter, UniqueKeys, column_facts
+from interleaved_assets.pipeline.publishable import UNREFERENCED, UNREFERENCED_IMAGES, check_losses
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import normalized
@@ -23,7 +27,7 @@ from interleaved_assets.scoring.text_ratio import count_words
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import selection_version
-from interleaved_assets.selection.what_if import judged_values
+from interleaved_assets.selection.what_if import judged_samples
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
 
@@ -36,8 +40,11 @@ _DECIDING_COLUMNS: Final = ("sample_id", "position", "modality", "text_content")
 def select_rows(shard: ShardTask) -> Work:
     """Decide on every row from the scores alone, then copy the rows that are kept; no image is decoded.
 
+    Images that no document names have no scores: they are left out unless ``publish.unreferenced_images`` is set.
+
     Raises:
         LedgerError: a row was neither kept nor entered in the ledger; nothing is written then.
+        IncompleteShard: too many samples lose rows because images have no score.
         ScoreError: a score is missing and ``selection.on_score_error`` is ``error``.
     """
     settings = shard.settings
@@ -47,9 +54,16 @@ def select_rows(shard: ShardTask) -> Work:
     )
     selection = select(rows, scores, settings.selection, stage=NAME, shard=shard.key)
     check_balance(f"shard {shard.key}, {NAME}", rows.num_rows, selection.keep.true_count, selection.ledger)
-    ratios = pa.table({RATIO: judged_values(rows, scores, settings.selection, RATIO)})
+    check_losses(shard, NAME, pc.count_distinct(rows["sample_id"]).as_py(), selection.ledger)
+    ratios = judged_samples(rows, scores, settings.selection, RATIO)
     schema = parquet_shard_schema(rows_uri, storage_options=shard.options)
+    members = shard.read[normalized.NAME].counted
+    only_images = UNREFERENCED in members and members[UNREFERENCED] == members[UNREFERENCED_IMAGES]
+    if only_images and not settings.publish.unreferenced_images:
+        # final tars would have to say that the column is there
+        schema = pa.schema([field for field in schema if field.name != UNREFERENCED_MEMBERS], schema.metadata)
     seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()
+    left_out = 0
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(shard.paths.sample_scores(), ratios.schema, storage_options=shard.options) as samples_file,
@@ -57,6 +71,10 @@ def select_rows(shard: ShardTask) -> Work:
     ):
         for table, keep in _with_decisions(shard, rows_uri, selection.keep):
             kept = filter_rows(table, keep)
+            if not settings.publish.unreferenced_images:
+                kept, images = without_unreferenced_images(kept)
+                left_out += images
+            kept = kept.select(schema.names)
             seen.add(table)
             written.add(kept)
             placed = reindex_positions(kept) if settings.selection.reindex_positions else kept
@@ -83,6 +101,7 @@ def select_rows(shard: ShardTask) -> Work:
         notes={
             "filters": ", ".join(selection.filters),
             "filters_without_scores": ", ".join(selection.passed_over),
+            "unreferenced_images_left_out": left_out,
         },
     )
 
@@ -128,10 +147,11 @@ def _with_decisions(shard: ShardTask, uri: str, keep: pa.BooleanArray) -> Iterat
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """The settings of selection; a changed threshold changes no score."""
-    return dict(json.loads(selection_version(settings.selection)))
+    """The settings of selection, a changed threshold of which changes no score, and what else is left out."""
+    unreferenced = {"unreferenced_images": settings.publish.unreferenced_images}
+    return {**json.loads(selection_version(settings.selection)), "publish": unreferenced}
 
 
 def stage(reads: Sequence[str]) -> Stage:
     """The stage; ``reads`` are the names of the stages with score tables."""
-    return Stage(NAME, inputs=(normalized.NAME, *reads), version=2, settings=version_settings, run=select_rows)
+    return Stage(NAME, inputs=(normalized.NAME, *reads), version=3, settings=version_settings, run=select_rows)

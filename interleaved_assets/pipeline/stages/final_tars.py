@@ -22,12 +22,13 @@ NAME: Final = "final_tars"
 def write_tar(shard: ShardTask) -> Work:
     """Write ``tars/<key>.tar`` from the filtered rows, and the ledger of the rows that the error policy drops.
 
-    The tar is then read back through ``webdataset`` and compared with the rows.
+    The tar is then read back by the rules of ``webdataset`` and compared with the rows.
 
     Raises:
-        ReadBackError: the samples that ``webdataset`` reads differ from those written.
+        ReadBackError: the samples that are read differ from those written.
         UnsupportedModality: a row is neither text nor image nor metadata; nothing is written then.
         MaterializeError: a row has an error and the policy is ``error``.
+        IncompleteShard: too many samples lose rows to errors.
     """
     settings = shard.settings
     written = WrittenSamples()

@@ -12,6 +12,7 @@ from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.counts import UNEXPLAINED, RowCounter, column_facts, extents, unexplained
+from interleaved_assets.pipeline.publishable import IMAGE_MEMBERS, image_members
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import normalized
@@ -20,6 +21,8 @@ from interleaved_assets.scoring.score import score_images
 from interleaved_assets.settings import Settings
 
 NAME: Final = "image_scores"
+_BATCH_BYTES: Final = 16 * 2**20
+"""Smaller than a shard, so that images are scored while others are read."""
 _IMAGE_COLUMNS: Final = ("sample_id", "position", "modality", "binary_content", "materialize_error")
 
 
@@ -32,7 +35,7 @@ def score(shard: ShardTask) -> Work:
         read_parquet_shard(
             shard.paths.output(normalized.NAME),
             columns=_IMAGE_COLUMNS,
-            max_batch_bytes=settings.run.max_batch_bytes,
+            max_batch_bytes=min(settings.run.max_batch_bytes, _BATCH_BYTES),
             storage_options=shard.options,
         )
     ):
@@ -50,7 +53,10 @@ def score(shard: ShardTask) -> Work:
         errors={row["values"]: row["counts"] for row in codes.to_pylist()},
         **column_facts(out.schema),
         extents=extents(scores),
-        counted={UNEXPLAINED: unexplained(scores, ERROR_COLUMN, score_groups(settings.scoring))},
+        counted={
+            UNEXPLAINED: unexplained(scores, ERROR_COLUMN, score_groups(settings.scoring)),
+            IMAGE_MEMBERS: image_members(shard.read[normalized.NAME]),
+        },
     )
 
 

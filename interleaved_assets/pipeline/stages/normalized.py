@@ -11,6 +11,7 @@ from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.counts import column_facts, write_by_error_policy
+from interleaved_assets.pipeline.publishable import UNREFERENCED_IMAGES, ContentCounter
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import ReadingSettings, Settings
@@ -23,6 +24,8 @@ def normalize(shard: ShardTask) -> Work:
 
     Raises:
         ShardError: the raw shard is not a tar.
+        IncompleteShard: it is cut, or too many of its samples lose rows to errors.
+        UnexpectedLayout: too few of its samples have content, or too many bytes are unreferenced.
         MaterializeError: a row cannot be read and the policy is ``error``.
     """
     settings = shard.settings
@@ -38,20 +41,25 @@ def normalize(shard: ShardTask) -> Work:
             allowed_roots=[settings.storage.raw_root],
             **settings.limits.for_tars()._asdict(),
             notes=notes,
+            accept_incomplete=settings.publish.accept_incomplete,
         )
     )
+    content = ContentCounter()
     first = next(batches, INTERLEAVED_SCHEMA.empty_table())
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(shard.paths.output(NAME), first.schema, storage_options=shard.options) as rows_file,
     ):
-        facts, dropped = write_by_error_policy(itertools.chain([first], batches), shard, NAME, rows_file.write)
+        counting = content.counting(itertools.chain([first], batches))
+        facts, dropped = write_by_error_policy(counting, shard, NAME, rows_file.write)
+        content.check_layout(shard, facts.counts_in.samples)
         ledger_file.write(dropped)
     return Work(
         outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file)},
-        **facts.model_dump(exclude={"columns", "required", "notes"}),
+        **facts.model_dump(exclude={"columns", "required", "notes", "counted"}),
         **column_facts(rows_file.schema),
-        notes=dict(notes),
+        counted=facts.counted | content.counted,
+        notes={**notes, UNREFERENCED_IMAGES: content.counted[UNREFERENCED_IMAGES]},
     )
 
 
@@ -63,13 +71,16 @@ def shard_layout(reading: ReadingSettings) -> ShardLayout:
 def version_settings(settings: Settings) -> dict[str, object]:
     """The layout, the policy and the limits beyond which rows get errors.
 
-    The size of batches changes no output, nor does ``max_unpacked_bytes``: a shard over it fails.
+    The size of batches changes no output, nor do ``max_unpacked_bytes`` and the bounds of ``[publish]``: a shard over
+    one of them fails.
     """
+    # records of shards that were made before there was a choice of layouts stay valid
+    by_default = {"layout"} if settings.reading.layout == "interleaved" else None
     return {
-        "reading": settings.reading.model_dump(mode="json"),
+        "reading": settings.reading.model_dump(mode="json", exclude=by_default),
         "on_materialize_error": settings.errors.on_materialize_error,
         "limits": settings.limits.model_dump(mode="json", exclude={"max_unpacked_bytes"}),
     }
 
 
-STAGE: Final = Stage(NAME, inputs=(RAW_SHARDS,), version=2, settings=version_settings, run=normalize)
+STAGE: Final = Stage(NAME, inputs=(RAW_SHARDS,), version=3, settings=version_settings, run=normalize)

@@ -19,7 +19,8 @@ from interleaved_assets.shard_paths import ShardPaths
 
 EMBEDDING_COLUMN: Final = "embedding"
 LEDGER_STAGES: Final = ("normalized", "filtered", "final_tars")
-"""The stages that write rows and a ledger, each from the rows of the one before."""
+"""The stages that write rows and a ledger, each from the rows of the one before. What image_export drops is in the
+final tars all the same."""
 
 
 def read_scores(paths: ShardPaths, *, with_clip: bool, thumbnails: bool = False) -> pa.Table:

@@ -142,10 +142,11 @@ class ClipSettings(_Section):
         description="Arithmetic of the model. auto: bf16 on a GPU (fp16 where it has none), fp32 on a CPU. "
         "Default auto.",
     )
-    resize: Literal["auto", "pillow", "torch"] = Field(
+    resize: Literal["auto", "pillow", "torch", "reduced"] = Field(
         default="auto",
         description="Who scales images down: pillow, bit for bit as open_clip does, or torch, nine times as fast, "
-        "about one pixel in 250 off by one grey level. auto: pillow in fp32, else torch. Default auto.",
+        "about one pixel in 250 off by one grey level. reduced: torch, and JPEGs of over four times the model's input "
+        "are decoded in a part of their size. auto: pillow in fp32, else torch. Default auto.",
     )
     batch_size: int | None = Field(
         default=None,

@@ -56,6 +56,7 @@ class ClipStats:
         embedded: images the model was given.
         texts: sequences (texts, or windows of them) the model was given.
         seconds: time spent here, without what the caller did between two shards.
+        waited_seconds: of these, time without a decoded batch to give to the device.
         batch_size: images given to the model at once, last.
     """
 
@@ -63,12 +64,8 @@ class ClipStats:
     embedded: int = 0
     texts: int = 0
     seconds: float = 0.0
+    waited_seconds: float = 0.0
     batch_size: int = 0
-
-    @property
-    def images_per_second(self) -> float:
-        """Images embedded ÷ seconds; 0 where none was."""
-        return self.embedded / self.seconds if self.seconds else 0.0
 
 
 @dataclass
@@ -115,10 +112,13 @@ class ScoreStream:
     def _steps(self, batches: Iterable[Batch], buffers: PixelBuffers) -> Iterator[None]:
         """Work through the batches; after each step shards may have become complete."""
         # prefetch() has no name here, since the traceback of an error would keep it, and its thread, alive
+        since = time.perf_counter()
         for batch in prefetch(batches, depth=_BATCHES_AHEAD):
+            self.stats.waited_seconds += time.perf_counter() - since
             self._take(batch)
             self._launch_images(batch, buffers)
             yield
+            since = time.perf_counter()
         self._launch_texts()
         self._collect(leave=0)
         yield

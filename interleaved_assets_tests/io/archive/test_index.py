@@ -32,7 +32,7 @@ def test_members_are_where_the_standard_library_finds_them(tar_format: int) -> N
     assert contents(data) == members
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         assert [info.offset_data for info in tar] == [member.offset for member in index_of(data).members]
-    assert index_of(data)[1:] == (None, True, [])
+    assert index_of(data)[1:] == (None, True, [], None)
 
 
 @pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT], ids=["gnu", "pax"])
@@ -80,6 +80,24 @@ def test_folders_and_devices_are_no_members_and_links_stand_for_theirs() -> None
     assert index_of(buffer.getvalue()).notes == ["'secret' is a link to '/etc/passwd', which is not a member before it"]
 
 
+def test_the_rest_of_a_file_in_another_volume_is_noticed() -> None:
+    data = pack([("a.json", b"{}"), ("b.png", b"rest")], tarfile.GNU_FORMAT)
+    block = bytearray(data[2 * BLOCK : 3 * BLOCK])
+    block[156:157], block[148:156] = b"M", b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    data = data[: 2 * BLOCK] + block + data[3 * BLOCK :]
+    assert contents(data) == [("a.json", b"{}")]
+    assert index_of(data).notes == ["'b.png' is the rest of a file in an earlier volume, and is left out"]
+
+
+def test_a_pax_record_that_does_not_end_its_line_is_none() -> None:
+    data = bytearray(pack([("é", b"1")]))
+    at = data.index(b" path=")
+    assert contents(bytes(data)) == [("é", b"1")]
+    data[at - 2 : at] = b"10"  # one less than it is long
+    assert [name for name, _ in contents(bytes(data))] == ["?"]
+
+
 def test_sizes_beyond_octal_are_read() -> None:
     info = tarfile.TarInfo("big")
     info.size = 2**40
@@ -101,6 +119,7 @@ def test_a_cut_tar_gives_the_members_in_front_of_the_cut() -> None:
     at_border = index_of(data[:second])
     assert (at_border.damage, at_border.is_complete) == (None, False)
     assert at_border.notes == ["it has no end mark, so members may be missing"]
+    assert (at_border.shortfall, in_header.shortfall) == (at_border.notes[0], in_header.damage)
 
 
 def test_a_damaged_header_ends_the_index() -> None:
@@ -132,7 +151,7 @@ def test_what_is_no_tar_is_refused(content: bytes) -> None:
 
 
 def test_an_empty_tar_has_no_members_and_an_empty_file_is_none() -> None:
-    assert index_of(pack([])) == ([], None, True, [])
+    assert index_of(pack([])) == ([], None, True, [], None)
     with pytest.raises(ShardError, match="is empty"):
         index_of(b"")
 

@@ -361,7 +361,8 @@ def test_s3_reads_only_the_columns_needed(s3_server: S3Server, bucket: str, tmp_
         return usual(file, start, end)
 
     monkeypatch.setattr(S3File, "_fetch_range", counting)
-    monkeypatch.setattr("interleaved_assets.io.storage.inputs._READ_AHEAD_BYTES", 2**16)
+    for name in ("_READ_AHEAD_BYTES", "_FIRST_READ_BYTES"):
+        monkeypatch.setattr(f"interleaved_assets.io.storage.inputs.{name}", 2**16)
     options = {"columns": ["text_content"], "storage_options": s3_server.storage_options}
     (batch,) = InterleavedParquetReader(f"{bucket}/a.parquet", read_kwargs=options)
     assert batch.count(modality="text") == 4

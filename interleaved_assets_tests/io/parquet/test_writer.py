@@ -174,7 +174,7 @@ def test_options(tmp_path: Path) -> None:
     assert metadata.num_row_groups == 6
     assert metadata.row_group(0).column(0).compression == "SNAPPY"
     for wrong, message in (
-        ({"compresion": "zstd"}, "unknown options compresion; known are compression, row_group_bytes, storage_options"),
+        ({"compresion": "zstd"}, "unknown options compresion; known are compression, max_member_bytes, "),
         ({"row_group_bytes": "big"}, "row_group_bytes must be bytes"),
     ):
         with pytest.raises(OptionError, match=message):

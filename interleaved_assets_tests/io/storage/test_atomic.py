@@ -15,8 +15,14 @@ from interleaved_assets.io.storage.atomic import atomic_output, clear_leftovers
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets_tests.s3 import S3Server
 
+PART = 5 * 2**20  # the least that S3 takes
 # more than two parts of a multipart upload
-LARGE = np.random.default_rng(0).bytes(40 * 2**20)
+LARGE = np.random.default_rng(0).bytes(2 * PART + 2**20)
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interleaved_assets.io.storage.atomic._UPLOAD_PART_BYTES", PART)
 
 
 def names(folder: Path) -> list[str]:

@@ -2,45 +2,60 @@
 
 import errno
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 from interleaved_assets.io.storage.atomic import atomic_output
 from interleaved_assets.io.storage.temporary import clear_temporaries
+from interleaved_assets_tests.forked import start_forked
 from interleaved_assets_tests.io.storage.test_atomic import names, write, write_and_raise
 
-WRITER = """
-import sys
-from interleaved_assets.io.storage.atomic import atomic_output
-with atomic_output(sys.argv[1]) as output:
-    output.write(b"of the first writer")
-    print("writing", flush=True)
-    sys.stdin.read()
-"""
+
+@dataclass(frozen=True)
+class Writer:
+    """A process that is in the middle of writing a file."""
+
+    process: BaseProcess
+    pipe: Connection
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+
+    def finish(self) -> None:
+        self.pipe.send("go on")
+        self.process.join()
+        assert self.process.exitcode == 0
+
+
+def write_in_two_steps(path: str, pipe: Connection) -> None:
+    with atomic_output(path) as output:
+        output.write(b"of the first writer")
+        pipe.send("writing")
+        pipe.recv()
 
 
 @pytest.fixture
-def start_writer() -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
-    """Starts a process that is in the middle of writing the file, and goes on when its input is closed."""
-    processes = []
+def start_writer() -> Iterator[Callable[[Path], Writer]]:
+    """Starts a writer, which goes on when it is told to finish."""
+    writers: list[Writer] = []
 
-    def start(path: Path) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        processes.append(process)
-        assert process.stdout.readline() == "writing\n"
-        return process
+    def start(path: Path) -> Writer:
+        ours, its = Pipe()
+        writers.append(Writer(start_forked(write_in_two_steps, str(path), its), ours))
+        assert ours.recv() == "writing"
+        return writers[-1]
 
     yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+    for writer in writers:
+        writer.kill()
 
 
 def test_a_killed_writers_file_is_taken_over_by_the_next(tmp_path: Path, start_writer) -> None:
@@ -48,14 +63,12 @@ def test_a_killed_writers_file_is_taken_over_by_the_next(tmp_path: Path, start_w
     write(tmp_path / "b.bin", b"a neighbour")
     writer = start_writer(path)
     writer.kill()
-    writer.wait()
     assert names(tmp_path) == [".a.bin.0.tmp", "b.bin"]
     with pytest.raises(KeyError):
         write_and_raise(str(path), {}, b"", KeyError("nor does one that fails leave it"))
     assert names(tmp_path) == ["b.bin"]
     writer = start_writer(path)
     writer.kill()
-    writer.wait()
     write(path, b"short")
     assert names(tmp_path) == ["a.bin", "b.bin"]
     assert path.read_bytes() == b"short"  # nothing of the longer text that lay there
@@ -68,8 +81,7 @@ def test_a_live_writer_keeps_its_file_and_the_last_commit_wins(tmp_path: Path, s
     clear_temporaries(path)
     assert names(tmp_path) == [".a.bin.0.tmp", "a.bin"]
     assert path.read_bytes() == b"second"
-    first.communicate()
-    assert first.returncode == 0
+    first.finish()
     assert names(tmp_path) == ["a.bin"]
     assert path.read_bytes() == b"of the first writer"
 
@@ -80,10 +92,9 @@ def test_leftovers_with_higher_numbers_are_removed_by_the_next_writer(tmp_path: 
     assert names(tmp_path) == [".a.bin.0.tmp", ".a.bin.1.tmp", ".a.bin.2.tmp"]
     for writer in writers[1:]:
         writer.kill()
-        writer.wait()
     write(path, b"fourth")
     assert names(tmp_path) == [".a.bin.0.tmp", "a.bin"]
-    writers[0].communicate()
+    writers[0].finish()
     assert names(tmp_path) == ["a.bin"]
 
 
@@ -92,7 +103,6 @@ def test_only_leftovers_of_the_given_file_are_removed(tmp_path: Path, start_writ
     writers = [start_writer(path), start_writer(path), start_writer(tmp_path / "a.bin.0")]
     for writer in (writers[0], writers[2]):
         writer.kill()
-        writer.wait()
     (tmp_path / f".a.bin.{'0f' * 16}.tmp").touch()  # from where there were no locks
     clear_temporaries(path)
     assert names(tmp_path) == [".a.bin.0.0.tmp", ".a.bin.1.tmp"]
@@ -105,7 +115,6 @@ def test_long_names_with_the_same_prefix_get_distinct_temporaries(tmp_path: Path
     write(tmp_path / f"{long}.two", b"2")
     (left,) = (name for name in names(tmp_path) if name.endswith(".tmp"))
     writer.kill()
-    writer.wait()
     clear_temporaries(tmp_path / f"{long}.two")
     assert left in names(tmp_path)
     clear_temporaries(tmp_path / f"{long}.one")

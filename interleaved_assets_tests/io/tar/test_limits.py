@@ -2,6 +2,7 @@
 
 import base64
 import io
+import struct
 import tarfile
 import time
 from pathlib import Path
@@ -76,7 +77,8 @@ def test_pax_headers_of_a_megabyte_are_read_once(record: bytes) -> None:
 
 def test_a_table_of_thousands_of_columns_is_written(tmp_path: Path) -> None:
     """The names of all columns were once gone through for each column."""
-    table = next(read_tar_shard(write_tar(tmp_path / "a.tar", ("a.json", {f"k{number}": 1 for number in range(9000)}))))
+    uri = write_tar(tmp_path / "a.tar", ("a.json", {f"k{number}": 1 for number in range(9000)}))
+    table = next(read_tar_shard(uri, max_columns=10_000))
     start = time.process_time()
     aligned = align_or_reconcile(table, None)
     assert InterleavedBatch(aligned).problems() == []
@@ -190,6 +192,64 @@ def test_rows_with_many_columns_count(tmp_path: Path) -> None:
     assert codes(uri) == [None] * 104
 
 
+def test_members_that_no_document_names_go_before_images_and_images_before_texts(tmp_path: Path) -> None:
+    body = {"texts": ["x"] * 20, "images": [None] * 20 + ["a.png"], **{f"k{number}": 1 for number in range(500)}}
+    image, other = ("a.png", encoded(picture(1, 200, 200))), ("a.bin", bytes(120_000))
+    for limit, members, errors in (
+        (500_000, [image, other], {}),
+        (400_000, [image, other], {-1: "sample_too_large: with a.bin its rows"}),
+        (250_000, [image], {20: "sample_too_large: with 12"}),
+        (150_000, [], {-1: "document_too_large: 22 rows take 99000 bytes"}),
+    ):
+        uri = write_tar(tmp_path / "a.tar", ("a.json", body), *members)
+        found = rows(uri, max_sample_bytes=limit)
+        assert sum(row["text_content"] == "x" for row in found) == (0 if limit == 150_000 else 20)
+        wrong = {row["position"]: row["materialize_error"] for row in found if row["materialize_error"]}
+        assert wrong.keys() == errors.keys() if members else True
+        assert all(wrong[position].startswith(error) for position, error in errors.items())
+
+
+def test_frames_that_point_to_one_huge_directory(tmp_path: Path) -> None:
+    """Each frame's Exif directory was read with its 65,535 entries."""
+    out, link = bytearray(struct.pack("<2sHIH", b"II", 42, 0, 65535)) + bytes(12 * 65535 + 6), 4
+    for _ in range(500):
+        struct.pack_into("<I", out, link, len(out))
+        tags = {256: 8, 257: 6, 258: 8, 259: 1, 262: 1, 273: 8, 277: 1, 278: 6, 279: 48, 34665: 8}
+        out += struct.pack("<H", len(tags))
+        out += b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+        link = len(out)
+        out += bytes(4)
+    tokens = [f"page_0_image_{number}" for number in range(500)]
+    uri = write_tar(tmp_path / "a.tar", ("a.json", {"images": tokens}), ("a.tiff", bytes(out)))
+    start = time.process_time()
+    assert set(codes(uri)) == {None}
+    assert time.process_time() - start < SECONDS
+
+
+def damaged_frames(count: int) -> bytes:
+    """A TIFF whose strips all lie behind its end, while its directories are sound."""
+    out, link = bytearray(struct.pack("<2sHI", b"II", 42, 0)), 4
+    for _ in range(count):
+        struct.pack_into("<I", out, link, len(out))
+        tags = {256: 8, 257: 6, 258: 8, 259: 1, 262: 1, 273: 10**6, 277: 1, 278: 6, 279: 48}
+        out += struct.pack("<H", len(tags))
+        out += b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+        link = len(out)
+        out += bytes(4)
+    return bytes(out)
+
+
+def test_damage_is_logged_once_for_many_frames_and_links(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    container = ("a.tiff", damaged_frames(1001))
+    links = b"".join(header(b"l%d" % number, 0, b"2") for number in range(1000))
+    packed = pack([("a.json", {"images": ["page_0_image_0"]}), container])
+    (tmp_path / "a.tar").write_bytes(links + packed)
+    assert codes(str(tmp_path / "a.tar")) == [None, "invalid_tiff"]
+    assert len(caplog.messages) < 20
+    (message,) = [message for message in caplog.messages if "cannot be cut out" in message]
+    assert "a: 1000 frames that no document names cannot be cut out and are left out; the first is a.tiff" in message
+
+
 def test_a_shard_has_no_more_columns_than_the_limit(tmp_path: Path) -> None:
     uri = write_tar(tmp_path / "a.tar", ("a.json", {"p": 1, "q": 2}), ("b.json", {"p": 3}), ("c.json", {"r": 4}))
     assert codes(uri, max_columns=2) == [None, None, "document_too_large"]
@@ -200,6 +260,84 @@ def test_mappings_with_many_keys_are_json(tmp_path: Path) -> None:
     uri = write_tar(tmp_path / "a.tar", ("a.json", {"m": {f"k{number}": 1 for number in range(1001)}}))
     (table,) = read_tar_shard(uri)
     assert isinstance(table.schema.field("m").type, pa.JsonType)
+
+
+def test_objects_beyond_a_thousand_fields_of_a_shard_are_json(tmp_path: Path) -> None:
+    """Each field is a column in Parquet: 300 objects of 1,000 fields each took gigabytes."""
+    inner = {f"l{number}": 1 for number in range(300)}
+    one, two = {"m": {f"k{number}": 1 for number in range(600)}, "n": [{"a": inner}]}, {"o": inner, "p": {"q": "r"}}
+    uri = write_tar(tmp_path / "a.tar", ("a.json", one), ("b.json", two))
+    (table,) = read_tar_shard(uri)
+    kinds = {name: isinstance(table.schema.field(name).type, pa.JsonType) for name in "mnop"}
+    assert kinds == {"m": False, "n": False, "o": True, "p": False}
+    with tar_shard(str(tmp_path / "b.tar")) as shard:
+        shard.write(table)
+    (back,) = read_tar_shard(str(tmp_path / "b.tar"))
+    assert back.drop_columns("source_ref") == table.drop_columns("source_ref")
+
+
+def stated(*columns: pa.Field) -> dict[str, Any]:
+    text = base64.b64encode(pa.schema(columns).serialize()).decode()
+    return {"_interleaved": {"version": 1, "schema": text}}
+
+
+def test_types_that_documents_state_are_limited_together(tmp_path: Path) -> None:
+    wide = [pa.field(name, pa.struct([(f"k{number}", pa.int8()) for number in range(600)])) for name in "ab"]
+    long = [pa.field(name, pa.binary(600_000)) for name in "cd"]
+    documents = [(f"{number}.json", stated(column)) for number, column in enumerate(wide + long)]
+    uri = write_tar(tmp_path / "a.tar", *documents, ("4.json", {"texts": ["x"]}))
+    assert codes(uri) == [None, "document_too_large", None, "document_too_large", None, None]
+    uri = write_tar(tmp_path / "b.tar", ("a.json", stated(*wide)), ("b.json", stated(*long)))
+    assert [row["materialize_error"] for row in rows(uri)] == [
+        "invalid_json: _interleaved has more than 1000 fields in structs",
+        "invalid_json: _interleaved has columns that take more than 1048576 bytes in each row",
+    ]
+    with pytest.raises(OptionError, match="the table has more than 1000 fields"), tar_shard(uri) as shard:
+        shard.write(metadata("a", **{column.name: pa.nulls(1, column.type) for column in wide}))
+
+
+def test_columns_without_values_share_memory(tmp_path: Path) -> None:
+    wide = {f"k{number}": "x" for number in range(900)}
+    uri = write_tar(tmp_path / "a.tar", ("a.json", wide), *((f"b{number}.json", {}) for number in range(9)))
+    tables = list(read_tar_shard(uri, max_batch_bytes=10_000))
+    assert len(tables) == 10
+    assert len({table[name].chunk(0).buffers()[1].address for table in tables[1:2] for name in wide}) == 1
+
+
+def test_samples_with_few_of_many_columns_are_written_in_time_that_follows_their_cells(tmp_path: Path) -> None:
+    documents = [(f"{number}.json", {f"k{number % 900}": number}) for number in range(3000)]
+    (table,) = read_tar_shard(write_tar(tmp_path / "a.tar", *documents))
+    start = time.process_time()
+    with tar_shard(str(tmp_path / "b.tar")) as shard:
+        shard.write(table)
+    assert time.process_time() - start < 3  # 1 and not 6
+    (back,) = read_tar_shard(str(tmp_path / "b.tar"))
+    assert back.drop_columns("source_ref") == table.drop_columns("source_ref")
+
+
+def test_a_batch_is_in_memory_once(tmp_path: Path) -> None:
+    """Members that no document names were copied five times, and the members of images stayed beside their rows."""
+    content = bytes(4_200_000)
+    body = {"texts": ["x"], "images": [None, "i.png"]}
+    uri = write_tar(tmp_path / "a.tar", ("a.json", body), *((f"a.{number}.bin", content) for number in range(5)))
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        (table,) = read_tar_shard(uri, materialize=True)
+        assert [len(member["content"]) for member in table["_unreferenced_members"][0].as_py()] == [len(content)] * 5
+        # the members and their copy in the column, and the last member once more
+        assert pool.max_memory() < 2.3 * 5 * len(content)
+        documents = [(f"{number}.json", {"images": ["i.png"]}) for number in range(3)]
+        uri = write_tar(tmp_path / "b.tar", *documents, ("i.png", content))
+        del table
+        tables = read_tar_shard(uri, materialize=True, max_batch_bytes=2 * len(content) - 1)
+        held = pool.bytes_allocated()
+        for table in tables:
+            # the table, and the one member that is kept for the next row
+            assert pool.bytes_allocated() - held < 2.1 * len(content)
+            del table
+    finally:
+        pa.set_memory_pool(before)
 
 
 @pytest.mark.parametrize(("text", "least"), [(b'["a"]', 100), (b"[[],[]]", 200), ("é😀".encode(), 20)])

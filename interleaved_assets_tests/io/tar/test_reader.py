@@ -3,6 +3,7 @@
 import gzip
 import json
 import logging
+import os
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -137,6 +138,35 @@ def test_frames_are_cut_out_with_their_pixels(tmp_path: Path, options: dict[str,
     assert [pixels(row["binary_content"]) for row in images] == expected
     if not options:
         assert expected == [one.tobytes() for one in pictures]
+
+
+def test_the_bytes_of_frames_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [picture(seed, 300, 200) for seed in range(8)]
+    tokens = [f"page_0_image_{number}" for number in range(4)]
+    members = [("a.json", frames_document(*tokens)), ("a.tiff", tiff(*images[:4]))]
+    members += [("b.json", frames_document(*tokens)), ("b.tiff", tiff(*images[4:]))]
+    uri = write_tar(tmp_path / "a.tar", *members)
+    read = []
+    preadv, pread = os.preadv, os.pread
+
+    def counted_into(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        read.append(preadv(descriptor, buffers, offset))
+        return read[-1]
+
+    def counted(descriptor: int, size: int, offset: int) -> bytes:
+        found = pread(descriptor, size, offset)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(os, "preadv", counted_into)
+    monkeypatch.setattr(os, "pread", counted)
+    table = next(read_tar_shard(uri, materialize=True))
+    assert [pixels(data) for data in table["binary_content"].drop_null().to_pylist()] == [
+        image.tobytes() for image in images
+    ]
+    # 1.4 MB of pixels; the first buffer of the file, blocks of 8 KiB around headers and directories in two passes
+    most = 256 * 2**10 + 2 * 8192 * (4 + 2 * 5)
+    assert 8 * 300 * 200 * 3 < sum(read) < 8 * 300 * 200 * 3 + most
 
 
 def test_frames_follow_the_tokens_that_are_no_members(tmp_path: Path) -> None:

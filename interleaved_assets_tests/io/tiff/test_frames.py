@@ -1,6 +1,7 @@
 """Frames extracted from TIFFs have the same pixels and tags in Pillow and tifffile; damaged TIFFs."""
 
 import io
+import re
 import struct
 
 import numpy as np
@@ -10,8 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from interleaved_assets.io.tiff.frames import frame_pieces, tiff_frames
-from interleaved_assets_tests.io.tiff.cut import cut_frame
+from interleaved_assets.io.storage.local import LocalFile
+from interleaved_assets.io.storage.ranges import BlockReader
+from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
+from interleaved_assets_tests.io.tiff.cut import cut_frame, in_a_file
 
 # tags that say where strips and tiles lie and how long they are
 PLACES = (273, 279, 324, 325)
@@ -50,7 +53,7 @@ def tags(image: Image.Image) -> dict[int, object]:
 def assert_same_frames(data: bytes) -> int:
     """Every frame of ``data``, cut out, is to Pillow what it was in its place; gives the number of frames."""
     source = Image.open(io.BytesIO(data))
-    frames = tiff_frames(data)
+    frames = tiff_frames(BlockReader(data))
     assert len(frames) == source.n_frames
     for number, frame in enumerate(frames):
         source.seek(number)
@@ -61,6 +64,7 @@ def assert_same_frames(data: bytes) -> int:
         assert tags(cut) == tags(source)
         assert cut.tobytes() == source.tobytes()
         assert cut.getpalette() == source.getpalette()
+    assert_same_in_a_file(data, frames, [cut_frame(data, number) for number in range(len(frames))])
     return len(frames)
 
 
@@ -133,7 +137,8 @@ def test_tifffile_reads_cut_frames_like_the_original(order: str, big: bool, opti
             for _ in range(options.get("subifds", 0)):
                 writer.write(array[::2, ::2], photometric="rgb", metadata=None)
     data = file.getvalue()
-    assert len(tiff_frames(data)) == len(arrays)
+    frames = tiff_frames(BlockReader(data))
+    assert_same_in_a_file(data, frames, [cut_frame(data, number) for number in range(len(arrays))])
     for number, array in enumerate(arrays):
         with (
             tifffile.TiffFile(io.BytesIO(data)) as before,
@@ -150,7 +155,7 @@ def test_tifffile_reads_cut_frames_like_the_original(order: str, big: bool, opti
 
 def test_pixel_data_is_not_copied() -> None:
     data = saved("RGB", None)
-    head, *strips = frame_pieces(data, tiff_frames(data)[1])
+    head, *strips = frame_pieces(BlockReader(data), tiff_frames(BlockReader(data))[1])
     assert isinstance(head, bytes)
     assert all(isinstance(strip, memoryview) and strip.obj is data for strip in strips)
     # strips that lie side by side are one piece
@@ -158,11 +163,32 @@ def test_pixel_data_is_not_copied() -> None:
     assert len(strips[0]) == 64 * 48 * 3
 
 
+def test_frames_of_a_file_are_found_without_reading_its_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    read_at = LocalFile.read_at
+
+    def counted(file: LocalFile, offset: int, size: int) -> memoryview:
+        read.append(size)
+        return read_at(file, offset, size)
+
+    monkeypatch.setattr(LocalFile, "read_at", counted)
+    images = [pixels("RGB", 500, 400, seed) for seed in range(4)]
+    file = io.BytesIO()
+    images[0].save(file, "TIFF", save_all=True, append_images=images[1:])
+    with in_a_file(file.getvalue()) as data:
+        tiff = BlockReader(data)
+        frames = tiff_frames(tiff)
+        pieces = [frame_pieces(tiff, found) for found in frames]
+        # a block of 8 KiB for the header and each directory, of 600 KB of pixels each
+        assert (len(frames), len(read) <= 5, sum(read) <= 5 * 8192) == (4, True, True)
+        assert sum(len(bytes(piece)) for parts in pieces for piece in parts[1:]) == 4 * 500 * 400 * 3
+
+
 def test_the_only_frame_is_the_file_itself() -> None:
     file = io.BytesIO()
     pixels("RGB", 30, 20, 0).save(file, "TIFF")
     data = file.getvalue() + b"trailing"
-    (piece,) = frame_pieces(data, tiff_frames(data)[0])
+    (piece,) = frame_pieces(BlockReader(data), tiff_frames(BlockReader(data))[0])
     assert piece.obj is data
     assert bytes(piece) == data
 
@@ -248,7 +274,7 @@ def test_old_style_jpeg_is_refused() -> None:
 )
 def test_a_damaged_frame_leaves_the_others_their_numbers(broken: list, message: str) -> None:
     data = tiff(frame(), broken, frame(at=20), body=BODY)
-    assert len(tiff_frames(data)) == 3
+    assert len(tiff_frames(BlockReader(data))) == 3
     with pytest.raises(ValueError, match=message):
         cut_frame(data, 1)
     assert Image.open(io.BytesIO(cut_frame(data, 0))).tobytes() == BODY[:12]
@@ -270,13 +296,13 @@ def test_a_chain_in_a_circle_ends(back_to: int) -> None:
     starts = [32, 32 + 2 + 12 * 8 + 4]
     data = tiff(frame(), frame(at=20), body=BODY, links=[starts[1], starts[back_to]])
     assert len(data) == len(plain)
-    frames = tiff_frames(data)
+    frames = tiff_frames(BlockReader(data))
     assert [found.error for found in frames] == [None, None, "directory 2 of the TIFF leads back to an earlier one"]
 
 
 def test_a_truncated_file_keeps_its_whole_frames() -> None:
     data = saved("RGB", None)
-    frames = tiff_frames(data[: len(data) // 2])
+    frames = tiff_frames(BlockReader(data[: len(data) // 2]))
     assert frames[0].error is None
     assert "beyond the end" in str(frames[-1].error)
     assert cut_frame(data[: len(data) // 2], 0) == cut_frame(data, 0)
@@ -291,7 +317,7 @@ def test_directories_that_overlap_end_the_walk() -> None:
         at = 100 + 4 * number
         struct.pack_into("<H", data, at, entries)
         struct.pack_into("<I", data, at + 2 + 12 * entries, at + 4)
-    frames = tiff_frames(data)
+    frames = tiff_frames(BlockReader(data))
     assert len(frames) < 5
     assert frames[-1].error == f"directory {len(frames) - 1} of the TIFF overlaps with others"
 
@@ -324,12 +350,12 @@ def test_a_damaged_exif_directory_keeps_its_frame(pointer: int, leads_to: str) -
 )
 def test_bytes_that_are_not_a_tiff_raise(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a TIFF"):
-        tiff_frames(data)
+        tiff_frames(BlockReader(data))
 
 
 def test_a_tiff_without_a_directory_has_no_frame() -> None:
     with pytest.raises(ValueError, match="the TIFF has no frame"):
-        tiff_frames(b"II*\0\0\0\0\0")
+        tiff_frames(BlockReader(b"II*\0\0\0\0\0"))
 
 
 SOURCES = [saved("RGB", "jpeg"), saved("RGB", None), saved("P", "tiff_lzw"), tiff(frame(), frame(at=20), body=BODY)]
@@ -359,16 +385,37 @@ def test_random_bytes_raise_value_error_and_nothing_else(body: bytes, head: byte
 
 def check_all(data: bytes) -> None:
     try:
-        frames = tiff_frames(data)
+        frames = tiff_frames(BlockReader(data))
     except ValueError:
-        return
+        frames = []
+    cuts = []
     for found in frames:
         try:
-            pieces = frame_pieces(data, found)
-        except ValueError:
+            pieces = frame_pieces(BlockReader(data), found)
+        except ValueError as error:
+            cuts.append(str(error))
             continue
         # nothing comes out many times as large as what went in
         assert sum(map(len, pieces)) <= 3 * len(data) + 1000
+        cuts.append(b"".join(pieces))
+    assert_same_in_a_file(data, frames, cuts)
+
+
+def assert_same_in_a_file(data: bytes, frames: list[TiffFrame], cuts: list[bytes | str]) -> None:
+    """A range of a file has the same ``frames`` as ``data``, and gives the same ``cuts`` and messages."""
+    with in_a_file(data) as file:
+        tiff = BlockReader(file)
+        if not frames:
+            with pytest.raises(ValueError, match="TIFF"):
+                tiff_frames(tiff)
+            return
+        assert tiff_frames(tiff) == frames
+        for found, expected in zip(frames, cuts, strict=True):
+            if isinstance(expected, bytes):
+                assert b"".join(map(bytes, frame_pieces(tiff, found))) == expected
+            else:
+                with pytest.raises(ValueError, match=re.escape(expected)):
+                    frame_pieces(tiff, found)
 
 
 @pytest.mark.parametrize("width", [2**63 - 1, 2**62, 2**33])
@@ -381,6 +428,6 @@ def test_impossible_member_sizes_are_damage(width: int) -> None:
         data += b"".join(struct.pack("<HHQQ", tag, 16, 1, value) for tag, value in values.items()) + struct.pack(
             "<Q", link
         )
-    for frame in tiff_frames(data):
+    for frame in tiff_frames(BlockReader(data)):
         with pytest.raises(ValueError, match="reaches beyond the end"):
-            frame_pieces(data, frame)
+            frame_pieces(BlockReader(data), frame)

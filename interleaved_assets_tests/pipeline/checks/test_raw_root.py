@@ -38,6 +38,7 @@ def test_the_newest_shard_counts(tmp_path: Path) -> None:
     )
     assert verdict.figures == {
         "shards": 2,
+        "ignored_files": 2,
         "bytes": 10,
         "vanished_shards": 0,
         "newest_shard": str(tmp_path / "raw/new.tar.gz"),
@@ -72,7 +73,7 @@ def test_vanished_shards_are_counted(tmp_path: Path) -> None:
 def test_an_empty_raw_root_is_a_warning(tmp_path: Path) -> None:
     verdict = judge(project(tmp_path, DAY), NOW)
     assert (verdict.passed, verdict.severity) == (False, "WARN")
-    assert verdict.figures == {"shards": 0, "bytes": 0, "vanished_shards": 0}
+    assert verdict.figures == {"shards": 0, "ignored_files": 0, "bytes": 0, "vanished_shards": 0}
     # a disk that is not mounted looks like this, whatever age is allowed
     assert not judge(project(tmp_path), NOW).passed
 

@@ -30,7 +30,15 @@ def test_every_image_scored(basis: Basis) -> None:
     assert judge_complete(whole, basis).passed
     verdict = judge_complete(whole.model_copy(update={"counts_out": Counts(rows=4)}), basis)
     assert (verdict.passed, verdict.severity) == (False, "ERROR")
-    assert verdict.figures == {"images": 5, "score_rows": 4, "without_score": 1, **counted}
+    assert verdict.figures == {"images": 5, "score_rows": 4, "without_score": 1, "image_members": 5, **counted}
+
+
+def test_nothing_to_score_fails_where_there_are_images(basis: Basis) -> None:
+    counted = {"rows_without_score_or_reason": 0, "image_members": 0}
+    assert judge_complete(record(counted=counted), basis).passed
+    verdict = judge_complete(record(counted=counted | {"image_members": 7}), basis)
+    assert (verdict.passed, verdict.severity) == (False, "ERROR")
+    assert verdict.summary.startswith("nothing to score: all 7 images of the shard are named by no document")
 
 
 def test_a_row_with_neither_score_nor_reason_is_not_complete(basis: Basis) -> None:
@@ -74,7 +82,7 @@ def own_scorer() -> Iterator[None]:
 
 
 def test_a_custom_scorer_declares_its_range(own_scorer: None, tmp_path: Path) -> None:
-    basis = Basis(project(tmp_path, '[scoring]\nscorers = ["own"]\n'))
+    basis = Basis(project(tmp_path, '[scoring]\nscorers = ["own"]\n[selection]\norder = []\n'))
     assert judge_image_ranges(record(extents={"own": extent(0, 255)}), basis).passed
     verdict = judge_image_ranges(record(extents={"own": extent(0, 256)}), basis)
     assert (verdict.passed, verdict.summary) == (False, "own: values from 0 to 256, outside of 0 to 255")

@@ -11,6 +11,7 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.layouts import foreign_tar
 
 
 def records(settings: Settings) -> dict[str, Record]:
@@ -35,6 +36,17 @@ def test_columns_of_the_row_model_come_from_the_documents_json(settings: Setting
     assert lineage["text_content"] == of("raw_shards", "texts")
     assert lineage["binary_content"] == lineage["source_ref"] == of("raw_shards", "images")
     assert lineage["url"] == of("raw_shards", "url")
+
+
+def test_lineage_of_images_with_texts_beside_them(tmp_path: Path) -> None:
+    settings = project(tmp_path, '[reading]\nlayout = "images"\n')
+    (tmp_path / "raw/a.tar").write_bytes(foreign_tar("img2dataset"))
+    record = take_through(stage_dag(settings)["normalized"], "a", settings).record
+    lineage = column_lineage(record, settings.reading)
+    assert lineage["text_content"] == of("raw_shards", "txt")
+    assert lineage["position"] == of("raw_shards", "txt", "__key__")
+    assert lineage["binary_content"] == lineage["sample_id"] == of("raw_shards", "__key__")
+    assert lineage["caption"] == of("raw_shards", "caption")
 
 
 def test_lineage_follows_the_layout_of_the_documents(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample, 
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
-from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
+from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 
 KEYS = ["a", "b", "c"]
 
@@ -79,7 +79,9 @@ def test_of_a_shard_without_the_sample_only_the_ids_of_normalized_are_read(
 
 def test_a_sample_that_normalization_dropped_is_found(tmp_path: Path) -> None:
     settings = project(tmp_path, '[errors]\non_materialize_error = "drop_sample"\n')
-    raw = write_shard(tmp_path / "raw" / "a.tar", {"good": document("x"), "bad": document("one", blurred_image())})
+    raw = write_shard(
+        tmp_path / "raw" / "a.tar", {"good": document("x", sharp_image(1)), "bad": document("one", blurred_image())}
+    )
     raw.write_bytes(raw.read_bytes().replace(b'"bad.1.png"', b'"bad.2.png"'))  # the document names another member
     take_through(stage_dag(settings)["normalized"], "a", settings)
     (traces,) = found("bad", settings, ["a"]).values()
@@ -119,5 +121,5 @@ def test_row_groups_are_skipped_by_their_smallest_and_largest_id(tmp_path: Path,
     there = {name for ids in groups for name in ids}
     assert module._has(sample_id, uri, {}) == (sample_id in there)
     with open_parquet(uri) as source:
-        chosen = module._groups_with(sample_id, source.footer)
+        chosen = module.groups_with([sample_id], source.footer)
     assert len(chosen) <= 1

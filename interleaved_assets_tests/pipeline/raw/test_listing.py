@@ -1,4 +1,4 @@
-"""Finding raw shards by keys that were cut; the listing itself is in ``test_snapshot.py``."""
+"""Which files are shards, and finding them by their keys, also by keys that were cut."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,14 @@ from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw import listing as raw_module
 from interleaved_assets.pipeline.raw.keys import is_cut, shard_key
-from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, find_raw_shard, list_raw_shards, raw_shard_at
+from interleaved_assets.pipeline.raw.listing import (
+    RawShard,
+    RawSource,
+    find_raw_shard,
+    list_raw_files,
+    list_raw_shards,
+    raw_shard_at,
+)
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import Settings, StorageSettings
@@ -52,6 +59,30 @@ def put(storage: StorageSettings, name: str, content: bytes = b"x") -> str:
     key = shard_key(f"{FOLDERS}/{name}.tar")
     assert is_cut(key)
     return key
+
+
+def test_shards_by_their_endings_and_the_files_that_are_ignored(storage: StorageSettings) -> None:
+    root = Path(storage.raw_root)
+    shards = ("a/one.tar", "four.TGZ", "three.TAR", "two.tar.gz", "z.tar.gz")
+    ignored = (".hidden.tar", "a/notes.txt", "five.tar.bz2", "z.TAR", "z.tgz")  # z.tar.gz comes before z.tgz and z.TAR
+    for name in (*shards, *ignored):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(name.encode())
+    found = list_raw_files(storage)
+    assert [shard.uri for shard, _ in found.files] == [f"{root}/{name}" for name in shards]
+    assert [shard.key for shard, _ in found.files] == ["a/one", "four", "three", "two", "z"]
+    assert found.ignored == list(ignored)
+    assert [find_raw_shard(shard.key, storage) for shard, _ in found.files] == [shard for shard, _ in found.files]
+
+
+def test_a_shard_that_is_unpacked_keeps_its_key(storage: StorageSettings) -> None:
+    packed, plain = Path(storage.raw_root, "one.tar.gz"), Path(storage.raw_root, "one.tar")
+    for path in (packed, plain):
+        path.write_bytes(b"x")
+        assert [shard.uri for shard in list_raw_shards(storage)] == [str(path)]
+        assert find_raw_shard("one", storage).uri == str(path)
+    plain.unlink()
+    assert find_raw_shard("one", storage).uri == str(packed)
 
 
 def test_one_listing_is_enough_for_all_cut_keys(storage: StorageSettings, listings: list[str]) -> None:

@@ -41,7 +41,7 @@ def test_listing_takes_shards_only_and_gives_keys_and_uris(storage: StorageSetti
     for name in ("b/two.tar", "one.tar", "three.tar.gz", "notes.txt", ".hidden.tar"):
         put(storage, name, b"x", 1)
     found = list(list_raw_shards(storage))
-    assert [shard.key for shard in found] == ["b/two", "one", "three.tar.gz"]
+    assert [shard.key for shard in found] == ["b/two", "one", "three"]
     assert found[0].uri == f"{storage.raw_root}/b/two.tar"
     assert find_raw_shard("b/two", storage) == found[0]
 
@@ -125,7 +125,7 @@ def test_after_the_time_limit_one_shard_is_read_and_the_others_are_left(storage:
         found = compare_with_snapshot(
             list_raw_shards(storage), snapshot, storage, now=100 + tick, quiet_seconds=0, at_most=100, until=0.0
         )
-        reported.append((found.keys, found.growing))
+        reported.append((found.keys, found.left))
         snapshot = found.snapshot
     assert reported == [(["0"], ["1", "2"]), (["1"], ["2"]), (["2"], []), ([], [])]
 

@@ -99,7 +99,6 @@ def test_scores_and_their_record(folder: Path) -> None:
         "model": "tiny/tiny.pt",
         "precision": "fp32",
     }
-    assert record.notes["images_per_second"] > 0  # type: ignore[operator]
     assert take_through(clip_scores.stage(settings.clip), "a", settings).unchanged
 
 

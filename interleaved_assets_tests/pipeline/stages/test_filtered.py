@@ -15,6 +15,7 @@ from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stages import filtered, image_scores, normalized
 from interleaved_assets.pipeline.stages.filtered import deciding_rows, deciding_tables
+from interleaved_assets.selection import SelectionSettings
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
@@ -140,7 +141,8 @@ def test_a_row_without_an_entry_in_the_score_table_has_a_missing_score(tmp_path:
 
 
 def test_a_filter_without_scores_is_noted(tmp_path: Path) -> None:
-    settings = prepared(tmp_path, {"one": document("text", sharp_image(1))}, "[selection]\nmax_nsfw = 0.5\n")
+    settings = prepared(tmp_path, {"one": document("text", sharp_image(1))})
+    settings = settings.model_copy(update={"selection": SelectionSettings(max_nsfw=0.5)})
     with pytest.raises(OptionError, match=r"filter 'nsfw' needs the score nsfw_score, .*turn on what measures it"):
         run(settings)
 

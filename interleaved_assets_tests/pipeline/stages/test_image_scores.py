@@ -115,7 +115,8 @@ def test_only_scoring_settings_make_image_scores_stale(tmp_path: Path) -> None:
     first = scored(project(tmp_path))[0]
     other = project(tmp_path, "[selection]\nmin_sharpness = 7\n[run]\nmax_batch_bytes = 2097152\n")
     assert take_through(image_scores.STAGE, "a", other).unchanged
-    again = take_through(image_scores.STAGE, "a", project(tmp_path, '[scoring]\nscorers = ["sharpness"]\n'))
+    fewer = project(tmp_path, '[scoring]\nscorers = ["sharpness"]\n[selection]\norder = ["sharpness"]\n')
+    again = take_through(image_scores.STAGE, "a", fewer)
     assert not again.unchanged
     assert "qr_area_ratio" in first.columns
     assert "qr_area_ratio" not in again.record.columns

@@ -204,7 +204,6 @@ def test_memory_does_not_follow_the_tar(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
         "from interleaved_assets_tests.pipeline.stages.test_read_back import JPEG, row, rows\n"
-        "import webdataset\n"
         "from interleaved_assets.io.tar.writer import tar_shard\n"
         "from interleaved_assets.pipeline.stages.read_back import WrittenSamples\n"
         "from interleaved_assets.pipeline.record import OutputFile\n"

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from io import BytesIO
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
@@ -110,7 +111,32 @@ def test_a_line_is_scaled_without_the_part_that_the_crop_throws_away() -> None:
         assert np.abs(found.mean(axis=(0, 1)) - middle.mean(axis=(0, 1))).max() < 6
 
 
-@pytest.mark.parametrize("resizer", ["pillow", "torch"])
+def test_a_large_jpeg_is_decoded_in_a_part_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags: list[int] = []
+    decode = cv2.imdecode
+    monkeypatch.setattr(cv2, "imdecode", lambda data, flag: flags.append(flag) or decode(data, flag))
+    reduced = preprocess("reduced")
+    for number, (side, part) in enumerate([(255, 1), (256, 2), (511, 2), (512, 4), (1024, 8), (2100, 8)]):
+        data = picture(number, side + 41, side)
+        found, whole = reduced(data).astype(int), preprocess("torch")(data).astype(int)
+        assert (
+            flags[-2] & ~cv2.IMREAD_IGNORE_ORIENTATION
+            == {
+                1: cv2.IMREAD_COLOR,
+                2: cv2.IMREAD_REDUCED_COLOR_2,
+                4: cv2.IMREAD_REDUCED_COLOR_4,
+                8: cv2.IMREAD_REDUCED_COLOR_8,
+            }[part]
+        )
+        assert np.abs(found - whole).mean() < (1.5 if part > 1 else 1e-9)
+
+
+def test_other_images_are_not_reduced() -> None:
+    for data in (picture(1, 700, 600, "PNG"), picture(2, 700, 600, "JPEG", "L"), picture(3, 5000, 600)):
+        assert np.array_equal(preprocess("reduced")(data), preprocess("torch")(data))
+
+
+@pytest.mark.parametrize("resizer", ["pillow", "torch", "reduced"])
 @pytest.mark.parametrize(("image_format", "mode"), [("JPEG", "RGB"), ("PNG", "RGBA")])
 def test_an_image_is_seen_the_way_its_orientation_says(resizer: str, image_format: str, mode: str) -> None:
     image = Image.open(BytesIO(picture(4, 90, 60, "PNG", mode)))

@@ -1,10 +1,13 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from interleaved_assets.scoring.clip.scores import load_scorer
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings, head_column
+from interleaved_assets_tests.forked import run_forked
 
 
 def test_the_default_is_the_peers_model_and_off() -> None:
@@ -79,14 +82,13 @@ def test_settings_and_the_public_functions_load_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_worker_without_torch_names_the_extra() -> None:
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "from interleaved_assets.scoring.clip.scores import load_scorer\n"
-        "from interleaved_assets.scoring.clip.settings import ClipSettings\n"
-        "load_scorer(ClipSettings())"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert found.returncode == 1
-    assert "MissingDependency: CLIP scoring needs" in found.stderr
-    assert "pip install 'interleaved-assets[clip]'" in found.stderr
+def load_without_torch() -> None:
+    sys.modules["torch"] = None  # type: ignore[assignment]  # as where it is not installed
+    load_scorer(ClipSettings())
+
+
+def test_a_worker_without_torch_names_the_extra(tmp_path: Path) -> None:
+    code, printed = run_forked(load_without_torch, output=tmp_path / "printed")
+    assert code == 1
+    assert "MissingDependency: CLIP scoring needs" in printed
+    assert "pip install 'interleaved-assets[clip]'" in printed

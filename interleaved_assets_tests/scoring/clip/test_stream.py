@@ -402,7 +402,6 @@ def test_the_clock_stands_still_while_the_caller_is_at_work() -> None:
     for _ in stream(Model(batch_size=1), stats=stats).run([shard(str(number), 1) for number in range(4)]):
         time.sleep(0.05)
     assert stats.seconds < time.perf_counter() - started - 0.15
-    assert stats.images_per_second == stats.embedded / stats.seconds
     assert (stats.embedded, stats.batch_size) == (4, 1)
 
 

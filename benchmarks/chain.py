@@ -1,0 +1,153 @@
+"""Times the whole chain on MINT-1T-like shards: in Dagster, as bare stage functions, and the peer's pipeline.
+
+Six shards of 85 documents (:mod:`benchmarks.dataset`), 400 MB raw or 107 MB as JPEG inside TIFF, CLIP off, default
+settings. The contestants take turns, each turn in a fresh process, so that other work on the machine meets all of them;
+only the work is timed, not the imports. The best turn of each counts.
+
+    python -m benchmarks.chain --work build/bench --peer-python build/peer/bin/python
+
+``--before`` names a checkout of another state of this project: its turns are taken in between, under the same
+benchmark, and the outputs of both must be equal byte for byte.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.dataset import FORMS, ensure_dataset
+
+REPOSITORY = Path(__file__).parents[1]
+TARGET_SECONDS = {"raw": 6.0, "jpeg": 4.5}
+"""Of the bare stage functions, on two quiet cores."""
+TARGET_OVERHEAD, TARGET_PEER = 1.3, 5.0
+
+Turn = Callable[[list[Path], Path], dict[str, Any]]
+"""Takes the shards through the chain into a new folder; returns its figures."""
+
+
+def own(way: str, checkout: Path) -> Turn:
+    """The chain of the project in ``checkout``, under this benchmark."""
+
+    def run(tars: list[Path], work: Path) -> dict[str, Any]:
+        script = REPOSITORY / "benchmarks" / "chain_turn.py"
+        # -P: the folder of the script must not come before the checkout
+        command = [sys.executable, "-P", str(script), way, "--raw", str(tars[0].parent), "--work", str(work)]
+        return _answer(command, "", {**os.environ, "PYTHONPATH": str(checkout.resolve())})
+
+    return run
+
+
+def peer(python: Path) -> Turn:
+    """The peer's pipeline with blur, QR and ratio filters on Ray Data."""
+
+    def run(tars: list[Path], work: Path) -> dict[str, Any]:
+        script = REPOSITORY / "benchmarks" / "peer_chain.py"
+        request = {"inputs": [str(path) for path in tars], "output": str(work / "out")}
+        # Ray's workers are at niceness 15 by default, and would wait for all other work on the machine
+        environment = {**os.environ, "RAY_worker_niceness": "0"}
+        return _answer([str(python), str(script)], json.dumps(request), environment)
+
+    return run
+
+
+def _answer(command: list[str], request: str, environment: dict[str, str]) -> dict[str, Any]:
+    started = time.perf_counter()
+    done = subprocess.run(command, input=request, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer | {"process_seconds": time.perf_counter() - started}
+
+
+def content(folder: Path) -> str:
+    """One hash of all outputs: names and bytes of Parquet files, ledgers and tars."""
+    total = hashlib.sha256()
+    for path in sorted(_outputs(folder)):
+        total.update(f"{path.relative_to(folder)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()[:16]
+
+
+def _outputs(folder: Path) -> Iterator[Path]:
+    for stored in ("normalized", "image_scores", "filtered", "sample_scores", "tars", "dropped"):
+        yield from (path for path in (folder / stored).rglob("*") if path.is_file())
+
+
+def measure(tars: list[Path], contestants: dict[str, Turn], rounds: int, work: Path) -> dict[str, dict[str, Any]]:
+    """The best turn of each, by its seconds; inputs are in the page cache, and nothing waits to be written."""
+    best: dict[str, dict[str, Any]] = {}
+    contents: dict[str, str] = {}
+    for number in range(rounds):
+        for name, run in contestants.items():
+            folder = work / "turn"
+            shutil.rmtree(folder, ignore_errors=True)
+            for tar in tars:
+                tar.read_bytes()
+            os.sync()
+            figures = run(tars, folder) | {"load": os.getloadavg()[0]}
+            if name != "peer":
+                contents[name] = content(folder / "out")
+            shutil.rmtree(folder)
+            print(f"round {number + 1}, {name}: {json.dumps(figures)}", file=sys.stderr, flush=True)
+            if name not in best or figures["seconds"] < best[name]["seconds"]:
+                best[name] = figures
+    if len(set(contents.values())) > 1:
+        raise SystemExit(f"outputs differ: {contents}")
+    for name, found in contents.items():
+        best[name]["outputs"] = found
+    return best
+
+
+def table(form: str, best: dict[str, dict[str, Any]]) -> str:
+    """The best turns as a Markdown table, and the ratios below it with their targets."""
+    lines = ["| data | way | seconds | CPU seconds | with imports | outputs |", "|---|---|---|---|---|---|"]
+    for name, figures in best.items():
+        cpu = f"{figures['cpu_seconds']:.2f}" if "cpu_seconds" in figures else ""
+        outputs = figures.get("outputs", "")
+        lines.append(
+            f"| {form} | {name} | {figures['seconds']:.2f} | {cpu} | {figures['process_seconds']:.2f} | {outputs} |"
+        )
+    seconds = {name: figures["seconds"] for name, figures in best.items()}
+    lines.append("")
+    lines.append(f"stages: {seconds['stages']:.2f} s, target {TARGET_SECONDS[form]} s on two quiet cores")
+    lines.append(f"dagster / stages: {seconds['dagster'] / seconds['stages']:.2f}, target ≤ {TARGET_OVERHEAD}")
+    if "peer" in seconds:
+        lines.append(f"peer / stages: {seconds['peer'] / seconds['stages']:.1f}, target ≥ {TARGET_PEER:g}")
+        lines.append(f"peer / dagster: {seconds['peer'] / seconds['dagster']:.1f}, target ≥ {TARGET_PEER:g}")
+    for way in ("dagster", "stages"):
+        if (before := f"{way}, before") in best:
+            cpu = best[before]["cpu_seconds"] / best[way]["cpu_seconds"]
+            lines.append(f"before / now, {way}: {seconds[before] / seconds[way]:.2f}, in CPU seconds {cpu:.2f}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder for the data and the outputs, 3 GB")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant; the best counts")
+    parser.add_argument("--form", choices=FORMS, action="append", help="only this form of the data")
+    parser.add_argument("--peer-python", type=Path, help="interpreter of an environment with nemo-curator 1.4.0")
+    parser.add_argument("--before", type=Path, help="checkout of another state of this project, to compare with")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    options = parser.parse_args()
+    contestants = {"dagster": own("dagster", REPOSITORY), "stages": own("stages", REPOSITORY)}
+    if options.before:
+        contestants |= {f"{way}, before": own(way, options.before) for way in ("dagster", "stages")}
+    if options.peer_python:
+        contestants["peer"] = peer(options.peer_python)
+    found = {}
+    for form in options.form or FORMS:
+        found[form] = measure(ensure_dataset(options.work, form), contestants, options.rounds, options.work)
+        print(table(form, found[form]), end="\n\n", flush=True)
+    print(f"load {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} cores")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""One turn of :mod:`benchmarks.chain`, in a process of its own: the whole chain over a folder of raw shards, once.
+
+    python -m benchmarks.chain_turn dagster --raw build/bench/raw-seed20240717 --work build/bench/out
+
+``dagster`` is a run of all stages over all shards under an instance with this project's ``dagster.yaml``, as the daemon
+starts it: in one process, events in SQLite. ``stages`` calls the same stage functions one after another. The last line
+of standard output is JSON: seconds and CPU seconds of the work without imports, and of the imports.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+_STARTED = time.perf_counter()
+REPOSITORY = Path(__file__).parents[1]
+SETTINGS = '[storage]\nraw_root = "{raw}"\noutput_root = "out"\n'
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="One turn of benchmarks.chain.")
+    parser.add_argument("way", choices=("dagster", "stages"))
+    parser.add_argument("--raw", type=Path, required=True, help="folder of raw tars")
+    parser.add_argument("--work", type=Path, required=True, help="new folder for settings, instance and outputs")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True)
+    importlib.import_module("pandas")  # pyarrow imports it with the first array that it makes of Python values
+    settings = options.work / "interleaved.toml"
+    settings.write_text(SETTINGS.format(raw=options.raw.resolve()))
+    print(json.dumps(through_dagster(settings) if options.way == "dagster" else through_stages(settings)))
+
+
+def through_stages(file: Path) -> dict[str, object]:
+    """Each shard through every stage, one call after another; seconds by stage too."""
+    from interleaved_assets.pipeline.execute import take_through
+    from interleaved_assets.pipeline.raw.listing import list_raw_shards
+    from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.settings import load_settings
+
+    settings = load_settings(file)
+    keys = [shard.key for shard in list_raw_shards(settings.storage)]
+    by_stage: Counter[str] = Counter()
+    clock = _Clock()
+    for key in keys:
+        for name, stage in stage_dag(settings).items():
+            before = time.perf_counter()
+            take_through(stage, key, settings)
+            by_stage[name] += time.perf_counter() - before
+    return clock.figures() | {"by_stage": dict(by_stage)}
+
+
+def through_dagster(file: Path) -> dict[str, object]:
+    """One run of the job that brings shards up to date, over the range of all shards."""
+    home = file.parent / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
+    os.environ["DAGSTER_HOME"] = str(home)
+
+    import dagster as dg
+
+    from interleaved_assets.defs.build import build_definitions
+    from interleaved_assets.defs.demo import register_all
+    from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
+    from interleaved_assets.settings import load_settings
+
+    settings = load_settings(file)
+    with dg.DagsterInstance.get() as instance:
+        for pool, slots in (("gpu", 1), ("shard_io", 2)):
+            instance.event_log_storage.set_concurrency_slots(pool, slots)
+        keys = register_all(instance, settings)
+        job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
+        quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        clock = _Clock()
+        job.execute_in_process(run_config=quiet, instance=instance, tags={RANGE_START: keys[0], RANGE_END: keys[-1]})
+        figures = clock.figures()
+    events = sum(path.stat().st_size for path in home.rglob("*.db*"))
+    return figures | {"event_log_bytes": events}
+
+
+class _Clock:
+    """Elapsed and processor time from its making on."""
+
+    def __init__(self) -> None:
+        self._started, self._cpu = time.perf_counter(), time.process_time()
+
+    def figures(self) -> dict[str, object]:
+        return {
+            "seconds": time.perf_counter() - self._started,
+            "cpu_seconds": time.process_time() - self._cpu,
+            "import_seconds": self._started - _STARTED,
+        }
+
+
+if __name__ == "__main__":
+    main()

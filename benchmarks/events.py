@@ -1,0 +1,150 @@
+"""Bytes and seconds that a shard costs Dagster's storage: one chain of runs over new shards, and the same again.
+
+    python -m benchmarks.events --work build/events --demo
+    python -m benchmarks.events --work build/events --shards 1000 --storage postgres --profile 25
+
+Runs work in this process, ``run.shards_per_run`` shards each, without a daemon. What lies in the folder is deleted
+unless ``--keep`` is given.
+"""
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster._serdes import serialize_value
+
+from benchmarks.scale_data import contents, register_all, write_settings, write_shards
+from benchmarks.scale_services import ROOT, environment, postgres
+from benchmarks.scale_world import INSTANCE_FILES
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
+from interleaved_assets.demo.shards import write_demo_shards
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.settings import Settings
+
+QUIETLY = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+PLANNED = ("ASSET_MATERIALIZATION_PLANNED", "ASSET_CHECK_EVALUATION_PLANNED")
+"""Events that Dagster stores itself when a run is created."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder to work in; must not exist, or be empty")
+    parser.add_argument("--demo", action="store_true", help="the demo shards instead of small ones")
+    parser.add_argument("--shards", type=int, default=1000, help="small shards (default 1000)")
+    parser.add_argument("--storage", choices=sorted(INSTANCE_FILES), default="sqlite", help="Dagster's storage")
+    parser.add_argument("--profile", type=int, default=0, help="lines of the profile of the first runs (default none)")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    parser.add_argument("--keep", action="store_true", help="leave the folder as it is at the end")
+    arguments = parser.parse_args()
+    if arguments.work.is_dir() and any(arguments.work.iterdir()):
+        parser.error(f"{arguments.work} is not empty")
+    work = arguments.work.resolve()
+    home = work / "home"
+    home.mkdir(parents=True)
+    try:
+        with ExitStack() as stack:
+            if arguments.storage == "postgres":
+                stack.enter_context(environment(stack.enter_context(postgres())))
+            shutil.copy(ROOT / INSTANCE_FILES[arguments.storage], home / "dagster.yaml")
+            settings = write_settings(work)
+            if arguments.demo:
+                write_demo_shards(Path(settings.storage.raw_root))
+            else:
+                write_shards(work / "raw", contents(work / "tars"), range(arguments.shards))
+            instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
+            register_all(instance, settings)
+            found = {
+                "new shards": measured(instance, home, settings, arguments.profile),
+                "the same shards again, unchanged": measured(instance, home, settings, 0),
+            }
+            print(table(found))
+            if arguments.json:
+                arguments.json.write_text(json.dumps(found, indent=1))
+    finally:
+        if not arguments.keep:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def measured(instance: dg.DagsterInstance, home: Path, settings: Settings, profile_lines: int) -> dict[str, Any]:
+    """Runs over every registered shard: for each shard its events and their bytes, the growth of the storage in bytes,
+    and for each shard and asset the seconds.
+    """
+    keys = instance.get_dynamic_partitions(SHARDS)
+    before, started = stored_bytes(instance, home), time.perf_counter()
+    profile = cProfile.Profile() if profile_lines else None
+    with profile or nullcontext():
+        runs = list(run_all(instance, settings, keys))
+    seconds = time.perf_counter() - started
+    growth = stored_bytes(instance, home) - before
+    if profile:
+        pstats.Stats(profile).sort_stats("cumulative").print_stats(profile_lines)
+        pstats.Stats(profile).sort_stats("tottime").print_stats(profile_lines)
+    number, size, entries = Counter[str](), Counter[str](), Counter[str]()
+    for run in runs:
+        for entry in instance.all_logs(run):
+            event = entry.dagster_event
+            of_shards = event and (event.asset_key or event.event_type_value.startswith("ASSET_CHECK"))
+            kind = event.event_type_value if event and of_shards else "others of the run"
+            number[kind] += 1
+            size[kind] += len(serialize_value(entry))
+            if event and event.event_type is dg.DagsterEventType.ASSET_MATERIALIZATION:
+                for name, value in event.materialization.metadata.items():
+                    entries[f"{event.asset_key.path[-1]}.{name}"] += len(serialize_value(value)) + len(name)
+    own = sum(count for kind, count in size.items() if kind not in PLANNED)
+    return {
+        "seconds a shard and asset": seconds / len(keys) / len(stage_dag(settings)),
+        "bytes of events a shard": own / len(keys),
+        "bytes of storage a shard": growth / len(keys),
+        "events a shard": {kind: count / len(keys) for kind, count in number.most_common()},
+        "bytes a shard by event": {kind: count / len(keys) for kind, count in size.most_common()},
+        "bytes a shard by metadata": {name: count / len(keys) for name, count in entries.most_common(40)},
+    }
+
+
+def run_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> Iterator[str]:
+    """One run of all stages after another, ``run.shards_per_run`` shards each; gives their ids."""
+    job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
+    for start in range(0, len(keys), settings.run.shards_per_run):
+        some = keys[start : start + settings.run.shards_per_run]
+        tags = {RANGE_START: some[0], RANGE_END: some[-1]}
+        result = job.execute_in_process(run_config=QUIETLY, instance=instance, tags=tags, raise_on_error=False)
+        yield result.run_id
+
+
+def stored_bytes(instance: dg.DagsterInstance, home: Path) -> int:
+    """Bytes of Dagster's storage: of the database of PostgreSQL, or of all files below the instance's folder."""
+    if "DAGSTER_PG_HOST" in os.environ:
+        with instance.event_log_storage.index_connection() as connection:  # type: ignore[attr-defined]
+            return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar())
+    return sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
+
+
+def table(found: dict[str, dict[str, Any]]) -> str:
+    """The figures as Markdown, shards as columns."""
+    lines = [f"| | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
+    first = next(iter(found.values()))
+    show: Callable[[float], str] = lambda value: f"{value:.3f}" if value < 10 else f"{value:,.0f}"  # noqa: E731
+    for name, value in first.items():
+        if not isinstance(value, dict):
+            lines.append(f"| {name} | {' | '.join(show(figures[name]) for figures in found.values())} |")
+            continue
+        for part in dict.fromkeys(part for figures in found.values() for part in figures[name]):
+            cells = " | ".join(show(figures[name].get(part, 0)) for figures in found.values())
+            lines.append(f"| {name}: {part} | {cells} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""``interleaved forget``: what is stored for shards whose raw tar is gone, listed or removed."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from interleaved_assets.defs.forget import forget_shards, forgettable, present_instance
+from interleaved_assets.pipeline.forget import vanished_shards
+from interleaved_assets.reporting.text import counted
+from interleaved_assets.settings import load_settings
+
+
+def show_forgotten(keys: Sequence[str], file: str | None, out: Console, *, vanished: bool, remove: bool) -> int:
+    """List the stored files of shards; returns the exit code: 1 where nothing is stored.
+
+    Args:
+        keys: of the shards.
+        file: of the settings.
+        out: prints.
+        vanished: whether to take all shards that have records but no raw tar, instead of ``keys``.
+        remove: whether to remove the files, and the partitions where the Dagster instance is found.
+    """
+    settings = load_settings(file)
+    with present_instance() as instance:
+        files = forgettable(vanished_shards(settings.storage) if vanished else keys, settings, instance)
+        if remove:
+            forget_shards(files, settings, instance)
+    for key, uris in files.items():
+        out.print(f"shard {key}: {counted(len(uris), 'file')}, {sum(uris.values()):,} bytes", highlight=False)
+        for uri in uris:
+            out.print(f"  {uri}", soft_wrap=True, highlight=False)
+    done = "would be removed; --yes removes them, and the partitions"
+    if remove:
+        done = "removed, and the partitions" if instance else "removed; raw_shard_sensor removes the partitions"
+    out.print(f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}")
+    return 0 if any(files.values()) else 1

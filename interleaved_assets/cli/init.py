@@ -1,0 +1,33 @@
+"""``interleaved init``: a settings file for one's own data."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets.settings import parse_settings, settings_template
+
+
+def write_settings(file: str, raw_root: str, output_root: str, out: Console) -> int:
+    """Write a commented settings file and print what comes next; returns the exit code.
+
+    Raises:
+        SettingsError: a root has a secret in it, or the roots lie inside one another.
+        StorageError: the file exists, or cannot be written.
+    """
+    path = Path(file)
+    text = settings_template(raw_root, output_root)
+    settings = parse_settings(text, path)
+    try:
+        with path.open("x", encoding="utf-8") as target:
+            target.write(text)
+    except FileExistsError as error:
+        raise StorageError(f"{path} exists and is not changed: name another file with --file") from error
+    except OSError as error:
+        raise StorageError(f"cannot write {file}: {error.strerror}") from error
+    out.print(f"wrote {file}", soft_wrap=True, highlight=False)
+    out.print(f"  raw shards  {settings.storage.raw_root}", soft_wrap=True, highlight=False)
+    out.print(f"  outputs     {settings.storage.output_root}", soft_wrap=True, highlight=False)
+    option = "" if file == "interleaved.toml" else f" --settings {file}"
+    out.print(f"next: interleaved{option} status, then interleaved{option} run", soft_wrap=True, highlight=False)
+    return 0

@@ -1,0 +1,28 @@
+"""``interleaved release``: freeze the current final tars as a release."""
+
+from rich.console import Console
+
+from interleaved_assets.cli.console import print_facts
+from interleaved_assets.pipeline.release.make import make_release
+from interleaved_assets.settings import load_settings
+
+
+def show_release(name: str, to: str | None, file: str | None, out: Console, *, incomplete: bool) -> int:
+    """Make the release and print what it holds and where; returns the exit code."""
+    release = make_release(name, load_settings(file), to=to, incomplete=incomplete)
+    manifest = release.manifest
+    counts = manifest.counts
+    size = sum(tar.size for tar in manifest.tars)
+    out.print(
+        f"release {name}: {len(manifest.tars):,} tars, {size:,} bytes, {counts.samples:,} samples, "
+        f"{counts.images:,} images",
+        highlight=False,
+    )
+    print_facts([("manifest", release.uri), ("index, card", release.folder), ("checksum", manifest.checksum)], out)
+    for key, why in manifest.left_out.items():
+        out.print(f"left out: {key}: {why}", soft_wrap=True, highlight=False)
+    if manifest.folder is None:
+        out.print(
+            "The tars stay in place, where a later run may replace them; --to copies them. Check: interleaved verify."
+        )
+    return 0

@@ -1,0 +1,96 @@
+"""``interleaved run``: shards through the stages, without Dagster."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from interleaved_assets.cli.console import print_error, print_json, progress
+from interleaved_assets.model.errors import StorageError, describe
+from interleaved_assets.pipeline.dataset_status import read_dataset_status
+from interleaved_assets.pipeline.many import ShardResult, run_shards
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.status import COMPLETE, State
+from interleaved_assets.reporting.text import counted
+from interleaved_assets.settings import Settings, load_settings
+
+
+def show_run(keys: Sequence[str], file: str | None, out: Console, *, jobs: int | None, as_json: bool) -> int:
+    """Bring shards up to date; returns the exit code: 2 where one failed.
+
+    Args:
+        keys: of the shards; none for all that are not current.
+        file: of the settings.
+        out: prints.
+        jobs: shards that a stage works on at once; None for ``run.parallel_shards``.
+        as_json: whether to print each shard and stage as a line of JSON.
+    """
+    settings = load_settings(file)
+    chosen = list(dict.fromkeys(keys)) or _due(settings)
+    stages = list(stage_dag(settings))
+    counts: dict[str, Counter[str]] = {name: Counter() for name in stages}
+    failed = 0
+    with progress("stages of shards", len(chosen) * len(stages), out, as_json=as_json) as advance:
+        for one in run_shards(chosen, settings, threads=jobs):
+            advance()
+            failed += isinstance(one.result, Exception)
+            counts[one.stage][_outcome(one)] += 1
+            if as_json:
+                _print_as_json(one)
+            elif not isinstance(one.result, Exception) and not out.is_terminal:
+                out.print(f"{one.stage}: {one.key}: {_outcome(one)}", soft_wrap=True, highlight=False)
+            if isinstance(one.result, Exception):
+                text = describe(one.result)
+                place = "" if one.key in text else f"shard {one.key}: "
+                print_error(f"interleaved: {one.stage}: {place}{text}")
+    if as_json:
+        return 2 if failed else 0
+    if chosen:
+        table = Table("stage", "made", "current", "failed")
+        for name, found in counts.items():
+            table.add_row(name, *(f"{found[outcome]:,}" for outcome in ("made", "current", "failed")))
+        out.print(table)
+    out.print(f"{counted(len(chosen), 'shard')}: {len(chosen) - failed:,} current, {failed:,} failed")
+    return 2 if failed else 0
+
+
+def _due(settings: Settings) -> list[str]:
+    """The keys of the shards that are not current, and have a raw shard.
+
+    Raises:
+        StorageError: the raw root cannot be listed.
+    """
+    dataset = read_dataset_status(settings)
+    if dataset.problem:
+        raise StorageError(dataset.problem)
+    statuses = parallel_map(dataset.find_status, dataset.keys, threads=READERS)
+    found = zip(dataset.keys, statuses, strict=True)
+    return [key for key, status in found if status != COMPLETE and status.state is not State.VANISHED]
+
+
+def _outcome(one: ShardResult) -> str:
+    if isinstance(one.result, Exception):
+        return "failed"
+    return "current" if one.result.unchanged else "made"
+
+
+def _print_as_json(one: ShardResult) -> None:
+    if isinstance(one.result, Exception):
+        print_json({"shard": one.key, "stage": one.stage, "outcome": "failed", "error": describe(one.result)})
+        return
+    record = one.result.record
+    print_json(
+        {
+            "shard": one.key,
+            "stage": one.stage,
+            "outcome": _outcome(one),
+            "seconds": round(one.result.seconds, 3),
+            "outputs": {role: output.uri for role, output in record.outputs.items()},
+            "counts_in": record.counts_in.model_dump(),
+            "counts_out": record.counts_out.model_dump(),
+            "errors": record.errors,
+            "dropped": record.dropped,
+        }
+    )

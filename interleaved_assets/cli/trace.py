@@ -1,0 +1,131 @@
+"""``interleaved trace``: one sample, or one final tar, through the stored outputs and records of the stages."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich.console import Console
+from rich.table import Table
+
+from interleaved_assets.cli.console import print_error, print_facts, short
+from interleaved_assets.io.tar.layout import member_key
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.lineage.sample import StageTrace, TracedRow, find_sample
+from interleaved_assets.pipeline.lineage.tar import trace_tar
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stored_records import recorded_stages
+from interleaved_assets.settings import load_settings
+
+
+def show_sample(sample_id: str, shard: str | None, file: str | None, out: Console, *, every_row: bool) -> int:
+    """Print the path of a sample; returns the exit code.
+
+    Args:
+        sample_id: of the sample.
+        shard: key of its shard; None searches all shards.
+        file: of the settings.
+        out: prints.
+        every_row: whether each kept row has a line, and not each run of them.
+    """
+    settings = load_settings(file)
+    stages = stage_dag(settings)
+    # recorded shards, not those below the raw root: outputs of a removed raw shard are still there
+    keys = [shard] if shard else sorted(recorded_stages(settings.storage, stages))
+    found, unread = False, 0
+    for key, traces in find_sample(sample_id, keys, settings.storage, stages):
+        if isinstance(traces, InterleavedError):
+            unread += 1
+            print_error(f"interleaved: shard {key} was skipped: {traces}")
+            continue
+        found = True
+        source = traces[0].record.source
+        out.print(f"{sample_id} in shard {key}{f', {source.uri}' if source else ''}")
+        rows_before = 0
+        for trace in traces:
+            if rows := trace.rows():
+                out.print(f"{trace.record.stage}  {trace.record.outputs['rows'].uri}", soft_wrap=True)
+                out.print(_rows_table(rows, every_row=every_row))
+            if trace.kept is None:
+                out.print(_in_tar(trace, sample_id, rows_before - trace.dropped.num_rows))
+            else:
+                rows_before = trace.kept.num_rows
+    if not found:
+        skipped = f", {unread} of them skipped" if unread else ""
+        print_error(f"no sample {short(sample_id)} in {len(keys)} shards{skipped}")
+    return 2 if unread else 0 if found else 1
+
+
+def show_tar(uri: str, file: str | None, out: Console) -> int:
+    """Print the origin of a tar; returns 2 where its bytes differ from those that were written."""
+    trace = trace_tar(uri, load_settings(file))
+    facts = [("tar", trace.uri), ("shard", trace.key), ("sha256", trace.sha256)]
+    if trace.source is not None:
+        facts.append(("raw shard", f"{trace.source.uri}  {trace.source.size:,} bytes  {trace.source.version}"))
+    print_facts([*facts, ("status", trace.status)], out)
+    for name, record in trace.records.items():
+        out.print()
+        out.print(name)
+        again = "  made again since: not the version in this tar" if name in trace.remade else ""
+        lines = [("version", f"{record.data_version}{again}"), ("code", record.code_version)]
+        lines += [(f"from {source}", version) for source, version in record.inputs.items()]
+        lines += [
+            (role, f"{output.uri}  {output.size:,} bytes  sha256:{output.sha256}")
+            for role, output in record.outputs.items()
+        ]
+        lines.append(("settings", json.dumps(record.settings, ensure_ascii=False, sort_keys=True)))
+        if record.notes:  # the device and the model of CLIP, the filters that were applied
+            lines.append(("notes", json.dumps(record.notes, ensure_ascii=False, sort_keys=True)))
+        print_facts(lines, out)
+    if not trace.as_recorded:
+        print_error(
+            f"interleaved: {trace.uri} differs from what was written: its record has {trace.recorded.size:,} bytes, "
+            f"sha256 {trace.recorded.sha256}. Delete it and materialize final_tars of shard {trace.key}."
+        )
+    return 0 if trace.as_recorded else 2
+
+
+def _in_tar(trace: StageTrace, sample_id: str, rows: int) -> str:
+    place = f"{trace.record.stage}  {trace.record.outputs['rows'].uri}: "
+    if not rows:
+        return f"{place}no row of it"
+    return f"{place}{member_key(sample_id)}.json and its images, {rows} row{'' if rows == 1 else 's'}"
+
+
+def _rows_table(rows: Sequence[TracedRow], *, every_row: bool) -> Table:
+    table = Table()
+    for column in ("position", "modality", "outcome", "measured", "threshold", "detail"):
+        table.add_column(column, overflow="fold")
+    for plain, part in groupby(rows, key=lambda row: row.is_plain):
+        group = list(part)
+        if plain and not every_row and len(group) > 1:
+            table.add_row(*_summed_up(group))
+            continue
+        for row in group:
+            measured = _scores(row.scores) if row.measured is None else f"{row.measured:.4g}"
+            threshold = "" if row.threshold is None else f"{row.threshold:.4g}"
+            table.add_row(str(row.position), row.modality, row.outcome, measured, threshold, row.detail)
+    return table
+
+
+def _summed_up(rows: Sequence[TracedRow]) -> tuple[str, ...]:
+    """One line for rows that follow one another and have nothing to report."""
+    counts = Counter(row.modality for row in rows)
+    ranges = {
+        name: (min(values), max(values))
+        for name in {name: None for row in rows for name in row.scores}
+        if (values := [row.scores[name] for row in rows if name in row.scores])
+    }
+    measured = ", ".join(f"{name} {low:.4g} to {high:.4g}" for name, (low, high) in ranges.items())
+    return (
+        f"{rows[0].position} to {rows[-1].position}",
+        ", ".join(f"{count} {modality}" for modality, count in counts.items()),
+        " / ".join(dict.fromkeys(row.outcome for row in rows)),
+        measured,
+        "",
+        "",
+    )
+
+
+def _scores(scores: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in scores.items())

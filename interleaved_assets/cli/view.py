@@ -1,0 +1,93 @@
+"""``interleaved view``: the documents of a shard, or of a tar or Parquet file, on one HTML page."""
+
+import webbrowser
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from rich.console import Console
+
+from interleaved_assets.cli.console import print_error, short
+from interleaved_assets.io.storage import atomic_output, options_of
+from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS
+from interleaved_assets.pipeline.stages import normalized
+from interleaved_assets.pipeline.stages.normalized import shard_layout
+from interleaved_assets.pipeline.stored_records import read_valid_records, recorded_stages
+from interleaved_assets.reporting.document_choice import Choice, NothingChosen
+from interleaved_assets.reporting.document_files import file_documents
+from interleaved_assets.reporting.document_html import documents_html
+from interleaved_assets.reporting.document_pages import DocumentPage, shard_documents
+from interleaved_assets.settings import Settings, load_settings, settings_path
+
+_FILE_ENDINGS: Final = (*SHARD_EXTENSIONS, ".parquet")
+
+
+def show_documents(
+    shard: str, choice: Choice, file: str | None, out: Console, *, page_file: str | None, in_browser: bool
+) -> int:
+    """Write the page; returns the exit code: 1 where there is no such shard, document or reason.
+
+    Args:
+        shard: key of a shard, or path or URL of a tar or Parquet file.
+        choice: which documents.
+        file: of the settings.
+        out: prints where the page is.
+        page_file: where the page goes; None for the current folder, under the name of the shard.
+        in_browser: whether to open the page in the browser.
+    """
+    try:
+        page = _file_page(shard, choice, file) if _is_file(shard) else _shard_page(shard, choice, file)
+    except NothingChosen as error:
+        print_error(f"interleaved: {error}")
+        return 1
+    if page is None:
+        return 1
+    path = page_file or f"{PurePosixPath(_without_ending(shard)).name or 'documents'}.html"
+    with atomic_output(path) as written:
+        written.write(documents_html(page).encode())
+    size = f"{written.size / 1e6:.1f} MB" if written.size >= 1e6 else f"{written.size / 1e3:.0f} KB"
+    out.print(f"{path}: {page.how}, {size}", highlight=False, soft_wrap=True)
+    if in_browser:
+        webbrowser.open(Path(path).absolute().as_uri())
+    return 0
+
+
+def _is_file(shard: str) -> bool:
+    """Whether this is a tar or Parquet file, and not the key of a shard."""
+    return "://" in shard or _without_ending(shard) != shard or Path(shard).is_file()
+
+
+def _without_ending(shard: str) -> str:
+    ending = next((ending for ending in _FILE_ENDINGS if shard.endswith(ending)), "")
+    return shard.removesuffix(ending)
+
+
+def _file_page(uri: str, choice: Choice, file: str | None) -> DocumentPage:
+    settings = _project(file)
+    if settings is None:
+        return file_documents(uri, choice)
+    options = options_of(uri, settings.storage.options_by_scheme())
+    layout = shard_layout(settings.reading)
+    return file_documents(uri, choice, storage_options=options, tar_options={"layout": layout})
+
+
+def _project(file: str | None) -> Settings | None:
+    """The settings of the project that this folder belongs to, for the layout of its tars; None outside of one."""
+    if file is None:
+        try:
+            settings_path()
+        except SettingsError:
+            return None
+    return load_settings(file)
+
+
+def _shard_page(key: str, choice: Choice, file: str | None) -> DocumentPage | None:
+    settings = load_settings(file)
+    if read_valid_records(settings.storage.shard(key), [normalized.NAME]):
+        return shard_documents(key, settings, choice, with_previews=True)
+    known = recorded_stages(settings.storage, [normalized.NAME])
+    alike = get_close_matches(key, known, cutoff=0.4)
+    hint = f"; there is {', '.join(alike)}" if alike else ""
+    print_error(f"interleaved: no shard {short(key)} has been materialized, and there is no such file{hint}")
+    return None

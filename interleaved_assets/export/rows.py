@@ -1,0 +1,83 @@
+"""The image rows of samples, each with the texts around it and the place that it came from."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.model.source_ref import parse_source_ref
+
+IMAGE_COLUMNS: Final = (
+    *("sample_id", "position", "modality", "content_type", "text_content", "binary_content", "source_ref"),
+    "materialize_error",
+)
+"""The columns of the row model that an export reads."""
+
+_RANK: Final = {"text": 0, "image": 1}
+
+
+def image_rows(rows: pa.Table) -> pa.Table:
+    """The image rows of ``rows`` in their order, with three columns more.
+
+    ``text_before`` and ``text_after``: the nearest text of the sample before and after the image, null where there is
+    none; at the same position, a text stands before an image. ``original_path``: where the bytes were read,
+    ``<file>/<member>#frame=<n>``.
+
+    Args:
+        rows: whole samples, with the columns :data:`IMAGE_COLUMNS`.
+
+    Raises:
+        OptionError: a column is missing.
+    """
+    if missing := [name for name in IMAGE_COLUMNS if name not in rows.column_names]:
+        raise OptionError(f"the rows lack the columns {', '.join(missing)}")
+    is_image = pc.equal(rows["modality"], "image")
+    before, after = _nearest_texts(rows)
+    images = filter_rows(rows.select(IMAGE_COLUMNS), is_image).drop_columns(["text_content"])
+    at = np.asarray(is_image, dtype=bool)
+    texts = rows["text_content"]
+    for name, places in (("text_before", before[at]), ("text_after", after[at])):
+        images = images.append_column(name, texts.take(pa.array(places, mask=places < 0)).cast(pa.string()))
+    paths = [_original_path(ref) for ref in images["source_ref"].to_pylist()]
+    return images.append_column("original_path", pa.array(paths, pa.string()))
+
+
+def _nearest_texts(rows: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each row the rows with the text before and after it in its sample, -1 where there is none."""
+    count = rows.num_rows
+    samples = rows["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    ranks = np.array([_RANK.get(name, 2) for name in rows["modality"].to_pylist()], np.int64)
+    order = np.lexsort((ranks, rows["position"].to_numpy(), samples))
+    has_text = pc.and_(pc.equal(rows["modality"], "text"), rows["text_content"].is_valid())
+    is_text = np.asarray(has_text, dtype=bool)[order]
+    # places in that order; count stands for none after, -1 for none before
+    places = np.arange(count)
+    before = np.maximum.accumulate(np.where(is_text, places, -1))
+    after = np.minimum.accumulate(np.where(is_text, places, count)[::-1])[::-1]
+    return _rows_at(before, order, samples), _rows_at(after, order, samples)
+
+
+def _rows_at(nearest: NDArray[np.int64], order: NDArray[np.int64], samples: NDArray[np.int64]) -> NDArray[np.int64]:
+    """By row, the row at place ``nearest`` of ``order``; -1 where there is none, or it is of another sample."""
+    exists = (nearest >= 0) & (nearest < len(order))
+    rows = order[np.where(exists, nearest, 0)] if len(order) else nearest
+    found = np.full(len(order), -1, np.int64)
+    found[order] = np.where(exists & (samples[rows] == samples[order]), rows, -1)
+    return found
+
+
+def _original_path(source_ref: str | None) -> str | None:
+    """The place in words; the locator as it is where it cannot be read."""
+    try:
+        ref = parse_source_ref(source_ref)
+    except ValueError:
+        return source_ref
+    if ref.path is None:
+        return ref.member
+    member = "" if ref.member is None else f"/{ref.member}"
+    frame = "" if ref.frame_index is None else f"#frame={ref.frame_index}"
+    return f"{ref.path}{member}{frame}"

@@ -1,0 +1,345 @@
+"""Write images as tars of a fixed number, with a Parquet file beside each."""
+
+import contextlib
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from interleaved_assets.export.names import STAGE, file_name, image_id, numbered_id
+from interleaved_assets.export.reencode import as_jpeg
+from interleaved_assets.export.settings import ExportSettings
+from interleaved_assets.io import content_types
+from interleaved_assets.io.archive.writer import MemberWriter
+from interleaved_assets.io.batches import binary_column
+from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
+from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, join
+from interleaved_assets.model.errors import ImageError, OptionError, error_code, row_error
+from interleaved_assets.model.ledger import empty_ledger, ledger_of
+from interleaved_assets.scoring.decoders import processors
+from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS, image_size
+
+logger = logging.getLogger(__name__)
+
+_CONTENT: Final = pa.field("binary_content", pa.large_binary(), nullable=False)
+_OWN_FIELDS: Final = (
+    pa.field("image_id", pa.string(), nullable=False),
+    pa.field("tar_file", pa.string(), nullable=False),
+    pa.field("member", pa.string(), nullable=False),
+    pa.field("original_path", pa.string()),
+    pa.field("source_ref", pa.string()),
+    pa.field("sample_id", pa.string(), nullable=False),
+    pa.field("position", pa.int32(), nullable=False),
+    pa.field("original_position", pa.int32(), nullable=False),
+    pa.field("width", pa.int32()),
+    pa.field("height", pa.int32()),
+    pa.field("content_type", pa.string()),
+    pa.field("text_before", pa.string()),
+    pa.field("text_after", pa.string()),
+)
+_FROM_ROWS: Final = ("original_path", "source_ref", "sample_id", "position", "text_before", "text_after")
+_WHERE: Final = frozenset({"tar_file", "member"})
+_TAKEN: Final = frozenset(field.name for field in (*_OWN_FIELDS, _CONTENT)) - {"width", "height"}
+_SCORE_KEY: Final = ("sample_id", "position")
+
+
+class ImageSet(NamedTuple):
+    """What distinguishes the files of one export."""
+
+    folder: str
+    """Folder or URL."""
+    name: str
+    """In the names of the files, 16 hex digits."""
+    scope: str
+    """In the ids of the images, 12 hex digits."""
+
+
+class Chunk(NamedTuple):
+    """A tar and its table, as committed."""
+
+    tar: AtomicOutput
+    table: ParquetShard
+
+
+def score_fields(scores: pa.Schema) -> dict[str, pa.Field]:
+    """The columns of a score table that go along with the images, by their name there.
+
+    Keys are left out, and what is neither a number nor text (thumbnails, embeddings). A name that a table of images has
+    itself gets an underscore behind.
+    """
+    found: dict[str, pa.Field] = {}
+    for field in scores:
+        if field.name in _SCORE_KEY or field.type.num_fields or _is_bytes(field.type):
+            continue
+        name = field.name
+        while name in _TAKEN or name in (other.name for other in found.values()):
+            name += "_"
+        found[field.name] = field.with_name(name).with_nullable(True)
+    return found
+
+
+class ImageTars:
+    """Images being written; what :func:`image_tars` gives.
+
+    Attributes:
+        schema: of the table of all images, without their bytes.
+        images: number of images written so far.
+        image_bytes: their bytes.
+        chunks: the tars that are complete, with their tables.
+    """
+
+    def __init__(
+        self,
+        place: ImageSet,
+        scores: pa.Schema,
+        settings: ExportSettings,
+        storage_options: StorageOptions,
+        max_pixels: int,
+    ) -> None:
+        self._place, self._settings, self._options = place, settings, storage_options
+        self._max_pixels = max_pixels
+        self._scores = score_fields(scores)
+        added = [field for field in self._scores.values() if field.name not in ("width", "height")]
+        self.schema = pa.schema([*_OWN_FIELDS, *added])
+        self._chunk_schema = self.schema if settings.remove_image_data else self.schema.append(_CONTENT)
+        self.images, self.image_bytes = 0, 0
+        self.chunks: list[Chunk] = []
+        self._ids: set[str] = set()
+        self._open: _OpenChunk | None = None
+
+    def write(self, images: pa.Table, scores: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Append images; returns their rows of the table of all images, and the ledger of those that failed.
+
+        An image fails if it has no bytes, or if it cannot be written in another format. The ledger has its error as the
+        reason; its ``stage`` is ``image_export``.
+
+        Args:
+            images: as from :func:`~interleaved_assets.export.rows.image_rows`.
+            scores: one row for each of them, in their order: ``position`` in the raw shard, and any scores.
+
+        Raises:
+            OptionError: two images have the same sample id and position.
+            StorageError: a file cannot be written.
+        """
+        prepared = self._prepared(images, scores)
+        good = [row for row, image in enumerate(prepared) if isinstance(image, _Image)]
+        failed = [row for row, image in enumerate(prepared) if isinstance(image, str)]
+        is_good = pa.array([isinstance(image, _Image) for image in prepared], pa.bool_())
+        rows = self._rows(images.select(_FROM_ROWS).filter(is_good), scores.filter(is_good))
+        written = [self.schema.empty_table()]
+        done = 0
+        while done < len(good):
+            chunk = self._chunk()
+            count = min(len(good) - done, self._settings.images_per_tar - chunk.images)
+            part = [prepared[row] for row in good[done : done + count]]
+            written.append(self._put(chunk, rows.slice(done, count), part))
+            done += count
+            if chunk.images == self._settings.images_per_tar:
+                self.finish()
+        errors = [str(prepared[row]) for row in failed]
+        ledger = empty_ledger()
+        if failed:
+            dropped = images.select(["sample_id", "position", "modality"]).take(failed)
+            ledger = ledger_of(dropped, STAGE, [error_code(error) for error in errors], details=errors)
+        return pa.concat_tables(written), ledger
+
+    def finish(self) -> None:
+        """Complete the tar that is open, if there is one; called by :func:`image_tars`."""
+        if self._open is None:
+            return
+        self.chunks.append(self._open.finish())
+        if self._settings.verbose:
+            logger.info("%s: %d images, %d bytes", self._open.tar.uri, self._open.images, self._open.tar.size)
+        self._open = None
+
+    def abandon(self, error: BaseException) -> None:
+        """Discard the tar that is open; called by :func:`image_tars`."""
+        if self._open is not None:
+            self._open.abandon(error)
+
+    def _chunk(self) -> "_OpenChunk":
+        if self._open is None:
+            uris = [
+                join(self._place.folder, file_name(self._place.name, len(self.chunks), extension))
+                for extension in (".tar", ".parquet")
+            ]
+            self._open = _OpenChunk(uris[0], uris[1], self._chunk_schema, self._options)
+        return self._open
+
+    def _prepared(self, images: pa.Table, scores: pa.Table) -> "list[_Image | str]":
+        """Of each image what is written, or its error."""
+        contents = [content.as_buffer() for content in images["binary_content"]]
+        types, errors = images["content_type"].to_pylist(), images["materialize_error"].to_pylist()
+        if self._settings.reencode:
+            with ThreadPoolExecutor(processors(), thread_name_prefix="export") as pool:
+                return list(pool.map(self._reencoded, contents, errors))
+        sizes: list[tuple[int | None, int | None]] = [(None, None)] * images.num_rows
+        if {"width", "height"} <= self._scores.keys():
+            sizes = list(zip(scores["width"].to_pylist(), scores["height"].to_pylist(), strict=True))
+        # at most a header is read, which takes less than handing it to a thread
+        return [_as_it_is(*image) for image in zip(contents, errors, types, sizes, strict=True)]
+
+    def _reencoded(self, content: pa.Buffer | None, error: str | None) -> "_Image | str":
+        if content is None:
+            return _without_bytes(error)
+        try:
+            image = as_jpeg(content, quality=self._settings.quality, max_pixels=self._max_pixels)
+        except ImageError as problem:
+            return problem.error
+        return _Image(image.content, "image/jpeg", image.width, image.height)
+
+    def _rows(self, images: pa.Table, scores: pa.Table) -> pa.Table:
+        """The columns of the table that do not depend on how an image is written."""
+        columns = {name: images[name] for name in _FROM_ROWS}
+        columns["original_position"] = scores["position"]
+        columns |= {field.name: scores[name] for name, field in self._scores.items()}
+        return pa.table(columns)
+
+    def _put(self, chunk: "_OpenChunk", rows: pa.Table, images: Sequence[Any]) -> pa.Table:
+        """Append images to an open chunk; returns their rows of the table of all images."""
+        ids = self._new_ids(rows)
+        members = [f"{own}{image.extension}" for own, image in zip(ids, images, strict=True)]
+        own = {
+            "image_id": pa.array(ids, pa.string()),
+            "tar_file": pa.repeat(pa.scalar(chunk.tar.uri.rpartition("/")[2]), len(ids)),
+            "member": pa.array(members, pa.string()),
+            "width": pa.array([image.width for image in images], pa.int32()),
+            "height": pa.array([image.height for image in images], pa.int32()),
+            "content_type": pa.array([image.content_type for image in images], pa.string()),
+        }
+        columns = [own[name] if name in own else rows[name] for name in self.schema.names]
+        table = pa.table(columns, names=self.schema.names).cast(self.schema)
+        for member, document, image in zip(members, _documents(table), images, strict=True):
+            chunk.put(member, image.content)
+            chunk.put(f"{member.partition('.')[0]}.json", document)
+        full = table
+        if not self._settings.remove_image_data:
+            full = table.append_column(_CONTENT, binary_column([[memoryview(image.content)] for image in images]))
+        chunk.table.write(full)
+        chunk.images += len(ids)
+        self.images += len(ids)
+        self.image_bytes += sum(len(image.content) for image in images)
+        return table
+
+    def _new_ids(self, rows: pa.Table) -> list[str]:
+        if self._settings.names == "sequence":
+            return [numbered_id(self._place.name, self.images + row) for row in range(rows.num_rows)]
+        keys = zip(rows["sample_id"].to_pylist(), rows["original_position"].to_pylist(), strict=True)
+        found = []
+        for sample_id, position in keys:
+            own = image_id(self._place.scope, sample_id, position)
+            if own in self._ids:
+                raise OptionError(f"sample {sample_id!r} has two images at position {position}")
+            self._ids.add(own)
+            found.append(own)
+        return found
+
+
+@contextlib.contextmanager
+def image_tars(
+    place: ImageSet,
+    scores: pa.Schema,
+    settings: ExportSettings,
+    *,
+    storage_options: StorageOptions = None,
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+) -> Iterator[ImageTars]:
+    """Write images to ``images-<name>-000000.tar`` and so on, each with a Parquet file of the same name beside it.
+
+    A tar has, for each image, ``<id>.<ending>`` and ``<id>.json`` with its row of the table. Each file appears whole or
+    not at all; after an exception those that are complete stay. The bytes of the files depend on the images, the scores
+    and the settings alone, not on how images are split into tables.
+
+    Args:
+        place: folder and names.
+        scores: schema of the score tables.
+        settings: what is written, and how.
+        storage_options: fsspec options.
+        max_pixels: limit for width x height of an image that is written anew.
+
+    Raises:
+        StorageError: a file cannot be written.
+    """
+    tars = ImageTars(place, scores, settings, storage_options, max_pixels)
+    try:
+        yield tars
+        tars.finish()
+    except BaseException as error:
+        tars.abandon(error)
+        raise
+
+
+class _Image(NamedTuple):
+    """An image as it is written; size in pixels, None if the header cannot be read."""
+
+    content: pa.Buffer | bytes
+    content_type: str | None
+    width: int | None
+    height: int | None
+
+    @property
+    def extension(self) -> str:
+        return content_types.extension_of(self.content_type) or ".bin"
+
+
+def _as_it_is(
+    content: pa.Buffer | None, error: str | None, content_type: str | None, size: tuple[int | None, int | None]
+) -> _Image | str:
+    if content is None:
+        return _without_bytes(error)
+    if content_types.extension_of(content_type) is None:
+        head = content.slice(0, min(content.size, content_types.SNIFFED_BYTES)).to_pybytes()
+        content_type = content_types.sniff(head) or content_type
+    if None in size:
+        # an image without a size is written all the same: its bytes are what is asked for
+        with contextlib.suppress(ImageError):
+            size = image_size(content)
+    return _Image(content, content_type, *size)
+
+
+def _without_bytes(error: str | None) -> str:
+    return error or row_error("missing_source", "the row has no bytes: materialize it before exporting")
+
+
+class _OpenChunk:
+    """A tar and its table being written."""
+
+    def __init__(self, tar: str, table: str, schema: pa.Schema, options: StorageOptions) -> None:
+        self.images = 0
+        self._stack = ExitStack()
+        with ExitStack() as stack:
+            # the table is entered last and so committed first: where the tar is, its table is too
+            self.tar: AtomicOutput = stack.enter_context(atomic_output(tar, options))
+            self.table: ParquetShard = stack.enter_context(parquet_shard(table, schema, storage_options=options))
+            self._stack = stack.pop_all()
+        self._members = MemberWriter(self.tar)
+        self.put: Callable[[str, Any], None] = self._members.put
+
+    def finish(self) -> Chunk:
+        with self._stack:
+            self._members.finish()
+        return Chunk(self.tar, self.table)
+
+    def abandon(self, error: BaseException) -> None:
+        self._stack.__exit__(type(error), error, error.__traceback__)
+
+
+def _documents(table: pa.Table) -> Iterator[bytes]:
+    """What the JSON of each image says."""
+    for row in table.drop_columns(sorted(_WHERE)).to_pylist():
+        body = {name: None if _is_not_finite(value) else value for name, value in row.items()}
+        yield json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _is_not_finite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _is_bytes(dtype: pa.DataType) -> bool:
+    types = pa.types
+    return any(is_of(dtype) for is_of in (types.is_binary, types.is_large_binary, types.is_fixed_size_binary))

@@ -1,0 +1,102 @@
+"""Write the images of one batch: the library's side of the image export."""
+
+import hashlib
+import uuid
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from interleaved_assets.export.names import scope_of, set_name
+from interleaved_assets.export.rows import IMAGE_COLUMNS, image_rows
+from interleaved_assets.export.settings import ExportSettings
+from interleaved_assets.export.tars import ImageSet, image_tars
+from interleaved_assets.io.storage import StorageOptions
+from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, align_or_reconcile
+from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS
+from interleaved_assets.selection.positions import match_scores
+
+
+class WrittenImages(NamedTuple):
+    """What :func:`write_images` has written."""
+
+    tars: list[str]
+    tables: list[str]
+    """The Parquet file of each tar, in the same order."""
+    images: pa.Table
+    """The rows of all tables, without the bytes of the images."""
+    ledger: pa.Table
+    """The images that failed (``LEDGER_SCHEMA``), with the error as the reason."""
+
+
+def write_images(
+    batch: InterleavedBatch,
+    output_dir: str,
+    settings: ExportSettings | None = None,
+    *,
+    scores: pa.Table | None = None,
+    storage_options: StorageOptions = None,
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+) -> WrittenImages:
+    """Write the images of ``batch`` to ``images-<hash>-000000.tar`` and so on, each with a Parquet file beside it.
+
+    A tar has, for each image, its bytes as ``<image id>.<ending>`` and its row of the Parquet file as
+    ``<image id>.json``. The row has ``image_id``, ``tar_file``, ``member``, ``original_path``, ``source_ref``,
+    ``sample_id``, ``position``, ``original_position``, ``width``, ``height``, ``content_type``, ``text_before`` and
+    ``text_after`` (the nearest texts of the sample), and the scores; the JSON has the same but for ``tar_file`` and
+    ``member``, and null for a score that is not finite. Images without bytes fail: call ``materialize`` before.
+
+    Args:
+        batch: the images that are written, with the texts of their samples.
+        output_dir: folder or URL. Files of another name in it stay.
+        settings: by default 1,000 images a tar, their original bytes, and a Parquet file without them. ``enabled`` has
+            no meaning here.
+        scores: a score table with ``sample_id`` and ``position``, joined by both; bytes and vectors in it are left out.
+        storage_options: fsspec options.
+        max_pixels: limit for width x height of an image that is written anew.
+
+    Raises:
+        OptionError: the batch is not valid, or ``scores`` lacks a key column.
+        StorageError: a file cannot be written; the files before it stay.
+    """
+    settings = settings or ExportSettings()
+    rows = align_or_reconcile(batch.to_pyarrow(), None)
+    if rows.num_rows and (problems := InterleavedBatch(rows).problems()):
+        raise OptionError(f"cannot export the images: {'; '.join(problems)}")
+    for name in IMAGE_COLUMNS:
+        if name not in rows.column_names:
+            field = INTERLEAVED_SCHEMA.field(name)
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    images = image_rows(rows)
+    matched = images.select(["sample_id", "position"])
+    if scores is not None:
+        found = match_scores(images, scores)
+        added = scores.drop_columns(["sample_id", "position"]).take(pa.array(found, mask=found < 0))
+        for field in added.schema:
+            matched = matched.append_column(field, added[field.name])
+    content = _content_hash(images, matched)
+    files = "\n".join(batch.source_files)
+    name = set_name(f"{files}\n{content}\n{settings.version()}" if settings.deterministic_name else uuid.uuid4().hex)
+    place = ImageSet(str(output_dir), name, scope_of(files or content))
+    with image_tars(place, matched.schema, settings, storage_options=storage_options, max_pixels=max_pixels) as tars:
+        table, ledger = tars.write(images, matched)
+    return WrittenImages(
+        [chunk.tar.uri for chunk in tars.chunks], [chunk.table.uri for chunk in tars.chunks], table, ledger
+    )
+
+
+def _content_hash(images: pa.Table, scores: pa.Table) -> str:
+    """SHA-256 of all cells, whatever the chunks of the tables."""
+    digest = hashlib.sha256()
+    for table in (images, scores):
+        for name in table.column_names:
+            digest.update(f"{name}\n".encode())
+            if name == "binary_content":
+                for value in table[name]:
+                    buffer = value.as_buffer()
+                    digest.update(b"-" if buffer is None else f"{buffer.size}:".encode())
+                    digest.update(b"" if buffer is None else buffer)
+            else:
+                digest.update(repr(table[name].to_pylist()).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()

@@ -1,0 +1,59 @@
+"""Write the members of a tar one after the other; the same members give the same bytes."""
+
+from typing import Final, Protocol
+
+from interleaved_assets.io.archive.index import BLOCK, RECORD, member_header, padding
+from interleaved_assets.io.storage.atomic import BytesLike
+
+# Members up to here are collected and written together; a larger one is written from where it lies.
+_SMALL_BYTES: Final = 64 * 2**10
+_COLLECTED_BYTES: Final = 2**20
+
+
+class Sink(Protocol):
+    """What a tar is written to."""
+
+    def write(self, data: BytesLike, /) -> int: ...
+
+
+class MemberWriter:
+    """Writes members to ``sink``: each with :meth:`put`, and the end mark with :meth:`finish`."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._collected = bytearray()
+        self._written = 0
+
+    def put(self, name: str, content: BytesLike) -> None:
+        """Append a file with mode 0644, owner 0 and time 0.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        size = len(content)
+        self._collected += member_header(name, size)
+        if size <= _SMALL_BYTES:
+            self._collected += content
+        else:
+            self._flush()
+            self._sink.write(content)
+            self._written += size
+        self._collected += padding(size)
+        if len(self._collected) >= _COLLECTED_BYTES:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write the end mark.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        self._collected += bytes(2 * BLOCK)
+        self._collected += padding(self._written + len(self._collected), RECORD)
+        self._flush()
+
+    def _flush(self) -> None:
+        self._written += len(self._collected)
+        self._sink.write(self._collected)
+        # a new one: the sink may still hold on to the old
+        self._collected = bytearray()

@@ -1,0 +1,59 @@
+"""The files directly in one folder: listing them, and removing those that are not wanted any more."""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from interleaved_assets.io.storage.filesystem import (
+    StorageOptions,
+    filesystem,
+    is_local,
+    join,
+    remove_file,
+    storage_errors,
+)
+from interleaved_assets.io.storage.temporary import remove_if_dead, target_name
+
+
+def files_in(folder: str, storage_options: StorageOptions = None) -> dict[str, int]:
+    """Name and size in bytes of each file directly in ``folder``, sorted by name; none if there is no such folder.
+
+    Raises:
+        StorageError: it cannot be listed.
+    """
+    with storage_errors(folder, "list"):
+        fs, path = filesystem(folder, storage_options)
+        fs.invalidate_cache(path)
+        try:
+            found = fs.ls(path, detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        start = path.rstrip("/") + "/"
+        # an object store lists the object at the path itself where there is no folder
+        files = {info["name"]: info for info in found if info["type"] != "directory" and info["name"].startswith(start)}
+        return {name[len(start) :]: int(files[name]["size"] or 0) for name in sorted(files)}
+
+
+def remove_others(
+    folder: str, is_own: Callable[[str], bool], keep: Collection[str], storage_options: StorageOptions = None
+) -> list[str]:
+    """Remove the files directly in ``folder`` whose name ``is_own`` and not in ``keep``; returns their names.
+
+    Temporary files of such names go too; in local folders with locks only those whose writers are dead.
+
+    Raises:
+        StorageError: the folder cannot be listed, or a file cannot be removed.
+    """
+    removed = []
+    for name in files_in(folder, storage_options):
+        final = target_name(name)
+        if final is None and is_own(name) and name not in keep:
+            remove_file(join(folder, name), storage_options)
+            removed.append(name)
+        elif final is not None and is_own(final):
+            uri = join(folder, name)
+            if not is_local(uri):
+                remove_file(uri, storage_options)
+            else:
+                with storage_errors(uri, "remove"):
+                    remove_if_dead(Path(filesystem(uri)[1]))
+    return removed

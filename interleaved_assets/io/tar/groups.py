@@ -1,0 +1,57 @@
+"""Group the members of a tar as WebDataset does: those with the same name up to the first dot are one sample."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from interleaved_assets.io.tar.layout import TEXT_EXTENSION, ShardLayout, webdataset_key
+
+
+@dataclass
+class MemberGroup:
+    """Numbers of the members of one sample.
+
+    Attributes:
+        key: what their names have in common.
+        number: of the first one.
+        json: its JSON; None if it has none.
+        images, texts: in the order of the tar.
+    """
+
+    key: str
+    number: int
+    json: int | None = None
+    images: list[int] = field(default_factory=list)
+    texts: list[int] = field(default_factory=list)
+
+
+def find_groups(names: Sequence[str], layout: ShardLayout) -> list[MemberGroup]:
+    """The samples of a tar in the layout ``images``, in the order of their first members.
+
+    The members of a sample need not follow one another. A name that comes again begins another sample with the same
+    key. Members that are neither image nor text nor ``<key>.json`` are in no group, and begin none.
+
+    Args:
+        names: of all members, in their order.
+        layout: which endings images and JSON members have.
+    """
+    found: list[MemberGroup] = []
+    open_groups: dict[str, MemberGroup] = {}
+    taken: dict[str, set[str]] = {}
+    for number, name in enumerate(names):
+        key = webdataset_key(name)
+        ending = name[len(key) :].lower()
+        is_json = ending in layout.json_extensions
+        is_image = ending.endswith(tuple(layout.image_extensions))
+        if not (is_json or is_image or ending.endswith(TEXT_EXTENSION)):
+            continue
+        if key not in open_groups or name in taken[key]:
+            open_groups[key] = MemberGroup(key, number)
+            taken[key] = set()
+            found.append(open_groups[key])
+        taken[key].add(name)
+        group = open_groups[key]
+        if is_json and group.json is None:
+            group.json = number
+        elif not is_json:
+            (group.images if is_image else group.texts).append(number)
+    return found

@@ -1,0 +1,219 @@
+"""Convert shard files: one output for each input, with a record beside it by which it is not made again."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from interleaved_assets.io.storage import file_sha256, join, read_stamp, remove_file
+from interleaved_assets.model.errors import OptionError, ShardError, StorageError
+from interleaved_assets.pipeline.counts import column_facts
+from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
+from interleaved_assets.pipeline.files.inputs import ShardFile, storage_options
+from interleaved_assets.pipeline.files.rows import identity, write_rows
+from interleaved_assets.pipeline.raw.listing import RawSource
+from interleaved_assets.pipeline.record import OutputFile, Record, read_record, with_present_stamps, write_record
+from interleaved_assets.scoring.score import score_images
+from interleaved_assets.selection.settings import SelectionSettings, selection_version
+from interleaved_assets.settings import Settings
+
+STAGE: Final = "convert"
+VERSION: Final = 1
+"""To be raised when a change of code changes the output."""
+_BESIDE: Final = "_interleaved"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What is made of every input.
+
+    Attributes:
+        folder: folder or URL of the outputs, without a slash at its end.
+        ending: of the outputs, one of :data:`~interleaved_assets.io.shard.SHARD_ENDINGS`.
+        settings: layout, error policy, limits and storage options.
+        selection: filters; None takes all rows.
+        overwrite: whether to replace files that were not written by an earlier conversion.
+    """
+
+    folder: str
+    ending: str
+    settings: Settings
+    selection: SelectionSettings | None = None
+    overwrite: bool = False
+
+    def output(self, file: ShardFile) -> str:
+        """Where the rows of ``file`` go."""
+        return join(self.folder, f"{file.name}{self.ending}")
+
+    def ledger(self, file: ShardFile) -> str:
+        """Where the ledger of its dropped rows goes."""
+        return join(self.folder, f"{_BESIDE}/dropped/{file.name}.parquet")
+
+    def record(self, file: ShardFile) -> str:
+        """Where the record of the conversion goes."""
+        return join(self.folder, f"{_BESIDE}/records/{file.name}.json")
+
+    def version_settings(self) -> dict[str, object]:
+        """The settings that the outputs depend on."""
+        settings = self.settings
+        found: dict[str, object] = {
+            "ending": self.ending,
+            "reading": settings.reading.model_dump(mode="json"),
+            "limits": settings.limits.model_dump(mode="json"),
+            "on_materialize_error": settings.errors.on_materialize_error,
+            "accept_incomplete": settings.publish.accept_incomplete,
+        }
+        if self.selection is not None:
+            found["selection"] = json.loads(selection_version(self.selection))
+            found["scoring"] = settings.scoring.model_dump(mode="json", exclude={"scorers"})
+            found["unreferenced_images"] = settings.publish.unreferenced_images
+        return found
+
+    def code_version(self) -> str:
+        """Changes with the code and with the settings that the outputs depend on."""
+        text = json.dumps(self.version_settings(), sort_keys=True)
+        return f"{VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def check_outputs(files: Sequence[ShardFile], conversion: Conversion) -> None:
+    """Check, before anything is written, that each input gets an output of its own and that none replaces an input.
+
+    Raises:
+        OptionError: two inputs would have the same output, or an output is an input.
+    """
+    inputs = {identity(file.uri): file.uri for file in files}
+    outputs: dict[str, str] = {}
+    for file in files:
+        uri = conversion.output(file)
+        if (other := outputs.setdefault(uri, file.uri)) != file.uri:
+            raise OptionError(f"{other} and {file.uri} would both become {uri}: convert them into different folders")
+        if (replaced := inputs.get(identity(uri))) is not None:
+            raise OptionError(f"{uri} would replace the input {replaced}: name another folder with --output")
+
+
+def convert_file(
+    file: ShardFile, conversion: Conversion, stopped: Callable[[], bool] = lambda: False
+) -> tuple[Record, bool]:
+    """Convert one file; returns the record, and whether it was there before, so that nothing was done.
+
+    An output is current if it is the one that its record names, of the same content and under the same settings.
+
+    Args:
+        file: the input; :func:`check_outputs` has to allow it.
+        conversion: what to make of it.
+        stopped: asked before each part of the input.
+
+    Raises:
+        StorageError: the input cannot be read, or the output cannot be written, or exists and was not written by an
+            earlier conversion.
+        ShardError: the input is no shard, is damaged, or changed while it was read.
+        MaterializeError: a row has an error and the policy is ``error``.
+        ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
+        UnsupportedModality: a tar cannot hold a row.
+        Stopped: ``stopped`` was true.
+    """
+    settings, place = conversion.settings, conversion.record(file)
+    options = storage_options(conversion.folder, settings)
+    known = _earlier_record(file, conversion, options)
+    source = _source_of(file, settings, known.source if known else None)
+    if known and known.code_version == conversion.code_version() and known.inputs == {"source": source.version}:
+        if known.source != source:
+            write_record(known.model_copy(update={"source": source}), place, options)
+        return known, True
+    if known is None and not conversion.overwrite and read_stamp(conversion.output(file), options) is not None:
+        raise StorageError(
+            f"cannot write {conversion.output(file)}: the file exists and is not one that an earlier conversion wrote. "
+            "Name another folder with --output, or replace it with --overwrite."
+        )
+    # without outputs: after a kill, a file that lies there is known to be of this conversion
+    write_record(_begun(file, conversion), place, options)
+    try:
+        record = _write(file, conversion, source, stopped)
+        if _source_of(file, settings, source) != source:
+            raise ShardError(f"{file.uri} changed while it was read; convert it again once it is complete")
+        write_record(record, place, options)
+    except BaseException:
+        remove_file(place, options)
+        if known is not None and known.outputs:
+            write_record(known, place, options)
+        raise
+    return record, False
+
+
+def _begun(file: ShardFile, conversion: Conversion) -> Record:
+    """The record while the outputs are being written."""
+    return Record(
+        stage=STAGE,
+        shard=file.name,
+        code_version=conversion.code_version(),
+        inputs={},
+        data_version="",
+        outputs={},
+        settings=conversion.version_settings(),
+    )
+
+
+def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: Callable[[], bool]) -> Record:
+    settings, selection = conversion.settings, conversion.selection
+
+    def choose(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+        assert selection is not None
+        scores = score_images(table, scoring_for(selection, settings.scoring))
+        return keep_selected(table, scores, selection, settings, file.uri)
+
+    written = write_rows(
+        file,
+        conversion.output(file),
+        conversion.ledger(file),
+        settings,
+        None if selection is None else choose,
+        stopped,
+    )
+    return Record(
+        stage=STAGE,
+        shard=file.name,
+        code_version=conversion.code_version(),
+        inputs={"source": source.version},
+        data_version=written.rows.sha256 or "",
+        outputs={"rows": OutputFile.of(written.rows), "ledger": OutputFile.of(written.ledger)},
+        settings=conversion.version_settings(),
+        source=source,
+        counts_in=written.counts_in,
+        counts_out=written.counts_out,
+        errors=written.errors,
+        dropped=written.dropped,
+        **column_facts(written.schema),
+    )
+
+
+def _earlier_record(file: ShardFile, conversion: Conversion, options: dict[str, object]) -> Record | None:
+    """The record of the output that is there; None if there is none, or the output is not the one that it names.
+
+    The outputs may have been copied to another folder since.
+    """
+    try:
+        record = read_record(conversion.record(file), options)
+    except ShardError:
+        return None  # the output, if there is one, then counts as written by others
+    if record is None or record.stage != STAGE:
+        return None
+    places = {"rows": conversion.output(file), "ledger": conversion.ledger(file)}
+    moved = {
+        role: output.model_copy(update={"uri": places.get(role, output.uri)}) for role, output in record.outputs.items()
+    }
+    return with_present_stamps(record.model_copy(update={"outputs": moved}), options)
+
+
+def _source_of(file: ShardFile, settings: Settings, known: RawSource | None) -> RawSource:
+    """The input as it is now, with the version of its content: the ETag where the storage has one, else its SHA-256."""
+    options = storage_options(file.uri, settings)
+    stamp = read_stamp(file.uri, options)
+    if stamp is None:
+        raise StorageError(f"{file.uri} is no file any more: it was moved or deleted")
+    if known is not None and (known.uri, known.stamp) == (file.uri, stamp):
+        return known
+    version = stamp if stamp.startswith("etag:") else f"sha256:{file_sha256(file.uri, options)}"
+    return RawSource(uri=file.uri, size=file.size, stamp=stamp, version=version)

@@ -1,0 +1,131 @@
+"""Filters for the rows of single files: thresholds from the settings or by name, and the scorers that they need."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from interleaved_assets.io.tar.unreferenced import without_unreferenced_images
+from interleaved_assets.model.errors import OptionError, SettingsError
+from interleaved_assets.model.ledger import check_balance
+from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.scoring.registry import known_scorers, score_groups
+from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.selection.batch import selection_rows
+from interleaved_assets.selection.filters import ImageFilter, find_filter
+from interleaved_assets.selection.positions import reindex_positions
+from interleaved_assets.selection.select import select
+from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.settings import Settings
+from interleaved_assets.settings.messages import describe
+
+STAGE: Final = "filtered"
+"""The stage that ledgers name."""
+_BOUNDS: Final = ("min_", "max_")
+
+
+def selection_settings(
+    settings: Settings, given: Mapping[str, object], *, whole_section: bool
+) -> SelectionSettings | None:
+    """The thresholds and policies for a file; None if there is no filter.
+
+    Args:
+        settings: whose section ``[selection]`` is the basis.
+        given: settings of that section by name, such as ``{"min_sharpness": 80}``; they take precedence.
+        whole_section: whether the bounds of the section hold as well; else only those in ``given`` do.
+
+    Raises:
+        SettingsError: a name is no setting, or a value has a wrong type or is out of range.
+    """
+    if not given and not whole_section:
+        return None
+    off: dict[str, object] = (
+        {} if whole_section else {name: None for name in SelectionSettings.model_fields if name[:4] in _BOUNDS}
+    )
+    if not whole_section:
+        off["own"] = {}
+    try:
+        return SelectionSettings.model_validate({**settings.selection.model_dump(), **off, **given})
+    except ValidationError as error:
+        raise _settings_error("selection", error) from None
+
+
+def with_scorers(settings: Settings, scorers: Sequence[str]) -> Settings:
+    """``settings`` with other scorers; none keeps theirs.
+
+    Raises:
+        SettingsError: there is no such scorer.
+    """
+    if not scorers:
+        return settings
+    try:
+        scoring = ScoringSettings.model_validate({**settings.scoring.model_dump(), "scorers": tuple(scorers)})
+    except ValidationError as error:
+        raise _settings_error("scoring", error) from None
+    return settings.model_copy(update={"scoring": scoring})
+
+
+def _settings_error(section: str, error: ValidationError) -> SettingsError:
+    return SettingsError("; ".join(describe({**one, "loc": (section, *one["loc"])}) for one in error.errors()))
+
+
+def check_filters(selection: SelectionSettings, columns: Collection[str], *, whole_section: bool) -> tuple[str, ...]:
+    """Check that the scores have what the filters need; returns the filters that will not be applied.
+
+    These are filters of optional scores, such as CLIP's, whose bound is one of the whole section of the settings.
+
+    Args:
+        selection: the filters.
+        columns: of the scores.
+        whole_section: as for :func:`selection_settings`.
+
+    Raises:
+        OptionError: a filter needs a score that is not there.
+    """
+    passed_over = []
+    for name in selection.active_filters():
+        judge = find_filter(name)
+        if not isinstance(judge, ImageFilter) or set(judge.columns) <= set(columns):
+            continue
+        if not (whole_section and judge.if_scored):
+            raise OptionError(
+                f"filter {name!r} needs the score {', '.join(judge.columns)}, and there are {', '.join(columns)}: "
+                "measure it first (interleaved score --help), or leave out the filter's bounds"
+            )
+        passed_over.append(name)
+    return tuple(passed_over)
+
+
+def measurable(scoring: ScoringSettings) -> dict[str, tuple[str, ...]]:
+    """The columns of every scorer that works on one image, by its name, whether ``scoring`` turns it on or not."""
+    return score_groups(scoring.model_copy(update={"scorers": known_scorers()}))
+
+
+def scoring_for(selection: SelectionSettings, scoring: ScoringSettings) -> ScoringSettings:
+    """``scoring`` with those scorers that the filters of ``selection`` need, and no others."""
+    judges = (find_filter(name) for name in selection.active_filters())
+    wanted = {column for judge in judges if isinstance(judge, ImageFilter) for column in judge.columns}
+    found = measurable(scoring)
+    chosen = tuple(name for name in known_scorers() if wanted & set(found[name]))
+    return scoring.model_copy(update={"scorers": chosen})
+
+
+def keep_selected(
+    table: pa.Table, scores: pa.Table, selection: SelectionSettings, settings: Settings, shard: str
+) -> tuple[pa.Table, pa.Table]:
+    """The rows of whole samples that pass the filters, and the ledger of the others.
+
+    Images that no document names have no scores: they are left out unless ``publish.unreferenced_images`` is set.
+
+    Raises:
+        OptionError: the scores have an image twice, or lack a column (see :func:`check_filters`).
+        ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
+        LedgerError: a row was neither kept nor entered in the ledger.
+    """
+    found = select(selection_rows(table), scores, selection, stage=STAGE, shard=shard)
+    kept = filter_rows(table, found.keep)
+    check_balance(f"{shard}, {STAGE}", table.num_rows, kept.num_rows, found.ledger)
+    if not settings.publish.unreferenced_images:
+        kept, _ = without_unreferenced_images(kept)
+    return (reindex_positions(kept) if selection.reindex_positions else kept), found.ledger

@@ -1,0 +1,110 @@
+"""Find the shard files that are named by paths, folders, globs and URLs, and read one with the settings."""
+
+import glob
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from interleaved_assets.io.shard import SHARD_ENDINGS, read_shard
+from interleaved_assets.io.storage import find_files, folders_of, is_local, local_path, options_of
+from interleaved_assets.io.tar.layout import ShardLayout
+from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
+from interleaved_assets.settings import Settings
+
+_HIDDEN: Final = ("_", ".")
+"""First characters of files and folders that a search leaves out, as other readers of data sets do."""
+
+
+class ShardFile(NamedTuple):
+    """A file to read; size in bytes."""
+
+    uri: str
+    size: int
+    name: str
+    """Its path below the folder or glob that it was found by, without its ending; of a named file, its file name."""
+
+
+def find_shard_files(arguments: Sequence[str], settings: Settings) -> list[ShardFile]:
+    """The files at ``arguments``: files with any ending, and those with an ending of a shard in folders and globs.
+
+    Files and folders below an argument whose names begin with ``_`` or ``.`` are left out. The files are in the order
+    of the arguments, without repetitions.
+
+    Raises:
+        StorageError: an argument is missing or unreadable, or no file is found there.
+        OptionError: an argument is empty.
+    """
+    schemes = settings.storage.options_by_scheme()
+    found: dict[str, ShardFile] = {}
+    for argument in arguments:
+        if not argument:
+            raise OptionError("an input is an empty text: name a file, a folder, a glob or a URL")
+        base = _base(argument)
+        files = find_files(argument, SHARD_ENDINGS, options_of(argument, schemes))
+        below = [(file, file.uri.removeprefix(base).strip("/")) for file in files]
+        chosen = [
+            ShardFile(file.uri, file.size, _without_ending(name))
+            for file, name in below
+            # what an argument names is taken, whatever it is called
+            if file.uri == base or not any(part.startswith(_HIDDEN) for part in name.split("/"))
+        ]
+        if not chosen:
+            raise StorageError(f"{argument}: the names of all files in it begin with _ or '.': name them one by one")
+        for file in chosen:
+            named = file._replace(name=_without_ending(file.uri.rpartition("/")[2])) if file.uri == base else file
+            found.setdefault(file.uri, named)
+    return list(found.values())
+
+
+def read_file(
+    uri: str, settings: Settings, *, notes: Counter[str] | None = None, accept_incomplete: bool | None = None
+) -> Iterator[pa.Table]:
+    """:func:`~interleaved_assets.io.shard.read_shard` with the layout, limits, roots and storage options of settings.
+
+    Args:
+        uri: of one file.
+        settings: the settings.
+        notes: see ``read_shard``.
+        accept_incomplete: by default ``publish.accept_incomplete``.
+    """
+    return read_shard(
+        uri,
+        layout=ShardLayout(**settings.reading.model_dump()),
+        max_batch_bytes=settings.run.max_batch_bytes,
+        storage_options=storage_options(uri, settings),
+        # rows of normalized shards may have locators in raw shards
+        allowed_roots=[*folders_of([uri]), settings.storage.raw_root],
+        limits=settings.limits.for_tars(),
+        notes=notes,
+        accept_incomplete=settings.publish.accept_incomplete if accept_incomplete is None else accept_incomplete,
+    )
+
+
+def storage_options(uri: str, settings: Settings) -> dict[str, object]:
+    """The fsspec options for ``uri``: those of the settings if it has the scheme of one of their roots."""
+    return dict(options_of(uri, settings.storage.options_by_scheme()) or {})
+
+
+def _base(argument: str) -> str:
+    """The file or folder that ``argument`` names; of a glob, the folder before its first glob character."""
+    uri = str(local_path(argument)) if is_local(argument) else argument.rstrip("/")
+    if not glob.has_magic(uri) or (is_local(uri) and local_path(uri).exists()):
+        return uri
+    parts = uri.split("/")
+    first = next(number for number, part in enumerate(parts) if glob.has_magic(part))
+    return "/".join(parts[:first])
+
+
+def _without_ending(name: str) -> str:
+    ending = next((ending for ending in SHARD_ENDINGS if name.lower().endswith(ending)), "")
+    return name[: len(name) - len(ending)] or name
+
+
+def with_policy(settings: Settings, policy: ErrorPolicy | None) -> Settings:
+    """``settings`` with another error policy; None keeps theirs."""
+    if policy is None:
+        return settings
+    errors = settings.errors.model_copy(update={"on_materialize_error": policy})
+    return settings.model_copy(update={"errors": errors})

@@ -1,0 +1,112 @@
+"""Write the rows of a shard file that stay, and the ledger of those that do not."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
+from interleaved_assets.io.policy import apply_error_policy
+from interleaved_assets.io.shard import write_shard
+from interleaved_assets.io.storage import clear_leftovers, is_local, local_path
+from interleaved_assets.io.tar.writer import TarShard
+from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
+from interleaved_assets.pipeline.counts import RowCounter
+from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
+from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.settings import Settings
+
+STAGE: Final = "read"
+"""The stage in the ledger of rows that the error policy drops."""
+
+Choose = Callable[[pa.Table], tuple[pa.Table, pa.Table]]
+"""Returns the rows of whole samples that stay, and the ledger of the others."""
+
+
+class Stopped(Exception):
+    """The caller wants the work to end; nothing was written."""
+
+
+class WrittenRows(NamedTuple):
+    """What :func:`write_rows` wrote."""
+
+    rows: TarShard | ParquetShard
+    ledger: ParquetShard
+    schema: pa.Schema
+    counts_in: Counts
+    counts_out: Counts
+    errors: dict[str, int]
+    """Rows of the input with an error, by code."""
+    dropped: dict[str, int]
+    """Rows in the ledger, by reason."""
+
+
+def write_rows(
+    file: ShardFile,
+    target: str,
+    ledger_uri: str,
+    settings: Settings,
+    choose: Choose | None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> WrittenRows:
+    """Read a shard, apply the error policy and ``choose``, and write what stays.
+
+    Args:
+        file: the input.
+        target: path or URL of the rows; its ending decides the form.
+        ledger_uri: path or URL of the ledger, Parquet.
+        settings: layout, error policy, limits and storage options.
+        choose: None keeps all rows that the error policy leaves.
+        stopped: asked before each part of the input.
+
+    Raises:
+        StorageError: the input cannot be read, or an output cannot be written.
+        ShardError: the input is no shard, or is damaged.
+        MaterializeError: a row has an error and the policy is ``error``.
+        OptionError: ``target`` has another ending, or its form cannot hold the rows.
+        Stopped: ``stopped`` was true.
+    """
+    for uri in (target, ledger_uri):
+        clear_leftovers(uri, storage_options(uri, settings))
+    seen, written = RowCounter(), RowCounter()
+    ledgers = [empty_ledger()]
+    tables = read_file(file.uri, settings)
+    first = next(tables)
+    with (
+        parquet_shard(ledger_uri, LEDGER_SCHEMA, storage_options=storage_options(ledger_uri, settings)) as ledger_file,
+        write_shard(
+            target,
+            first.schema,
+            storage_options=storage_options(target, settings),
+            limits=settings.limits.for_tars(),
+        ) as rows_file,
+    ):
+        table: pa.Table | None = first
+        while table is not None:
+            if stopped():
+                raise Stopped
+            seen.add(table)
+            kept, dropped = apply_error_policy(table, settings.errors.on_materialize_error, shard=file.uri, stage=STAGE)
+            ledgers.append(dropped)
+            if choose is not None:
+                kept, dropped = choose(kept)
+                ledgers.append(dropped)
+            written.add(kept)
+            rows_file.write(kept)
+            table = next(tables, None)
+        ledger = pa.concat_tables(ledgers)
+        check_balance(file.uri, seen.counts.rows, written.counts.rows, ledger)
+        ledger_file.write(ledger)
+    return WrittenRows(
+        rows_file, ledger_file, first.schema, seen.counts, written.counts, dict(seen.errors), drop_reasons(ledger)
+    )
+
+
+def is_same_file(uri: str, other: str) -> bool:
+    """Whether two names are of one file, as far as names and links show it."""
+    return identity(uri) == identity(other)
+
+
+def identity(uri: str) -> str:
+    """The same text for all names of one file, links resolved."""
+    return str(local_path(uri).resolve()) if is_local(uri) else uri

@@ -1,0 +1,139 @@
+"""Measure the images of one shard file, and select its rows by stored scores."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.storage import exists
+from interleaved_assets.model.errors import OptionError, StorageError, error_code
+from interleaved_assets.pipeline.files.filtering import check_filters, keep_selected
+from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
+from interleaved_assets.pipeline.files.rows import is_same_file, write_rows
+from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.scoring.registry import scores_schema
+from interleaved_assets.scoring.score import score_images
+from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
+from interleaved_assets.selection.positions import IMAGE_KEY, join_scores
+from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.settings import Settings
+
+
+class Scored(NamedTuple):
+    """What :func:`score_file` wrote."""
+
+    images: int
+    columns: list[str]
+    errors: dict[str, int]
+    """Images without a score, by error code."""
+
+
+class Selected(NamedTuple):
+    """What :func:`select_file` wrote."""
+
+    counts_in: Counts
+    counts_out: Counts
+    dropped: dict[str, int]
+    """Rows in the ledger, by reason."""
+    passed_over: tuple[str, ...]
+    """Filters that were not applied, since the scores lack their optional columns."""
+
+
+def score_file(file: ShardFile, target: str, settings: Settings, *, with_clip: bool, overwrite: bool) -> Scored:
+    """Measure each image of a shard and write its scores as Parquet, one row an image, in the order of the images.
+
+    Args:
+        file: a tar or a Parquet file.
+        target: path or URL of the scores.
+        settings: scorers, layout, limits and storage options.
+        with_clip: whether to add the scores of ``[clip]``.
+        overwrite: whether to replace ``target``.
+
+    Raises:
+        StorageError: the file cannot be read, ``target`` exists, or cannot be written.
+        ShardError: the file is no shard, or is damaged.
+        MissingDependency, SettingsError: a scorer's or CLIP's packages or model are absent.
+    """
+    _check_target(target, file.uri, settings, overwrite=overwrite)
+    parts = list(_score_tables(file, settings, with_clip=with_clip))
+    scores = pa.concat_tables(parts)
+    with parquet_shard(target, scores.schema, storage_options=storage_options(target, settings)) as out:
+        out.write(scores)
+    found = pc.value_counts(pa.array([error_code(error) for error in scores["score_error"].drop_null().to_pylist()]))
+    errors = {row["values"]: row["counts"] for row in found.to_pylist()}
+    return Scored(scores.num_rows, [name for name in scores.column_names if name not in IMAGE_KEY], errors)
+
+
+def _score_tables(file: ShardFile, settings: Settings, *, with_clip: bool) -> Iterator[pa.Table]:
+    """The scores of each part of the file, and first a table without rows."""
+    schema = scores_schema(settings.scoring)
+    if not with_clip:
+        yield schema.empty_table()
+        for table in read_file(file.uri, settings):
+            yield score_images(table, settings.scoring)
+        return
+    from interleaved_assets.scoring.clip import load_scorer, score_table
+
+    scorer = load_scorer(settings.clip, settings.storage.options_by_scheme())
+    yield join_scores(schema.empty_table(), scorer.schema.empty_table())
+    for table in read_file(file.uri, settings):
+        scores = score_images(table, settings.scoring)
+        yield join_scores(scores, score_table(table, scorer, image_scores=scores))
+
+
+def select_file(
+    file: ShardFile,
+    scores_uri: str,
+    target: str,
+    ledger_uri: str,
+    settings: Settings,
+    selection: SelectionSettings,
+    *,
+    whole_section: bool,
+    overwrite: bool,
+) -> Selected:
+    """Write the rows of a shard that pass the filters, decided from stored scores, and the ledger of the others.
+
+    Args:
+        file: a tar or a Parquet file.
+        scores_uri: its scores, as :func:`score_file` writes them.
+        target: path or URL of the rows; its ending decides the form.
+        ledger_uri: path or URL of the ledger, Parquet.
+        settings: layout, error policy, limits and storage options.
+        selection: the filters.
+        whole_section: as for :func:`~interleaved_assets.pipeline.files.filtering.selection_settings`.
+        overwrite: whether to replace ``target`` and ``ledger_uri``.
+
+    Raises:
+        StorageError: a file cannot be read, an output exists, or cannot be written.
+        ShardError: the file is no shard, the scores are no Parquet, or one of them is damaged.
+        OptionError: the scores lack what a filter needs; an output is an input; ``target`` has another ending.
+        MaterializeError, ScoreError: a row or image has an error and the policy is ``error``.
+    """
+    for uri in (target, ledger_uri):
+        for source in (file.uri, scores_uri):
+            _check_target(uri, source, settings, overwrite=overwrite)
+    if is_same_file(target, ledger_uri):
+        raise OptionError(f"rows and ledger cannot both be written to {target}: name another --ledger")
+    with open_parquet(scores_uri, storage_options(scores_uri, settings)) as stored:
+        names = stored.schema.names
+        scores = stored.read([name for name in names if name not in (THUMBNAIL_COLUMN, "embedding")])
+    passed_over = check_filters(selection, scores.column_names, whole_section=whole_section)
+    written = write_rows(
+        file,
+        target,
+        ledger_uri,
+        settings,
+        lambda table: keep_selected(table, scores, selection, settings, file.uri),
+    )
+    return Selected(written.counts_in, written.counts_out, written.dropped, passed_over)
+
+
+def _check_target(target: str, source: str, settings: Settings, *, overwrite: bool) -> None:
+    if is_same_file(target, source):
+        raise OptionError(f"{target} is the input: name another file to write")
+    if not overwrite and exists(target, storage_options(target, settings)):
+        raise StorageError(f"cannot write {target}: the file exists. Name another one, or replace it with --overwrite.")

@@ -1,0 +1,154 @@
+"""Whether a shard file is sound: what is wrong with it, by code."""
+
+from collections import Counter
+from typing import Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict
+
+from interleaved_assets.io.archive.source import open_tar
+from interleaved_assets.io.shard import is_parquet
+from interleaved_assets.model.batch import key_problems
+from interleaved_assets.model.errors import ROW_ERROR_CODES, error_code
+from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.pipeline.counts import REPEATED_SAMPLES, RowCounter, UniqueKeys
+from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
+from interleaved_assets.pipeline.publishable import ContentCounter, layout_problems
+from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.scoring.score import score_images
+from interleaved_assets.settings import Settings
+
+INCOMPLETE: Final = "incomplete"
+NO_SAMPLES: Final = "no_samples"
+WRONG_LAYOUT: Final = "wrong_layout"
+INVALID_KEYS: Final = "invalid_keys"
+
+FINDING_CODES: Final[dict[str, str]] = {
+    INCOMPLETE: "the tar is cut or damaged, has no end mark, or has data after it",
+    NO_SAMPLES: "there is no document in the shard",
+    WRONG_LAYOUT: "nearly no document has a text or an image, or most bytes are named by no document",
+    INVALID_KEYS: "rows have the key of another row, or a position that their modality does not allow",
+    REPEATED_SAMPLES: "samples have the id of an earlier one",
+    **ROW_ERROR_CODES,
+}
+"""Codes of findings, which make a shard unsound, with their meaning: those of rows, and those of whole shards."""
+
+NOTE_CODES: Final[dict[str, str]] = {
+    "repeated_sample_ids": "documents have the id of an earlier one; reading gives them another one",
+    "repeated_members": "members have the name of an earlier one; the last one counts",
+    "unreferenced_members": "members or frames are named by no document; reading keeps them beside their sample",
+    "uneven_lists": "lists do not have one entry per image or text; reading keeps them whole",
+    "damaged_frames": "frames that no document names are damaged; reading leaves them out",
+    "odd_tars": "oddities of the tar itself that lose nothing",
+    "absent_fields": "no document has a field that the settings name",
+}
+"""Codes of notes, which do not make a shard unsound, with their meaning."""
+
+_PLACES: Final = 3
+_ERROR: Final = "materialize_error"
+_NAMED: Final = ["sample_id", "position", _ERROR]
+_DECODED: Final = ("thumbnail",)
+"""A scorer that decodes every image, and costs little besides."""
+
+
+class Finding(BaseModel):
+    """One kind of thing that was found."""
+
+    model_config = ConfigDict(frozen=True)
+
+    level: Literal["finding", "note"]
+    """Only a ``finding`` makes a shard unsound."""
+    code: str
+    """A key of :data:`FINDING_CODES` or :data:`NOTE_CODES`."""
+    count: int
+    """Rows, members or whatever the code counts."""
+    detail: str
+    """The first ones in words, or the meaning of the code."""
+
+
+class Validation(BaseModel):
+    """What :func:`validate_file` finds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    uri: str
+    counts: Counts
+    findings: list[Finding]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there are notes at most."""
+        return all(finding.level == "note" for finding in self.findings)
+
+
+def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -> Validation:
+    """Read a shard file and decode its images; what is wrong with it is returned, not raised.
+
+    Args:
+        file: a tar or a Parquet file.
+        settings: layout, limits, bounds of ``[publish]`` and storage options.
+        decode: whether to decode every image; else only the headers are read.
+
+    Raises:
+        StorageError: the file is missing or unreadable.
+        ShardError: it is neither a tar nor interleaved Parquet, or so damaged that no sample can be read.
+    """
+    counter, keys, content, notes = RowCounter(), UniqueKeys(), ContentCounter(), Counter[str]()
+    rows: Counter[str] = Counter()
+    places: dict[str, list[str]] = {}
+    problems: list[str] = []
+    scoring = settings.scoring.model_copy(update={"scorers": _DECODED if decode else ()})
+    tables = read_file(file.uri, settings, notes=notes, accept_incomplete=True)
+    for table in content.counting(tables):
+        counter.add(table)
+        if table.num_rows:
+            keys.add(table)
+            problems += key_problems(table)
+        is_whole = pc.is_null(table[_ERROR])
+        _add_errors(table.select(_NAMED).filter(pc.invert(is_whole)), rows, places)
+        scores = score_images(filter_rows(table, is_whole), scoring).rename_columns({"score_error": _ERROR})
+        _add_errors(scores.select(_NAMED).filter(pc.is_valid(scores[_ERROR])), rows, places)
+    findings = [
+        *_shortfall(file.uri, settings),
+        *_of_layout(counter.counts.samples, content.counted, settings),
+        *(_finding(INVALID_KEYS, 1, problem) for problem in problems),
+        *(_finding(code, count, "; ".join(places[code])) for code, count in rows.most_common()),
+    ]
+    if repeated := keys.counted[REPEATED_SAMPLES]:
+        findings.append(_finding(REPEATED_SAMPLES, repeated, FINDING_CODES[REPEATED_SAMPLES]))
+    findings += [
+        Finding(level="note", code=code, count=count, detail=NOTE_CODES.get(code, ""))
+        for code, count in notes.items()
+        if count
+    ]
+    return Validation(uri=file.uri, counts=counter.counts, findings=findings)
+
+
+def _add_errors(rows: pa.Table, counted: Counter[str], places: dict[str, list[str]]) -> None:
+    """Count the errors of ``rows`` by code, and name the first rows of each."""
+    for row in rows.to_pylist():
+        code = error_code(row[_ERROR])
+        counted[code] += 1
+        if len(places.setdefault(code, [])) < _PLACES:
+            detail = row[_ERROR].removeprefix(f"{code}: ")
+            places[code].append(f"sample {row['sample_id']!r}, position {row['position']}: {detail}")
+
+
+def _shortfall(uri: str, settings: Settings) -> list[Finding]:
+    options = storage_options(uri, settings)
+    if is_parquet(uri, options):
+        return []
+    with open_tar(uri, options, by_ranges=True, max_unpacked_bytes=int(settings.limits.max_unpacked_bytes)) as source:
+        shortfall = source.index.shortfall
+    return [] if shortfall is None else [_finding(INCOMPLETE, 1, shortfall)]
+
+
+def _of_layout(samples: int, counted: dict[str, int], settings: Settings) -> list[Finding]:
+    if not samples:
+        return [_finding(NO_SAMPLES, 1, FINDING_CODES[NO_SAMPLES])]
+    return [_finding(WRONG_LAYOUT, 1, problem) for problem in layout_problems(samples, counted, settings.publish)]
+
+
+def _finding(code: str, count: int, detail: str) -> Finding:
+    return Finding(level="finding", code=code, count=count, detail=detail)

@@ -1,0 +1,106 @@
+"""What the rows of a ledger held: the text, the fields of a document, or the name of the image."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets.model.schema import RESERVED_COLUMNS
+from interleaved_assets.model.source_ref import parse_source_ref
+from interleaved_assets.pipeline.lineage.sample import groups_with
+from interleaved_assets.pipeline.stages import filtered, final_tars, image_export, normalized
+from interleaved_assets.shard_paths import ShardPaths
+
+_INPUT_ROWS: Final[Mapping[str, str]] = {
+    filtered.NAME: normalized.NAME,
+    final_tars.NAME: filtered.NAME,
+    image_export.NAME: filtered.NAME,
+}
+"""By stage with a ledger, the stage whose output has the dropped rows; those of ``normalized`` are in the raw shard."""
+_READ: Final = frozenset({"sample_id", "position", "modality", "text_content", "source_ref"})
+
+
+class RowKey(NamedTuple):
+    """The key of a row within its shard."""
+
+    sample_id: str
+    position: int
+    modality: str
+
+
+def row_keys(table: pa.Table) -> list[RowKey]:
+    """The keys of the rows of ``table``, such as a ledger."""
+    return [RowKey(*key) for key in zip(*(table[name].to_pylist() for name in RowKey._fields), strict=True)]
+
+
+def dropped_contents(ledger: pa.Table, paths: ShardPaths) -> dict[RowKey, str]:
+    """What dropped rows of one shard held, from the rows that the stages stored; no image is read.
+
+    Args:
+        ledger: rows of the shard's ledgers (``LEDGER_SCHEMA``), of any stages.
+        paths: of the shard.
+
+    Returns:
+        Of a text its text, of a metadata row its fields as JSON, of an image the member of the raw shard that has its
+        bytes. Rows that no stored output has are left out.
+
+    Raises:
+        ShardError: an output is damaged.
+        StorageError: the storage refuses to read it.
+    """
+    found: dict[RowKey, str] = {}
+    for stage, source in _INPUT_ROWS.items():
+        keys = row_keys(ledger.filter(pc.equal(ledger["stage"], stage)))
+        found |= row_contents(keys, paths.output(source), paths)
+    return found
+
+
+def row_contents(keys: Collection[RowKey], uri: str, paths: ShardPaths) -> dict[RowKey, str]:
+    """The same for rows of the output at ``uri``; none where it was deleted. Raises as :func:`dropped_contents`."""
+    wanted = set(keys)
+    ids = {key.sample_id for key in wanted}
+    if not ids:
+        return {}
+    found: dict[RowKey, str] = {}
+    try:
+        with open_parquet(uri, paths.options) as source:
+            plain = [
+                field.name
+                for field in source.schema
+                if field.name in _READ or not (field.name in RESERVED_COLUMNS or field.type.num_fields)
+            ]
+            for group in groups_with(ids, source.footer):
+                rows = source.read(plain, [group])
+                rows = rows.filter(pc.is_in(rows["sample_id"], pa.array(ids)))
+                found |= _contents(rows, wanted)
+    except StorageError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+    return found
+
+
+def _contents(rows: pa.Table, wanted: Collection[RowKey]) -> Iterable[tuple[RowKey, str]]:
+    for key, row in zip(row_keys(rows), rows.to_pylist(), strict=True):
+        if key not in wanted:
+            continue
+        if row["text_content"] is not None:
+            yield key, row["text_content"]
+        elif key.modality == "metadata":
+            fields = {name: value for name, value in row.items() if name not in RESERVED_COLUMNS and value is not None}
+            yield key, json.dumps(fields, ensure_ascii=False, default=str)
+        else:
+            yield key, place_of(row["source_ref"])
+
+
+def place_of(source_ref: str | None) -> str:
+    """The member of a locator, with its frame; the locator as it is where it cannot be read."""
+    try:
+        ref = parse_source_ref(source_ref)
+    except ValueError:
+        return source_ref or ""
+    frame = "" if ref.frame_index is None else f", frame {ref.frame_index}"
+    return f"{ref.member or ref.path or ''}{frame}"

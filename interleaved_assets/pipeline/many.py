@@ -1,0 +1,157 @@
+"""Many shards through the stages, each on its own: a failed shard does not stop the others."""
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Final, NamedTuple, TypeVar
+
+import tenacity
+
+from interleaved_assets.io.workers import Workers
+from interleaved_assets.model.errors import ShardError, StorageUnavailable, describe
+from interleaved_assets.pipeline.execute import take_through, take_together
+from interleaved_assets.pipeline.stage import Stage, StageOutcome
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stored_records import ListedRecords
+from interleaved_assets.settings import Settings
+
+_PAUSE_SECONDS: Final = 30.0
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class ShardResult(NamedTuple):
+    """One shard at one stage."""
+
+    key: str
+    stage: str
+    result: StageOutcome | Exception
+    """The outcome, or the error with which the shard failed; later stages are not tried then."""
+
+
+def run_shards(
+    keys: Sequence[str], settings: Settings, *, stages: Sequence[str] | None = None, threads: int | None = None
+) -> Iterator[ShardResult]:
+    """Take shards through the stages, without an orchestrator: the same outputs and records.
+
+    ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Shards that
+    are current are only compared with their records.
+
+    Args:
+        keys: partition keys.
+        settings: the settings.
+        stages: names of stages, in any order; by default all.
+        threads: shards that a stage works on at once; by default ``run.parallel_shards``. Stages on a device take
+            shards together.
+    """
+    dag = stage_dag(settings)
+    chosen = [stage for name, stage in dag.items() if stages is None or name in stages]
+    for start in range(0, len(keys), settings.run.shards_per_run):
+        left = list(keys[start : start + settings.run.shards_per_run])
+        for stage in chosen:
+            failed = set()
+            for key, result in take_many(stage, left, settings, threads=threads):
+                if isinstance(result, Exception):
+                    failed.add(key)
+                yield ShardResult(key, stage.name, result)
+            left = [key for key in left if key not in failed]
+
+
+def take_many(
+    stage: Stage, keys: Sequence[str], settings: Settings, *, threads: int | None = None
+) -> Iterator[tuple[str, StageOutcome | Exception]]:
+    """Each shard with its outcome at ``stage``, or its error, as they complete.
+
+    While the storage does not answer, a shard is tried ``run.storage_tries`` times.
+    """
+    if stage.together is not None:
+        return take_together_patiently(stage, keys, settings)
+    return as_completed(
+        lambda key, _: take_patiently(stage, key, settings), keys, threads=threads or settings.run.parallel_shards
+    )
+
+
+def take_patiently(stage: Stage, key: str, settings: Settings, listed: ListedRecords | None = None) -> StageOutcome:
+    """:func:`take_through`, tried ``run.storage_tries`` times while the storage does not answer."""
+    tries = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(StorageUnavailable),
+        stop=tenacity.stop_after_attempt(settings.run.storage_tries),
+        wait=lambda state: _pause(state.attempt_number),
+        reraise=True,
+    )
+    return tries(take_through, stage, key, settings, listed)
+
+
+def as_completed(
+    work: Callable[[Item, Callable[[], bool]], Result], items: Iterable[Item], *, threads: int
+) -> Iterator[tuple[Item, Result | Exception]]:
+    """Each of ``items`` with the result of ``work`` or its exception, as they complete, on ``threads`` threads.
+
+    Args:
+        work: called with the item, and with a function that returns True once the generator is closed or interrupted;
+            work that may take long asks it, and ends.
+        items: handed to ``work`` in their order.
+        threads: how many work at once.
+
+    Raises:
+        BaseException: one of ``work`` that is no ``Exception``.
+    """
+    ended = threading.Event()
+    with Workers(threads, "shards") as workers:
+        try:
+            done: SimpleQueue[Future[Result]] = SimpleQueue()
+            futures = {workers.submit(work, item, ended.is_set): item for item in items}
+            for future in futures:
+                future.add_done_callback(done.put)
+            while futures:
+                future = done.get()
+                item, error = futures.pop(future), future.exception()
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                yield item, future.result() if error is None else error
+        finally:
+            ended.set()
+
+
+def take_together_patiently(
+    stage: Stage, keys: Sequence[str], settings: Settings
+) -> Iterator[tuple[str, StageOutcome | Exception]]:
+    """:func:`take_together`, with shards whose storage does not answer tried ``run.storage_tries`` times.
+
+    An error that ends the work of all is the error of each shard that is left.
+    """
+    for attempt in itertools.count(1):
+        left = dict.fromkeys(keys)
+        unavailable = []
+        try:
+            for key, outcome in take_together(stage, keys, settings):
+                if isinstance(outcome, StorageUnavailable) and attempt < settings.run.storage_tries:
+                    unavailable.append(key)
+                else:
+                    del left[key]
+                    yield key, outcome
+        except Exception as error:  # any error that ends the work of all: a model that cannot be loaded, a device
+            if not left:
+                raise
+            # every shard gets the sentence; the traceback of a defect stays with the first
+            first, *others = left
+            yield first, error
+            yield from ((key, ShardError(describe(error))) for key in others)
+            return
+        if not unavailable:
+            return
+        keys = unavailable
+        time.sleep(_pause(attempt))
+
+
+def _pause(attempt: int) -> float:
+    """Seconds to wait after an attempt, numbered from 1: random, and longer on average each time.
+
+    Only attempts at a storage that did not answer are repeated; other errors would occur again.
+    """
+    return random.uniform(0, min(_PAUSE_SECONDS, 2 ** (attempt - 1)))

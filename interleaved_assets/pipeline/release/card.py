@@ -1,0 +1,145 @@
+"""The data-set card of a release: Markdown with the YAML head of Hugging Face's cards."""
+
+import html
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from interleaved_assets.pipeline.release.manifest import Manifest, Values
+
+_TARS_LISTED: Final = 50
+_VALUES_LISTED: Final = 20
+_SIZES: Final = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+_SIZES_ABOVE: Final = ((10**8, "10M<n<100M"), (10**9, "100M<n<1B"))
+_KNOWN_LICENCE: Final = re.compile(r"cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-[234]\.[05]|mit|apache-2\.0|odc-by|pddl")
+"""The identifiers of licences in the YAML head that documents commonly name."""
+
+
+def data_set_card(manifest: Manifest) -> str:
+    """The card of the release: counts, filters, drops, licences and sources, versions and checksums.
+
+    It is the same for the same manifest. Text from data is escaped.
+    """
+    counts, before = manifest.counts, manifest.counts_in
+    parts = [
+        _head(manifest),
+        f"# {manifest.name}",
+        f"Interleaved texts and images: {counts.samples:,} documents with {counts.texts:,} texts and {counts.images:,} "
+        f"images in {len(manifest.tars):,} tar{'' if len(manifest.tars) == 1 else 's'}, "
+        f"{sum(tar.size for tar in manifest.tars):,} bytes. A document is `<key>.json`, whose parallel lists `texts` "
+        "and `images` give the order, followed by its images `<key>.<position>.<extension>`. `manifest.json` names "
+        "every tar with its SHA-256; `wids.json` is the index for random access.",
+        "## From raw shards to this release",
+        _table(
+            ("", "raw", "kept"),
+            [
+                (name, f"{getattr(before, name):,}", f"{getattr(counts, name):,}")
+                for name in ("samples", "texts", "images", "rows", "image_bytes")
+            ],
+        ),
+        "## Filters",
+        _filters(manifest),
+        "## Dropped rows, by reason",
+        _dropped(manifest),
+        "## Licences and sources",
+        _values(manifest),
+    ]
+    if manifest.left_out:
+        parts += [
+            "## Left out",
+            f"{len(manifest.left_out):,} shards were not current when the release was made; `manifest.json` names them "
+            "all.",
+        ]
+    parts += [
+        "## Versions",
+        _table(("package", "version"), manifest.packages.items()),
+        "## Checksums",
+        _checksums(manifest),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _head(manifest: Manifest) -> str:
+    fields: dict[str, object] = {
+        "pretty_name": manifest.name,
+        "tags": ["webdataset", "interleaved", "image-text"],
+        "size_categories": [_size_category(manifest.counts.samples)],
+    }
+    if (licence := _single_licence(manifest)) is not None:
+        fields["license"] = licence
+    # JSON is YAML: no value needs quoting rules of its own
+    lines = [f"{name}: {json.dumps(value)}" for name, value in fields.items()]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _size_category(samples: int) -> str:
+    return next((name for limit, name in (*_SIZES, *_SIZES_ABOVE) if samples < limit), "n>1B")
+
+
+def _single_licence(manifest: Manifest) -> str | None:
+    """The identifier of the licence that every document names; None if they differ, or it has no identifier."""
+    found = {
+        re.sub(r"[\s_]+", "-", value.casefold().strip())
+        for values in manifest.licences
+        if values.documents == manifest.counts.samples and values.distinct == 1
+        for value in values.most
+    }
+    others = [values for values in manifest.licences if values.documents and values.distinct > 1]
+    licence = next(iter(found)) if len(found) == 1 and not others else None
+    return licence if licence is not None and _KNOWN_LICENCE.fullmatch(licence) else None
+
+
+def _filters(manifest: Manifest) -> str:
+    if not manifest.filters:
+        return "No filter had a bound: nothing was selected."
+    rows = [
+        (name, *("" if bound is None else f"{bound:g}" for bound in bounds))
+        for name, bounds in manifest.filters.items()
+    ]
+    return f"In the order in which they are applied.\n\n{_table(('filter', 'minimum', 'maximum'), rows)}"
+
+
+def _dropped(manifest: Manifest) -> str:
+    if not manifest.dropped:
+        return "None."
+    return _table(("reason", "rows"), [(name, f"{rows:,}") for name, rows in manifest.dropped.items()])
+
+
+def _values(manifest: Manifest) -> str:
+    parts = [_values_of(values, manifest.counts.samples) for values in (*manifest.licences, *manifest.sources)]
+    if not manifest.licences:
+        parts.insert(0, "No document names a licence in a column that is searched (`license`, `licence`, `rights`, …).")
+    if not manifest.sources:
+        parts.append("No document names its source in a column that is searched (`source`, `dataset`, `url`, …).")
+    return "\n\n".join(parts)
+
+
+def _values_of(values: Values, samples: int) -> str:
+    shown = list(values.most.items())[:_VALUES_LISTED]
+    left = values.distinct - len(shown)
+    name = f"Host of `{values.column}`" if values.what == "hosts" else f"`{values.column}`"
+    text = f"{name}: in {values.documents:,} of {samples:,} documents.\n\n"
+    text += _table(("value", "documents"), [(value, f"{count:,}") for value, count in shown])
+    return f"{text}\n\nand {left:,} more values." if left else text
+
+
+def _checksums(manifest: Manifest) -> str:
+    rows = [(tar.path, f"{tar.size:,}", tar.sha256) for tar in manifest.tars[:_TARS_LISTED]]
+    left = len(manifest.tars) - len(rows)
+    more = f"\n\nand {left:,} more in `manifest.json`." if left else ""
+    return (
+        f"SHA-256 over the lines of `sha256sum` for all tars in this order: `{manifest.tars_checksum}`. "
+        f"`interleaved verify` compares every tar with `manifest.json`.\n\n"
+        f"{_table(('tar', 'bytes', 'sha256'), rows)}{more}"
+    )
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---", *("---:" for _ in header[1:])], *([_cell(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(value: str) -> str:
+    escaped = re.sub(r"([\\|`*_\[\]#~!])", r"\\\1", html.escape(value, quote=False))
+    return " ".join(escaped.split())

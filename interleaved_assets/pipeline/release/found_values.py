@@ -1,0 +1,99 @@
+"""Licences and sources that documents name in their passthrough columns."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.release.manifest import Values
+from interleaved_assets.pipeline.stages import filtered, final_tars
+from interleaved_assets.pipeline.tables import find_table
+from interleaved_assets.shard_paths import ShardPaths
+
+LICENCE_COLUMNS: Final = ("license", "licence", "license_name", "licence_name", "license_url", "rights")
+SOURCE_COLUMNS: Final = ("source", "dataset", "source_dataset")
+URL_COLUMNS: Final = ("url", "source_url", "page_url")
+"""Names of columns, in any case; of the last the host is counted, not the value."""
+MOST: Final = 100
+_LONGEST: Final = 200
+"""Characters of a value; longer ones are cut."""
+
+Counted = dict[str, Counter[str]]
+"""Documents by value, by column."""
+
+
+def values_of_shard(paths: ShardPaths, records: Mapping[str, Record]) -> Counted:
+    """Count the values of those columns over the documents of one shard's final tar.
+
+    Reads only these columns of ``filtered``. A value that is no text is counted as its JSON.
+
+    Raises:
+        ShardError: the Parquet or the ledger is damaged.
+        StorageError: it cannot be read.
+    """
+    record = records[filtered.NAME]
+    wanted = {*LICENCE_COLUMNS, *SOURCE_COLUMNS, *URL_COLUMNS}
+    columns = [name for name in record.columns if name.casefold() in wanted]
+    if not columns:
+        return {}
+    with open_parquet(paths.output(filtered.NAME), paths.options, advice="Materialize filtered again.") as source:
+        table = source.read(["sample_id", "modality", *columns])
+    table = table.filter(pc.equal(table["modality"], "metadata"))
+    if records[final_tars.NAME].dropped:
+        ledger = find_table(paths.ledger(final_tars.NAME), paths.options, shard=paths.key, stage=final_tars.NAME)
+        if ledger is not None:
+            dropped = ledger.filter(pc.equal(ledger["modality"], "metadata"))["sample_id"]
+            table = table.filter(pc.invert(pc.is_in(table["sample_id"], value_set=pa.array(dropped.to_pylist()))))
+    return {name: _counted(table[name], is_url=name.casefold() in URL_COLUMNS) for name in columns}
+
+
+def _counted(column: pa.ChunkedArray, *, is_url: bool) -> Counter[str]:
+    is_json = isinstance(column.type, pa.BaseExtensionType)
+    found: Counter[str] = Counter()
+    for value in column.drop_null().to_pylist():
+        text = _text(json.loads(value) if is_json and isinstance(value, str) else value)
+        if is_url:
+            text = _host(text)
+        if text:
+            found[text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"] += 1
+    return found
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _host(url: str) -> str:
+    """The host of a URL; empty where it has none, as a text that is no URL."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # brackets that enclose no address
+        return ""
+
+
+def summed(shards: Iterable[Counted], columns: Iterable[str]) -> list[Values]:
+    """The values of ``columns`` over all shards, columns in their order; columns without a value are left out."""
+    totals: Counted = {}
+    for shard in shards:
+        for name, found in shard.items():
+            totals.setdefault(name, Counter()).update(found)
+    return [
+        Values(
+            column=name,
+            what="hosts" if name.casefold() in URL_COLUMNS else "values",
+            documents=totals[name].total(),
+            distinct=len(totals[name]),
+            most=dict(sorted(totals[name].items(), key=lambda item: (-item[1], item[0]))[:MOST]),
+        )
+        for wanted in columns
+        for name in sorted(totals)
+        if name.casefold() == wanted and totals[name]
+    ]

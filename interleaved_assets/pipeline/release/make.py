@@ -1,0 +1,298 @@
+"""Make a release of the current final tars: manifest, index and card, and on request a copy of the tars."""
+
+import errno
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from typing import Final, NamedTuple
+
+from interleaved_assets.io.storage import (
+    StorageOptions,
+    atomic_output,
+    exists,
+    file_sha256,
+    filesystem,
+    is_local,
+    join,
+    local_path,
+    open_input,
+    options_of,
+    read_stamp,
+    remove_file,
+    storage_errors,
+)
+from interleaved_assets.model.errors import OptionError, ShardError, StorageError
+from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.record import Counts, OutputFile, Record
+from interleaved_assets.pipeline.release.card import data_set_card
+from interleaved_assets.pipeline.release.found_values import (
+    LICENCE_COLUMNS,
+    SOURCE_COLUMNS,
+    URL_COLUMNS,
+    Counted,
+    summed,
+    values_of_shard,
+)
+from interleaved_assets.pipeline.release.manifest import (
+    MANIFEST_FILE,
+    TARS_FOLDER,
+    Manifest,
+    ReleasedTar,
+    release_folder,
+)
+from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
+from interleaved_assets.pipeline.status import COMPLETE, State, Status
+from interleaved_assets.settings import Settings
+
+INDEX_FILE: Final = "wids.json"
+CARD_FILE: Final = "README.md"
+_COPIERS: Final = 4
+_BLOCK: Final = 4 * 2**20
+_SHARDS_NAMED: Final = 10
+_NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""Errors of file systems that cannot link one file to the other."""
+_PACKAGES: Final = ("interleaved-assets", "numpy", "opencv-python-headless", "pillow", "pyarrow", "webdataset")
+
+
+class Release(NamedTuple):
+    """A release that was written."""
+
+    manifest: Manifest
+    uri: str
+    """Of its manifest below the output root."""
+    folder: str
+    """The folder with its index and its card, and with its tars if they were copied."""
+
+
+class _Shard(NamedTuple):
+    """A shard with its status, and its records if it is current."""
+
+    key: str
+    status: Status
+    records: Mapping[str, Record]
+
+
+def make_release(name: str, settings: Settings, *, to: str | None = None, incomplete: bool = False) -> Release:
+    """Write the release ``name`` of the final tars of all current shards.
+
+    Below the output root it is ``releases/<name>/`` with ``manifest.json``, ``wids.json`` and ``README.md``; the tars
+    stay where they are, and a later run may replace them. With ``to`` these three and the tars are written into that
+    folder, and ``releases/<name>/manifest.json`` names it. The manifest is written last: without one there
+    is no release.
+
+    Args:
+        name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``.
+        settings: of the project.
+        to: an empty folder or URL outside both roots; local tars are linked (hard links) where the file system allows.
+        incomplete: whether to leave out shards that are not current, instead of refusing.
+
+    Raises:
+        OptionError: ``name`` or ``to`` cannot be used, the release exists, no shard is current, or some are not and
+            ``incomplete`` is not given.
+        ShardError: a tar differs from its record, or the rows that it was made from are damaged.
+        StorageError: something cannot be listed, read or written.
+    """
+    place = release_folder(name, settings.storage.output_root)
+    manifest_at = join(place, MANIFEST_FILE)
+    if exists(manifest_at, settings.storage.options):
+        raise OptionError(f"release {name} exists: {manifest_at}. A release is never changed; choose another name.")
+    folder = place if to is None else _checked_folder(to, settings)
+    options = settings.storage.options if to is None else options_of(folder, settings.storage.options_by_scheme())
+    dataset = read_dataset_status(settings)
+    shards = _current_shards(dataset, incomplete=incomplete)
+    values = list(parallel_map(lambda shard: _values(shard, settings), shards.current, threads=READERS))
+    # the tars are named by their place below the output root, also where this is a copy
+    above = "" if to is not None else "../../"
+    manifest = _manifest(name, shards, values, settings, above)
+    if to is not None:
+        _check_empty(folder, options, manifest)
+        _copy_tars(shards.current, manifest, settings, folder, options)
+    index = _index(manifest).encode()
+    manifest = manifest.model_copy(update={"files": {INDEX_FILE: _sha256(index)}}).sealed()
+    written = (INDEX_FILE, index), (CARD_FILE, data_set_card(manifest).encode())
+    for file, content in (*written, (MANIFEST_FILE, _json(manifest))) if to is not None else written:
+        _write(join(folder, file), content, options)
+    if to is not None:
+        manifest = manifest.model_copy(update={"folder": folder}).sealed()
+    _write(manifest_at, _json(manifest), settings.storage.options)
+    return Release(manifest, manifest_at, folder)
+
+
+class _Shards(NamedTuple):
+    current: list[_Shard]
+    left_out: dict[str, str]
+    dataset: DatasetStatus
+
+
+def _current_shards(dataset: DatasetStatus, *, incomplete: bool) -> _Shards:
+    if dataset.problem:
+        raise StorageError(f"no release without a look at the raw shards: {dataset.problem}")
+    found = list(parallel_map(lambda key: _look(dataset, key), dataset.keys, threads=READERS))
+    current = [shard for shard in found if shard.status == COMPLETE]
+    others = {shard.key: shard.status.text for shard in found if shard.status != COMPLETE}
+    if others and not incomplete:
+        named = [f"  {key}: {why}" for key, why in list(others.items())[:_SHARDS_NAMED]]
+        if len(others) > len(named):
+            named.append(f"  and {len(others) - len(named):,} more: interleaved status")
+        raise OptionError(
+            f"{len(others):,} of {len(found):,} shards are not current. Materialize them, or leave them out with "
+            "--incomplete:\n" + "\n".join(named)
+        )
+    if not current:
+        raise OptionError(f"no shard below {dataset.storage.output_root} is current: there is nothing to release")
+    return _Shards(current, others, dataset)
+
+
+def _look(dataset: DatasetStatus, key: str) -> _Shard:
+    try:
+        records = dataset.valid_records(key)
+        return _Shard(key, dataset.status(key, records), records)
+    except ShardError as error:
+        return _Shard(key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}"), {})
+
+
+def _values(shard: _Shard, settings: Settings) -> Counted:
+    return values_of_shard(settings.storage.shard(shard.key), shard.records)
+
+
+def _manifest(name: str, shards: _Shards, values: list[Counted], settings: Settings, above: str) -> Manifest:
+    every = [record for shard in shards.current for record in shard.records.values()]
+    dropped = sum((Counter(record.dropped) for record in every), Counter[str]())
+    present = shards.dataset.stages
+    # a filter with a bound is not applied where nothing measured its score, as CLIP's by default
+    noted = {str(shard.records[filtered.NAME].notes.get("filters", "")) for shard in shards.current}
+    applied = {name for names in noted for name in names.split(", ")}
+    bounds = {name: settings.selection.bounds(name) for name in settings.selection.active_filters() if name in applied}
+    return Manifest(
+        name=name,
+        counts=_total(shard.records[final_tars.NAME].counts_out for shard in shards.current),
+        counts_in=_total(shard.records[normalized.NAME].counts_in for shard in shards.current),
+        dropped=dict(sorted(dropped.items(), key=lambda item: (-item[1], item[0]))),
+        filters={name: (found.minimum, found.maximum) for name, found in bounds.items()},
+        settings={stage: dict(found) for stage, found in present.settings.items()},
+        code_versions=dict(present.versions),
+        packages={package: metadata.version(package) for package in _PACKAGES},
+        licences=summed(values, LICENCE_COLUMNS),
+        sources=summed(values, (*SOURCE_COLUMNS, *URL_COLUMNS)),
+        left_out=shards.left_out,
+        tars=[_released(shard, above) for shard in shards.current],
+        files={},
+    )
+
+
+def _total(counts: Iterable[Counts]) -> Counts:
+    total = Counter[str]()
+    for one in counts:
+        total.update(one.model_dump())
+    return Counts(**total)
+
+
+def _released(shard: _Shard, above: str) -> ReleasedTar:
+    record = shard.records[final_tars.NAME]
+    tar = _tar_of(shard)
+    return ReleasedTar(
+        shard=shard.key,
+        path=f"{above}{TARS_FOLDER}/{shard.key}.tar",
+        size=tar.size,
+        sha256=tar.sha256,
+        counts=record.counts_out,
+        source=record.source,
+        versions={stage: found.data_version for stage, found in shard.records.items()},
+    )
+
+
+def _tar_of(shard: _Shard) -> OutputFile:
+    return shard.records[final_tars.NAME].outputs["rows"]
+
+
+def _index(manifest: Manifest) -> str:
+    """The index of ``wids``; tars without samples are left out, since no number of a sample leads to them."""
+    shards = [
+        {"url": tar.path, "nsamples": tar.counts.samples, "filesize": tar.size}
+        for tar in manifest.tars
+        if tar.counts.samples
+    ]
+    return json.dumps({"wids_version": 1, "name": manifest.name, "shardlist": shards}, indent=1) + "\n"
+
+
+def _checked_folder(to: str, settings: Settings) -> str:
+    folder = (str(local_path(to)) if is_local(to) else to).rstrip("/")
+    for root in (settings.storage.raw_root, settings.storage.output_root):
+        if f"{folder}/".startswith(f"{root.rstrip('/')}/"):
+            raise OptionError(f"a release cannot be copied to {folder}: choose a folder outside {root}")
+    return folder
+
+
+def _check_empty(folder: str, options: StorageOptions, manifest: Manifest) -> None:
+    """Refuse a folder with files that are not of this release; those of an attempt that was cut off are replaced."""
+    with storage_errors(folder, "list"):
+        fs, path = filesystem(folder, options)
+        fs.invalidate_cache(path)
+        found = [file[len(path.rstrip("/")) + 1 :] for file in sorted(fs.find(path))]
+    own = {INDEX_FILE, CARD_FILE, *(tar.path for tar in manifest.tars)}
+    if MANIFEST_FILE in found:
+        raise OptionError(f"{folder} holds a release already; choose another folder")
+    if others := [name for name in found if name not in own]:
+        raise OptionError(f"{folder} is not empty, it has {others[0]}; choose an empty folder")
+
+
+def _copy_tars(
+    shards: Iterable[_Shard], manifest: Manifest, settings: Settings, folder: str, options: StorageOptions
+) -> None:
+    def copy(pair: tuple[_Shard, ReleasedTar]) -> None:
+        shard, tar = pair
+        source, target = settings.storage.shard(shard.key).output(final_tars.NAME), join(folder, tar.path)
+        recorded = _tar_of(shard)
+        if is_local(source) and is_local(target) and _link(source, target):
+            if recorded.stamp is not None and read_stamp(target) == recorded.stamp:
+                return
+            sha256 = file_sha256(target)
+        else:
+            with open_input(source, settings.storage.options) as file, atomic_output(target, options) as out:
+                shutil.copyfileobj(file, out, _BLOCK)
+            sha256 = out.sha256 or ""
+        if sha256 != tar.sha256:
+            remove_file(target, options)
+            raise ShardError(
+                f"shard {shard.key}: {source} is not what its record says: sha256 {sha256} instead of {tar.sha256}. "
+                "Materialize final_tars again if it was changed by hand; if a run has just replaced it, repeat the "
+                "release."
+            )
+
+    for _ in parallel_map(copy, zip(shards, manifest.tars, strict=True), threads=_COPIERS):
+        pass
+
+
+def _link(source: str, target: str) -> bool:
+    """Link ``target`` to the local file ``source``; False where the file system cannot.
+
+    Runs replace a tar by another file and never write into it, so that the link keeps the content.
+    """
+    path = local_path(target)
+    with storage_errors(target, "write"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        try:
+            path.hardlink_to(local_path(source))
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return False
+    return True
+
+
+def _json(manifest: Manifest) -> bytes:
+    return (json.dumps(manifest.model_dump(mode="json"), indent=1) + "\n").encode()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _write(uri: str, content: bytes, options: StorageOptions) -> None:
+    with atomic_output(uri, options) as out:
+        out.write(content)

@@ -1,0 +1,91 @@
+"""Compare a release with its manifest: every tar is there, with the size and the bytes that it had."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from interleaved_assets.io.storage import (
+    StorageOptions,
+    file_sha256,
+    filesystem,
+    join,
+    options_of,
+    storage_errors,
+)
+from interleaved_assets.io.storage.options import StorageOptionsByScheme
+from interleaved_assets.model.errors import StorageError, StorageUnavailable
+from interleaved_assets.pipeline.parallel import parallel_map
+from interleaved_assets.pipeline.release.manifest import TARS_FOLDER, Manifest, tar_uri
+
+_READERS: Final = 8
+"""Threads; each reads one tar at a time in blocks, and hashing leaves the interpreter to the others."""
+
+
+class Finding(NamedTuple):
+    """One difference between a release and its manifest."""
+
+    code: str
+    """``missing``, ``size``, ``sha256``, ``unreadable`` or ``unexpected``."""
+    uri: str
+    detail: str
+
+
+def verify_release(
+    manifest: Manifest, uri: str, options: StorageOptionsByScheme | None = None
+) -> Iterator[Finding | None]:
+    """Compare every file of the release; yields a finding, or None for a file that is as it was, as each is done.
+
+    The order is that of the manifest; tars that it does not name come last, where the release has a ``tars`` folder of
+    its own. Each tar is read once, in blocks; one whose size differs is not read.
+
+    Args:
+        manifest: of the release.
+        uri: of the manifest.
+        options: fsspec options by URL scheme.
+
+    Raises:
+        StorageUnavailable: the storage does not answer.
+        StorageError: the folder of the tars cannot be listed.
+    """
+    folder = manifest.folder or uri.rpartition("/")[0]
+    files: list[tuple[str, int | None, str]] = [
+        (tar_uri(tar, manifest, uri), tar.size, tar.sha256) for tar in manifest.tars
+    ]
+    files += [(join(folder, name), None, sha256) for name, sha256 in manifest.files.items()]
+
+    def look(file: tuple[str, int | None, str]) -> Finding | None:
+        place, size, sha256 = file
+        return _compare(place, size, sha256, options_of(place, options))
+
+    yield from parallel_map(look, files, threads=_READERS)
+    if all(tar.path.startswith(f"{TARS_FOLDER}/") for tar in manifest.tars):
+        expected = {tar.path for tar in manifest.tars}
+        for name in _tars_below(folder, options_of(folder, options)):
+            if name not in expected:
+                yield Finding("unexpected", join(folder, name), "a tar that the manifest does not name")
+
+
+def _compare(uri: str, size: int | None, sha256: str, options: StorageOptions) -> Finding | None:
+    try:
+        with storage_errors(uri, "read"):
+            fs, path = filesystem(uri, options)
+            fs.invalidate_cache(path)
+            try:
+                found = fs.info(path)["size"]
+            except FileNotFoundError:
+                return Finding("missing", uri, "no such file")
+        if size is not None and found != size:
+            return Finding("size", uri, f"{found:,} bytes instead of {size:,}")
+        present = file_sha256(uri, options)
+    except StorageUnavailable:
+        raise
+    except StorageError as error:
+        return Finding("unreadable", uri, str(error))
+    return None if present == sha256 else Finding("sha256", uri, f"{present} instead of {sha256}")
+
+
+def _tars_below(folder: str, options: StorageOptions) -> list[str]:
+    with storage_errors(folder, "list"):
+        fs, path = filesystem(folder, options)
+        fs.invalidate_cache(path)
+        start = len(path.rstrip("/")) + 1
+        return sorted(file[start:] for file in fs.find(join(path, TARS_FOLDER)) if file.endswith(".tar"))

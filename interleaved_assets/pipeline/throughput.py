@@ -1,0 +1,145 @@
+"""How fast a stage goes: progress of a step in its log, and the figures of its last step for the report."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Final
+
+from interleaved_assets.io.storage import atomic_output, join, read_small
+from interleaved_assets.pipeline.stage import StageOutcome
+from interleaved_assets.settings import StorageSettings
+
+DEVICE_WAIT: Final = "device_wait_seconds"
+"""Note of a record: seconds that the device of the stage waited for decoded images."""
+ENOUGH: Final = 10
+"""Shards that a step has to make for its figures to say something."""
+_FOLDER: Final = "state/throughput"
+_EVERY_S: Final = 30.0
+_HOSTS_SHOWN: Final = 8
+
+
+@dataclass
+class Throughput:
+    """What a step has done so far. Shards that were current count as shards, their images do not."""
+
+    stage: str
+    seconds: float = 0.0
+    """Since the step began."""
+    shards: int = 0
+    made: int = 0
+    """Shards that were not current."""
+    failed: int = 0
+    images: int = 0
+    image_bytes: int = 0
+    queue_seconds: float = 0.0
+    """Sum over the shards of the time that they waited for a worker."""
+    device_wait_seconds: float = 0.0
+    hosts: dict[str, int] = field(default_factory=dict)
+    """Shards by node of the cluster; empty in one process."""
+
+    def rate(self, count: float) -> float:
+        """``count`` per second of the step; 0 before anything was done."""
+        return count / self.seconds if self.seconds else 0.0
+
+    @property
+    def mean_queue_seconds(self) -> float:
+        """Seconds that a shard waited for a worker."""
+        return self.queue_seconds / self.shards if self.shards else 0.0
+
+    @property
+    def text(self) -> str:
+        """Rates in one line."""
+        rates = [
+            f"{self.rate(self.shards):.2f} shards/s",
+            f"{self.rate(self.images):,.0f} images/s",
+            f"{self.rate(self.image_bytes) / 1e6:,.1f} MB/s",
+        ]
+        if self.hosts:
+            rates.append(f"{self.mean_queue_seconds:.1f} s in the queue")
+            shown = [f"{host} {self.rate(count):.2f}" for host, count in Counter(self.hosts).most_common(_HOSTS_SHOWN)]
+            more = ", …" if len(self.hosts) > _HOSTS_SHOWN else ""
+            rates.append(f"shards/s by host: {', '.join(shown)}{more}")
+        return ", ".join(rates)
+
+
+class Progress:
+    """The progress of one step: a line in its log every 30 seconds, with the time left.
+
+    Args:
+        stage: name.
+        total: number of shards.
+        log: takes a line.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, stage: str, total: int, log: Callable[[str], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._total, self._log, self._clock = total, log, clock
+        self._began = self._told = clock()
+        self._done = Throughput(stage)
+
+    def add(self, outcome: StageOutcome | None, host: str, queue_seconds: float) -> None:
+        """Count a shard; ``outcome`` is None if it failed."""
+        done = self._done
+        done.shards += 1
+        done.queue_seconds += queue_seconds
+        if host:
+            done.hosts[host] = done.hosts.get(host, 0) + 1
+        if outcome is None:
+            done.failed += 1
+        elif not outcome.unchanged:
+            done.made += 1
+            done.images += outcome.record.counts_in.images
+            done.image_bytes += outcome.record.counts_in.image_bytes
+            done.device_wait_seconds += float(outcome.record.notes.get(DEVICE_WAIT, 0))
+
+    def tick(self) -> None:
+        """Log a line if it is time; to be called about once a second."""
+        now = self._clock()
+        if now - self._told >= _EVERY_S:
+            self._told = now
+            self._log(self._line())
+
+    def end(self) -> Throughput:
+        """The figures of the whole step, which are logged if it took long enough to have a line of progress."""
+        done = self._measured()
+        if self._told != self._began:
+            self._log(f"{done.stage}: {done.shards:,} shards in {_duration(done.seconds)}; {done.text}")
+        return done
+
+    def _line(self) -> str:
+        done = self._measured()
+        failed = f", {done.failed:,} failed" if done.failed else ""
+        left = "no shard is done yet"
+        if done.shards:
+            left = f"{_duration((self._total - done.shards) / done.rate(done.shards))} left"
+        return f"{done.stage}: {done.shards:,} of {self._total:,} shards{failed}, {left}; {done.text}"
+
+    def _measured(self) -> Throughput:
+        self._done.seconds = self._clock() - self._began
+        return self._done
+
+
+def write_throughput(done: Throughput, storage: StorageSettings) -> None:
+    """Store the figures of a step for the report, in place of those of the stage's step before."""
+    with atomic_output(_uri(done.stage, storage), storage.options) as out:
+        out.write(json.dumps(asdict(done), sort_keys=True, indent=1).encode())
+
+
+def read_throughput(stages: Iterable[str], storage: StorageSettings) -> list[Throughput]:
+    """The stored figures of these stages, where there are some."""
+    found = (read_small(_uri(stage, storage), storage.options) for stage in stages)
+    return [Throughput(**json.loads(content)) for content in found if content is not None]
+
+
+def _uri(stage: str, storage: StorageSettings) -> str:
+    return join(storage.output_root, f"{_FOLDER}/{stage}.json")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

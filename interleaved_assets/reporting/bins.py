@@ -1,0 +1,91 @@
+"""The bins of a score's histogram, and what is written above it."""
+
+import math
+from collections.abc import Mapping
+from typing import Final, TypeGuard
+
+import numpy as np
+
+from interleaved_assets.reporting import text
+from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.sketch import ScoreSketch
+
+DISPLAY_BINS: Final = 56
+
+
+def display_edges(sketch: ScoreSketch, bins: int = DISPLAY_BINS) -> np.ndarray:
+    """About ``bins`` equal bins over the values shown, with every bound in force on an edge.
+
+    Args:
+        sketch: of at least one value.
+        bins: their number.
+
+    Returns:
+        Ascending edges, float64; equal in ratio for a logarithmic measure.
+    """
+    measure = sketch.measure
+    zeros = sketch.zeros / sketch.count if measure.zero_means else 0
+    # percentiles of the values drawn: without the zeros at the lower end
+    ends = sketch.percentiles((min(100 * zeros + 0.2 * (1 - zeros), 100), 99.8))
+    low, high = (float(value) for value in np.clip(ends, sketch.edges[0], sketch.edges[-1]))
+    if from_zero := bool(measure.zero_means) and measure.scale != "log":
+        low = 0.0
+    bounds = [value for value in (measure.minimum, measure.maximum) if on_axis(value, measure)]
+    low, high = min([low, *bounds]), max([high, *bounds])
+    if measure.scale == "log":
+        low, high = math.log10(low), math.log10(high)
+        bounds = [math.log10(value) for value in bounds]
+    pad = max((high - low) * 0.04, abs(high) * 0.02, 1e-9)
+    low, high = (low if from_zero else low - pad), high + pad
+    step = (high - low) / bins
+    anchor = bounds[0] if bounds else low
+    edges = anchor + step * np.arange(math.floor((low - anchor) / step), math.ceil((high - anchor) / step) + 1)
+    for value in bounds[1:]:
+        edges[np.argmin(np.abs(edges - value))] = value
+    if from_zero and edges[0] < 0:
+        edges = np.concatenate([[0.0], edges[edges > step / 4]])
+    return 10**edges if measure.scale == "log" else edges
+
+
+def kept_bins(edges: np.ndarray, measure: Measure) -> np.ndarray:
+    """Which bins between ``edges`` the bounds keep, one bool each."""
+    log = measure.scale == "log"
+    return measure.keeps(np.sqrt(edges[1:] * edges[:-1]) if log else (edges[1:] + edges[:-1]) / 2)
+
+
+def on_axis(bound: float | None, measure: Measure) -> TypeGuard[float]:
+    """Whether there is a bound that can be drawn: a logarithmic axis has no 0."""
+    return bound is not None and (measure.scale != "log" or bound > 0)
+
+
+def bounds_to_draw(measure: Measure) -> list[tuple[float, str, int]]:
+    """Each bound that can be drawn, its label, and the side that it keeps: 1 for larger values, -1 for smaller."""
+    sides = ((measure.minimum, "≥", 1), (measure.maximum, "<" if measure.open_maximum else "≤", -1))
+    return [(value, f"keep {sign} {value:g}", side) for value, sign, side in sides if on_axis(value, measure)]
+
+
+def summary(sketch: ScoreSketch) -> str:
+    """How many values there are, which share passes, and what is not shown, in one line."""
+    measure = sketch.measure
+    parts = [counted(sketch)]
+    if sketch.keep_rate is not None and measure.has_bounds:
+        parts.append(f"{text.share(sketch.keep_rate)} pass")
+    if measure.zero_means and sketch.zeros:
+        parts.append(f"{text.compact(sketch.zeros)} {measure.zero_means}")
+    if sketch.missing:
+        parts.append(f"{text.compact(sketch.missing)} without a score")
+    return "  ·  ".join(parts)
+
+
+def counted(sketch: ScoreSketch) -> str:
+    """The number of values with its unit."""
+    return f"{text.compact(sketch.count)} {sketch.measure.unit}{'' if sketch.count == 1 else 's'}"
+
+
+def shown_reasons(dropped: Mapping[str, int], most: int) -> list[tuple[str, int]]:
+    """Reasons with their counts, the most frequent first, at most ``most``: rare reasons share the last one."""
+    ordered = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
+    if len(ordered) > most:
+        rest = ordered[most - 1 :]
+        ordered = [*ordered[: most - 1], (f"{len(rest)} other reasons", sum(count for _, count in rest))]
+    return ordered

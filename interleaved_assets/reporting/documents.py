@@ -1,0 +1,320 @@
+"""Documents of a shard as people read them: texts and images in order, each with its scores and, where it was dropped,
+stage, reason, measured value and threshold.
+"""
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.model.ledger import SAMPLE_DROPPED
+from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS
+from interleaved_assets.pipeline.lineage.contents import RowKey, place_of, row_keys
+from interleaved_assets.reporting import text
+from interleaved_assets.reporting.facts import ImageKey
+from interleaved_assets.reporting.measures import Measure
+
+LONGEST_FIELDS: Final = 3000
+"""Characters of a document's fields on a page."""
+_SIZE_COLUMNS: Final = frozenset({"width", "height", "aspect_ratio"})
+_CLIP_TEXT: Final = "clip_text_position"
+
+
+class Drop(NamedTuple):
+    """Why a row was dropped, as its ledger has it."""
+
+    stage: str
+    reason: str
+    measured: float | None
+    rule: str
+    """The bound that it was compared with, such as ``keep ≥ 100``; empty where there was none."""
+    detail: str
+    """The stored error, or the row that the sample was dropped for; empty where the ledger has none."""
+
+
+class Score(NamedTuple):
+    """One score of an image or a document."""
+
+    name: str
+    """Of the filter that judges it."""
+    label: str
+    value: float
+    passes: bool | None
+    """Whether the bounds in force keep it; None without bounds."""
+    rule: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """A text, an image, or another row of a document.
+
+    Attributes:
+        position, modality: of the row.
+        text: of a text row; of other modalities than image, where they have one.
+        name: of an image: the member, or the file, that has its bytes.
+        size: of an image, such as ``400×300``; empty where it is not known.
+        picture: of an image: a small JPEG or WebP; None where there is none.
+        scores: of an image.
+        nearest: of an image, the text of its document that CLIP found nearest.
+        cut: characters of the whole text where ``text`` is only its beginning; else 0.
+        drop: why it was dropped; None for a kept row.
+        error: its stored error, where the ledger does not have it.
+    """
+
+    position: int
+    modality: str
+    text: str | None = None
+    cut: int = 0
+    name: str = ""
+    size: str = ""
+    picture: bytes | None = None
+    scores: tuple[Score, ...] = ()
+    nearest: str | None = None
+    drop: Drop | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """A sample: its rows by position, and its other fields.
+
+    Attributes:
+        sample_id: of the sample.
+        items: its rows except the metadata row.
+        fields: the passthrough fields of its metadata row, as JSON values by name.
+        scores: of the sample as a whole.
+        drop: why its metadata row was dropped; None where it was kept.
+        left_out: rows that are not among ``items`` because the page would be too large.
+    """
+
+    sample_id: str
+    items: tuple[Item, ...]
+    fields: Mapping[str, Any]
+    scores: tuple[Score, ...] = ()
+    drop: Drop | None = None
+    left_out: int = 0
+
+    @property
+    def fields_text(self) -> str:
+        """The fields as indented JSON; a long one is cut to :data:`LONGEST_FIELDS` characters."""
+        shown = json.dumps(self.fields, ensure_ascii=False, indent=1) if self.fields else ""
+        whole = f"{len(shown):,} characters"
+        return shown if len(shown) <= LONGEST_FIELDS else f"{shown[:LONGEST_FIELDS]}… ({whole})"
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Dropped rows by reason, the metadata row included."""
+        found = Counter(item.drop.reason for item in self.items if item.drop)
+        if self.drop:
+            found[self.drop.reason] += 1
+        return found
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether all of its rows were dropped."""
+        rows = [item.drop for item in self.items]
+        rows += [self.drop] if self.fields or self.drop else []
+        return bool(rows) and all(rows)
+
+    @property
+    def common_drop(self) -> Drop | None:
+        """The reason that all of its rows were dropped for; None where it has kept rows or several reasons."""
+        drops = {item.drop for item in self.items} | ({self.drop} if self.fields or self.drop else set())
+        return drops.pop() if len(drops) == 1 else None
+
+    def extremes(self) -> dict[str, tuple[float, float]]:
+        """Smallest and largest value of each score, of the document and its images."""
+        values: dict[str, list[float]] = defaultdict(list)
+        for score in (*self.scores, *(score for item in self.items for score in item.scores)):
+            values[score.name].append(score.value)
+        return {name: (min(of_name), max(of_name)) for name, of_name in values.items()}
+
+
+class Evidence(NamedTuple):
+    """What the stages have stored of a shard's rows; empty where a file is read without a project."""
+
+    measures: Sequence[Measure] = ()
+    scores: pa.Table | None = None
+    """One row per image, with ``sample_id``, ``position`` and a column per score."""
+    ledger: pa.Table | None = None
+    """Rows of ``LEDGER_SCHEMA``, with positions as in the rows that are shown."""
+    sample_scores: Mapping[str, pa.Table] = {}
+    """By filter on samples, a table with ``sample_id`` and a column with the filter's name."""
+
+
+def build_documents(
+    sample_ids: Sequence[str], rows: pa.Table, pictures: Mapping[ImageKey, bytes], evidence: Evidence
+) -> list[Document]:
+    """The documents ``sample_ids``, in that order.
+
+    Args:
+        sample_ids: of the documents. One without rows has those of the ledger.
+        rows: of these samples, with at least ``sample_id``, ``position`` and ``modality``; their bytes are not needed.
+        pictures: small pictures of their images.
+        evidence: scores, drops and bounds.
+    """
+    drops = _drops_by_row(evidence, set(sample_ids))
+    scores = _scores_by_image(evidence, set(sample_ids))
+    sizes, nearest, errors = _about_images(evidence.scores, set(sample_ids))
+    of_samples = _scores_by_sample(evidence)
+    texts = {key: row["text_content"] for key, row in _content_rows(rows) if row["text_content"] is not None}
+    items: dict[str, list[Item]] = defaultdict(list)
+    shown: set[RowKey] = set()
+    for key, row in _content_rows(rows):
+        shown.add(key)
+        image, drop = ImageKey(key.sample_id, key.position), drops.get(key)
+        is_image = key.modality == "image"
+        error = row["materialize_error"] or (errors.get(image) if is_image else None)
+        compared = nearest.get(image) if is_image else None
+        items[key.sample_id].append(
+            Item(
+                key.position,
+                key.modality,
+                row["text_content"],
+                name=place_of(row["source_ref"]) if is_image else "",
+                size=sizes.get(image, "") if is_image else "",
+                picture=pictures.get(image) if is_image else None,
+                scores=tuple(scores.get(image, ())) if is_image else (),
+                nearest=texts.get(RowKey(key.sample_id, compared, "text")) if compared is not None else None,
+                drop=drop,
+                error=None if drop and drop.detail == error else error,
+            )
+        )
+    for key, drop in drops.items():
+        # dropped before any output was written: only the ledger has them
+        if key not in shown and key.position != METADATA_POSITION:
+            items[key.sample_id].append(Item(key.position, key.modality, drop=drop))
+    fields = dict(_fields(rows))
+    return [
+        Document(
+            sample_id,
+            tuple(sorted(items[sample_id], key=lambda item: item.position)),
+            fields.get(sample_id, {}),
+            tuple(of_samples.get(sample_id, ())),
+            drops.get(RowKey(sample_id, METADATA_POSITION, "metadata")),
+        )
+        for sample_id in sample_ids
+    ]
+
+
+def sortable_scores(documents: Iterable[Document]) -> dict[str, str]:
+    """The labels of all scores that some document has, by the name of their filter."""
+    return {
+        score.name: score.label
+        for document in documents
+        for score in (*document.scores, *(score for item in document.items for score in item.scores))
+    }
+
+
+def _content_rows(rows: pa.Table) -> list[tuple[RowKey, dict[str, Any]]]:
+    content = rows.filter(pc.not_equal(rows["modality"], "metadata"))
+    columns = {
+        name: content[name].to_pylist() if name in content.column_names else [None] * content.num_rows
+        for name in ("text_content", "source_ref", "materialize_error")
+    }
+    values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return list(zip(row_keys(content), values, strict=True))
+
+
+def _fields(rows: pa.Table) -> Iterable[tuple[str, dict[str, Any]]]:
+    metadata = rows.filter(pc.equal(rows["modality"], "metadata"))
+    metadata = metadata.drop_columns(
+        [name for name in metadata.column_names if name in RESERVED_COLUMNS - {"sample_id"}]
+    )
+    for row in metadata.to_pylist():
+        sample_id = row.pop("sample_id")
+        # values that JSON does not have, such as dates, become text
+        plain = json.loads(json.dumps(row, default=str))
+        yield sample_id, {name: value for name, value in plain.items() if value is not None}
+
+
+def _of_samples(table: pa.Table | None, sample_ids: set[str]) -> pa.Table | None:
+    wanted = pa.array(sorted(sample_ids), pa.string())
+    return None if table is None else table.filter(pc.is_in(table["sample_id"].cast(pa.string()), wanted))
+
+
+def _drops_by_row(evidence: Evidence, sample_ids: set[str]) -> dict[RowKey, Drop]:
+    ledger = _of_samples(evidence.ledger, sample_ids)
+    if ledger is None:
+        return {}
+    open_maximum = {measure.filter for measure in evidence.measures if measure.open_maximum}
+    return {
+        key: Drop(row["stage"], row["reason"], row["measured"], _rule(row, open_maximum), row["detail"] or "")
+        for key, row in zip(row_keys(ledger), ledger.to_pylist(), strict=True)
+    }
+
+
+def _rule(drop: Mapping[str, Any], open_maximum: set[str]) -> str:
+    name, _, side = drop["reason"].rpartition("_")
+    if drop["threshold"] is None or drop["reason"] == SAMPLE_DROPPED:
+        return ""
+    sign = "≥" if side == "below" else "<" if name in open_maximum else "≤"
+    return f"keep {sign} {drop['threshold']:g}"
+
+
+def _scores_by_image(evidence: Evidence, sample_ids: set[str]) -> dict[ImageKey, list[Score]]:
+    """Scores of each image; unbounded ones that follow from its size are left out."""
+    found: dict[ImageKey, list[Score]] = defaultdict(list)
+    scores = _of_samples(evidence.scores, sample_ids)
+    if scores is None:
+        return found
+    keys = _image_keys(scores)
+    for measure in evidence.measures:
+        values = measure.values(scores)
+        if values is None or (set(measure.columns) <= _SIZE_COLUMNS and not measure.has_bounds):
+            continue
+        for key, value, kept in zip(keys, values.tolist(), measure.keeps(values).tolist(), strict=True):
+            if not math.isnan(value):
+                found[key].append(_score(measure, value, kept=kept))
+    return found
+
+
+def _scores_by_sample(evidence: Evidence) -> dict[str, list[Score]]:
+    found: dict[str, list[Score]] = defaultdict(list)
+    for measure in evidence.measures:
+        table = evidence.sample_scores.get(measure.filter)
+        if table is None:
+            continue
+        values = table[measure.filter].to_numpy()
+        kept = measure.keeps(values).tolist()
+        for sample_id, value, keeps in zip(table["sample_id"].to_pylist(), values.tolist(), kept, strict=True):
+            if not math.isnan(value):
+                found[sample_id].append(_score(measure, value, kept=keeps))
+    return found
+
+
+def _score(measure: Measure, value: float, *, kept: bool) -> Score:
+    passes = kept if measure.has_bounds else None
+    return Score(measure.filter, measure.short, value, passes, f"{measure.label}: {text.score(value)}, {measure.rule}")
+
+
+def _about_images(
+    scores: pa.Table | None, sample_ids: set[str]
+) -> tuple[dict[ImageKey, str], dict[ImageKey, int | None], dict[ImageKey, str | None]]:
+    """Of each image its size in pixels, the position of the text that CLIP found nearest, and its error."""
+    scores = _of_samples(scores, sample_ids)
+    if scores is None:
+        return {}, {}, {}
+    keys, rows = _image_keys(scores), scores.num_rows
+
+    def column(name: str) -> list[Any]:
+        return scores[name].to_pylist() if name in scores.column_names else [None] * rows
+
+    sizes = {
+        key: f"{width}×{height}"
+        for key, width, height in zip(keys, column("width"), column("height"), strict=True)
+        if width and height
+    }
+    nearest = dict(zip(keys, column(_CLIP_TEXT), strict=True))
+    both = zip(column("score_error"), column("clip_error"), strict=True)
+    errors = {key: score_error or clip_error for key, (score_error, clip_error) in zip(keys, both, strict=True)}
+    return sizes, nearest, errors
+
+
+def _image_keys(table: pa.Table) -> list[ImageKey]:
+    return [ImageKey(*key) for key in zip(*(table[name].to_pylist() for name in ImageKey._fields), strict=True)]

@@ -1,0 +1,134 @@
+"""What the threshold explorer of the report needs: thresholds to choose from for each bound, with exact counts."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Annotated, Final, Literal, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from interleaved_assets.reporting.sketch import Gap, ScoreSketch
+from interleaved_assets.selection.filters import BUILT_IN
+from interleaved_assets.selection.settings import SelectionSettings, bound_settings
+
+STEPS: Final = 280
+"""Thresholds that a slider offers, at most."""
+Side = Literal["minimum", "maximum"]
+
+
+class Step(NamedTuple):
+    """A threshold, and how many values it drops, exactly."""
+
+    threshold: float | int
+    dropped: int
+
+
+class Slider(NamedTuple):
+    """One bound of one score.
+
+    Attributes:
+        name: of the filter.
+        label: of the score.
+        unit: what has a value, ``image`` or ``sample``.
+        setting: below ``selection``, such as ``min_sharpness`` or ``own.brightness.min``.
+        side: which bound it is.
+        sign: of the rule, such as ``≥``.
+        values: how many there are; ``missing`` more images have none.
+        steps: thresholds in ascending order.
+        in_force: the bound of the settings; None without one.
+    """
+
+    name: str
+    label: str
+    unit: str
+    setting: str
+    side: Side
+    sign: str
+    values: int
+    missing: int
+    steps: list[Step]
+    in_force: Step | None
+
+
+def sliders(sketches: Sequence[ScoreSketch], selection: SelectionSettings) -> list[Slider]:
+    """The bounds that can be explored: of scores with values, whose filters the settings apply."""
+    return [
+        slider
+        for sketch in sketches
+        if sketch.measure.filter in selection.full_order() or sketch.measure.filter not in BUILT_IN
+        for slider in _sliders(sketch)
+        if len(slider.steps) > 1
+    ]
+
+
+def _sliders(sketch: ScoreSketch) -> Iterator[Slider]:
+    measure, gaps = sketch.measure, sketch.gaps(STEPS)
+    for side, setting in zip(("minimum", "maximum"), bound_settings(measure.filter), strict=True):
+        if setting is None or not gaps:
+            continue
+        is_allowed = _validator(setting)
+        bound: float | None = getattr(measure, side)
+        # a value equal to an inclusive maximum is kept, one equal to any other bound lies on the other side of it
+        inclusive = side == "maximum" and not measure.open_maximum
+        steps = [
+            Step(threshold, gap.below if side == "minimum" else sketch.count - gap.below)
+            for gap in gaps
+            if (threshold := _threshold(gap, inclusive=inclusive, is_allowed=is_allowed)) is not None
+        ]
+        in_force = None
+        if bound is not None:
+            in_force = Step(bound, sketch.below if side == "minimum" else sketch.above)
+        yield Slider(
+            measure.filter,
+            measure.label,
+            measure.unit,
+            setting,
+            "minimum" if side == "minimum" else "maximum",
+            "≥" if side == "minimum" else "≤" if inclusive else "<",
+            sketch.count,
+            sketch.missing,
+            steps,
+            in_force,
+        )
+
+
+def _threshold(gap: Gap, *, inclusive: bool, is_allowed: Callable[[float], bool]) -> float | int | None:
+    """The roundest threshold in a gap that the setting allows; None where there is none.
+
+    A bound that drops values equal to it lies in ``[low, high)`` for an inclusive maximum; else in ``(low, high]``.
+    """
+    low, high, _ = gap
+    if math.isinf(low):
+        low = high - abs(high) - 1
+    if math.isinf(high):
+        high = low + abs(low) + 1
+
+    def fits(value: float) -> bool:
+        return (gap.low <= value < gap.high if inclusive else gap.low < value <= gap.high) and is_allowed(value)
+
+    for exponent in range(9, -18, -1):
+        unit = Decimal(1).scaleb(exponent)
+        start, way = (low, ROUND_CEILING) if inclusive else (high, ROUND_FLOOR)
+        value = float((Decimal(start) / unit).to_integral_value(way) * unit)
+        if fits(value):
+            return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    exact = low if inclusive else high
+    return exact if fits(exact) else None
+
+
+def _validator(setting: str) -> Callable[[float], bool]:
+    """Whether ``selection.<setting>`` may have a value, by itself."""
+    field = SelectionSettings.model_fields.get(setting)
+    if field is None:  # a bound of an own filter may be any number
+        return math.isfinite
+    whole = field.annotation == (int | None)
+    allowed = TypeAdapter(Annotated[float, *field.metadata])
+
+    def is_allowed(value: float) -> bool:
+        try:
+            allowed.validate_python(value)
+        except ValidationError:
+            return False
+        return math.isfinite(value) and (not whole or value.is_integer())
+
+    return is_allowed

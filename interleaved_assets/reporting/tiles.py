@@ -1,0 +1,177 @@
+"""Contact sheets: pictures of a shard with their scores and drop reasons, from the stored thumbnails."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.model.shown import cut_text
+from interleaved_assets.pipeline.lineage.contents import RowKey
+from interleaved_assets.reporting import text
+from interleaved_assets.reporting.drops import by_turns, common_prefix, reason_text
+from interleaved_assets.reporting.facts import ImageKey, ShardFacts
+from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.page import data_url
+from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN, smaller_thumbnail
+
+_TEXT_LENGTH: Final = 60
+_SIZE_COLUMNS: Final = frozenset({"width", "height", "aspect_ratio"})
+_CLIP_TEXT: Final = "clip_text_position"
+
+
+class Tile(NamedTuple):
+    """One picture with its caption."""
+
+    key: ImageKey
+    thumbnail: bytes | None
+    """A JPEG; None for an image that could not be decoded."""
+    reason: str | None
+    """Why it was dropped; None for a kept image."""
+    scores: tuple[str, ...]
+    """Its size and every score, such as ``sharpness 640``."""
+    compared: str | None
+    """The text of its sample that CLIP found nearest."""
+    error: str | None
+    """Its error, such as ``undecodable_image: …``."""
+
+
+class PictureChoice(NamedTuple):
+    """The images that the contact sheets show."""
+
+    dropped: list[ImageKey]
+    kept: list[ImageKey]
+
+
+def choose_pictures(scores: pa.Table, ledger: pa.Table | None, dropped: int, kept: int) -> PictureChoice:
+    """Up to ``dropped`` dropped and ``kept`` kept images.
+
+    Dropped images are taken from each reason in turn; kept images are spread evenly over the shard.
+    """
+    by_reason: dict[str, list[ImageKey]] = defaultdict(list)
+    gone: set[ImageKey] = set()
+    if ledger is not None:
+        images = ledger.filter(pc.equal(ledger["modality"], "image"))
+        for key, reason in zip(_keys(images), images["reason"].to_pylist(), strict=True):
+            by_reason[reason].append(key)
+            gone.add(key)
+    left = [key for key in _keys(scores) if key not in gone]
+    if len(left) > kept:
+        left = [left[index] for index in np.linspace(0, len(left) - 1, kept).round().astype(int)]
+    return PictureChoice(by_turns(by_reason, dropped), left)
+
+
+def compared_texts(scores: pa.Table, keys: Sequence[ImageKey]) -> dict[ImageKey, RowKey]:
+    """For those of ``keys`` that CLIP compared with texts, the row of the nearest text."""
+    if _CLIP_TEXT not in scores.column_names:
+        return {}
+    rows = _of_images(scores, set(keys))
+    return {
+        key: RowKey(key.sample_id, position, "text")
+        for key, position in zip(_keys(rows), rows[_CLIP_TEXT].to_pylist(), strict=True)
+        if position is not None
+    }
+
+
+def tiles_of(
+    facts: ShardFacts, keys: Sequence[ImageKey], measures: Sequence[Measure], texts: Mapping[ImageKey, str]
+) -> list[Tile]:
+    """The tiles of ``keys``, in their order.
+
+    Args:
+        facts: of the shard; its scores have thumbnails.
+        keys: the images.
+        measures: the scores to show.
+        texts: the text that CLIP compared an image with.
+    """
+    assert facts.scores is not None
+    scores = _of_images(facts.scores, set(keys))
+    rows = dict(zip(_keys(scores), scores.to_pylist(), strict=True))
+    values = _scores_by_image(scores, measures)
+    drops: dict[ImageKey, dict[str, Any]] = {}
+    if facts.ledger is not None:
+        ledger = _of_images(facts.ledger.filter(pc.equal(facts.ledger["modality"], "image")), set(keys))
+        drops = dict(zip(_keys(ledger), ledger.to_pylist(), strict=True))
+    tiles = []
+    for key in keys:
+        row, drop = rows.get(key, {}), drops.get(key)
+        size = f"{row['width']}×{row['height']}" if row.get("width") else "size unknown"
+        error = row.get("score_error") or row.get("clip_error") or (drop["detail"] if drop else None)
+        reason = reason_text(drop, measures) if drop else None
+        scored = (size, *values.get(key, ()))
+        tiles.append(Tile(key, row.get(THUMBNAIL_COLUMN), reason, scored, texts.get(key), error))
+    return tiles
+
+
+def markdown_tiles(dropped: Sequence[Tile], kept: Sequence[Tile], *, max_bytes: int) -> str:
+    """A contact sheet as a Markdown table of at most ``max_bytes`` bytes: dropped pictures, then kept ones.
+
+    Ids are text and can be copied; what all of them begin with is written once. Where not all tiles fit, both kinds
+    are cut, the kept ones to a third of the table.
+    """
+    prefix = common_prefix([tile.key.sample_id for tile in (*dropped, *kept)])
+    lines = [_markdown_line(tile, prefix) for tile in dropped]
+    kept_lines = [_markdown_line(tile, prefix) for tile in kept]
+    head = f"Ids begin with {text.markdown_cell(prefix)}\n\n" if prefix else ""
+    head += "|  | outcome | scores | sample | position |\n| --- | --- | --- | --- | ---: |\n"
+    room = max_bytes - len(head.encode()) - 200
+    shown_kept = _fitting(kept_lines, max(room // 3, room - sum(map(_size, lines))))
+    shown = _fitting(lines, room - sum(map(_size, shown_kept)))
+    cut = f"\n\n{len(shown)} of {text.counted(len(lines), 'dropped picture')} and {len(shown_kept)} of "
+    cut += f"{len(kept_lines)} kept ones; more are on the page."
+    said = cut if len(shown) + len(shown_kept) < len(lines) + len(kept_lines) else ""
+    return f"{head}{chr(10).join([*shown, *shown_kept])}{said}" if shown or shown_kept else said.lstrip()
+
+
+def _markdown_line(tile: Tile, prefix: str) -> str:
+    picture = f"![picture]({data_url(smaller_thumbnail(tile.thumbnail))})" if tile.thumbnail else ""
+    outcome = f"**dropped**: {text.markdown_cell(tile.reason)}" if tile.reason is not None else "kept"
+    if tile.error:
+        outcome += f"<br>{text.markdown_cell(cut_text(tile.error, _TEXT_LENGTH))}"
+    scores = ", ".join(map(text.markdown_cell, tile.scores))
+    if tile.compared:
+        scores += f", compared with “{text.markdown_cell(cut_text(tile.compared, _TEXT_LENGTH))}”"
+    sample = text.markdown_cell(tile.key.sample_id.removeprefix(prefix))
+    return f"| {picture} | {outcome} | {scores} | {sample} | {tile.key.position} |"
+
+
+def _fitting(lines: Sequence[str], room: int) -> list[str]:
+    """The first of ``lines`` that fit into ``room`` bytes."""
+    shown = []
+    for line in lines:
+        room -= _size(line)
+        if room < 0:
+            break
+        shown.append(line)
+    return shown
+
+
+def _size(line: str) -> int:
+    return len(line.encode()) + 1
+
+
+def _scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[str]]:
+    """Short label and value of each score of an image; scores that follow from its size are left out."""
+    scores_of: dict[ImageKey, list[str]] = defaultdict(list)
+    for measure in measures:
+        values = measure.values(scores)
+        if values is None or set(measure.columns) <= _SIZE_COLUMNS:
+            continue
+        for key, value in zip(_keys(scores), values.tolist(), strict=True):
+            if not math.isnan(value):
+                scores_of[key].append(f"{measure.short} {text.score(value)}")
+    return scores_of
+
+
+def _of_images(table: pa.Table, keys: set[ImageKey]) -> pa.Table:
+    """The rows of ``table`` (one per image) of the images in ``keys``."""
+    places = [index for index, key in enumerate(_keys(table)) if key in keys]
+    return table.take(pa.array(places, pa.int64()))
+
+
+def _keys(table: pa.Table) -> list[ImageKey]:
+    pairs = zip(table["sample_id"].to_pylist(), table["position"].to_pylist(), strict=True)
+    return [ImageKey(sample_id, position) for sample_id, position in pairs]

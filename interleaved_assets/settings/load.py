@@ -1,0 +1,145 @@
+"""Find the settings file, read it, check it and make its relative paths absolute."""
+
+import os
+import tomllib
+from pathlib import Path
+
+import fsspec
+from pydantic import ValidationError
+from pydantic_settings.exceptions import SettingsError as SourceError
+
+from interleaved_assets.model.errors import OptionError, SettingsError
+from interleaved_assets.scoring.clip.settings import ClipSettings, head_column, is_checkpoint
+from interleaved_assets.scoring.registry import scores_schema
+from interleaved_assets.selection.select import applicable_filters
+from interleaved_assets.settings.messages import describe, refuse_unknown_variables
+from interleaved_assets.settings.secret_values import refuse_secrets
+from interleaved_assets.settings.sections import Settings
+
+FILE_NAME = "interleaved.toml"
+FILE_VARIABLE = "INTERLEAVED_SETTINGS"
+HOME_VARIABLE = "INTERLEAVED_HOME"
+"""Environment variable of the Makefile with the folder of the Dagster instance; not a setting."""
+
+
+def settings_path() -> Path:
+    """The settings file in force.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    candidates = _candidates()
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate.resolve()
+    raise SettingsError(
+        f"no settings file: looked for {', '.join(str(path) for path in candidates)}. "
+        f"Start from the folder that has {FILE_NAME}, or name it in {FILE_VARIABLE}."
+    )
+
+
+def load_settings_or_defaults(path: Path | str | None = None) -> Settings:
+    """:func:`load_settings`; the defaults, with what the environment sets, where no file is named and none is found.
+
+    For work on single files, which needs no roots.
+
+    Raises:
+        SettingsError: as :func:`load_settings`.
+    """
+    is_named = path is not None or os.environ.get(FILE_VARIABLE)
+    if is_named or any(candidate.is_file() for candidate in _candidates()):
+        return load_settings(path)
+    return parse_settings("", Path.cwd() / FILE_NAME)
+
+
+def load_settings(path: Path | str | None = None) -> Settings:
+    """Read, check and complete the settings; relative paths are made absolute from the file's folder.
+
+    Raises:
+        SettingsError: no such file, not TOML, an unknown key or variable, a wrong type, a value out of range, a secret,
+            or a filter whose score nothing measures; the message names file, key and what is allowed.
+    """
+    file = settings_path() if path is None else Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise SettingsError(f"no settings file {file}") from error
+    except OSError as error:
+        raise SettingsError(f"the settings file {file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{file} is not valid TOML: {error}") from None
+    return parse_settings(text, file)
+
+
+def parse_settings(text: str, file: Path) -> Settings:
+    """The settings in ``text``, checked and completed as the content of ``file``, which need not exist.
+
+    Raises:
+        SettingsError: as :func:`load_settings`.
+    """
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{file} is not valid TOML: {error}") from None
+    refuse_unknown_variables((FILE_VARIABLE, HOME_VARIABLE))
+    try:
+        settings = Settings(**raw)
+    except SourceError as error:
+        raise SettingsError(
+            f"environment: {error}. Lists and sections are given as JSON there, as in "
+            """INTERLEAVED_SELECTION__ORDER='["sharpness", "qr"]'"""
+        ) from error
+    except ValidationError as error:
+        lines = "\n".join(f"  {describe(problem)}" for problem in error.errors())
+        raise SettingsError(f"{file}:\n{lines}") from None  # its traceback would repeat what was given
+    refuse_secrets(settings, file)
+    try:
+        applicable_filters(settings.selection, _measured_columns(settings))
+    except OptionError as error:
+        raise SettingsError(f"{file}: selection: {error}") from error
+    storage = settings.storage.model_copy(
+        update={name: _absolute(getattr(settings.storage, name), file.parent) for name in ("raw_root", "output_root")}
+    )
+    if _is_within(storage.output_root, storage.raw_root) or _is_within(storage.raw_root, storage.output_root):
+        raise SettingsError(
+            f"{file}: storage.raw_root {storage.raw_root} and storage.output_root {storage.output_root} "
+            "lie inside one another: outputs would be read as new shards. Use separate folders."
+        )
+    return settings.model_copy(update={"storage": storage, "clip": _with_absolute_files(settings.clip, file.parent)})
+
+
+def _measured_columns(settings: Settings) -> list[str]:
+    """The columns of scores that a shard gets under ``settings``."""
+    columns = scores_schema(settings.scoring).names
+    if settings.clip.enabled:
+        columns += ["clip_score", *(head_column(name, head) for name, head in settings.clip.heads.items())]
+    return columns
+
+
+def _candidates() -> list[Path]:
+    """The places where the settings file may be, the first one that exists is taken."""
+    if named := os.environ.get(FILE_VARIABLE):
+        return [Path(named)]
+    home = os.environ.get("DAGSTER_HOME")
+    return [Path.cwd() / FILE_NAME, *([Path(home) / FILE_NAME] if home else [])]
+
+
+def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:
+    files = {}
+    if clip.model_config_path is not None:
+        files["model_config_path"] = _absolute(clip.model_config_path, folder)
+    if is_checkpoint(clip.pretrained):
+        files["pretrained"] = _absolute(clip.pretrained, folder)
+    heads = {name: head.model_copy(update={"path": _absolute(head.path, folder)}) for name, head in clip.heads.items()}
+    return clip.model_copy(update={**files, "heads": heads})
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    return f"{inner}/".startswith(f"{outer.rstrip('/')}/")
+
+
+def _absolute(root: str, folder: Path) -> str:
+    protocol, _ = fsspec.core.split_protocol(root)
+    if protocol is None:
+        root = os.path.normpath(folder.resolve() / Path(root).expanduser())
+    return root.rstrip("/") or "/"

@@ -1,0 +1,66 @@
+"""Messages about settings that do not fit: wrong values, unknown keys and unknown environment variables."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.settings.sections import ENV_PREFIX, Settings
+
+
+def describe(problem: Any) -> str:
+    """One line on a problem that pydantic reports; it never has a value that may be a secret."""
+    key = ".".join(str(part) for part in problem["loc"]) or "the file"
+    if problem["type"] == "extra_forbidden":
+        known = _known_keys(problem["loc"][:-1])
+        return f"{key}: unknown key; allowed here: {', '.join(known)}"
+    field = _field_at(problem["loc"])
+    about = f" ({field.description})" if field is not None and field.description else ""
+    return f"{key}: {problem['msg']}{_given(problem)}{about}"
+
+
+def _given(problem: Any) -> str:
+    """The value given, where it cannot be a secret; its type for texts, lists and storage."""
+    value, field = problem["input"], _field_at(problem["loc"])
+    is_text = field is not None and field.annotation in (str, str | None)
+    if problem["loc"][:1] in ((), ("storage",)) or is_text or not isinstance(value, str | int | float | bool | None):
+        return f", got a {type(value).__name__}"
+    return f", got {value!r}"
+
+
+def _field_at(location: tuple[str | int, ...]) -> FieldInfo | None:
+    model: Any = Settings
+    field = None
+    for part in location:
+        fields = getattr(model, "model_fields", {})
+        if part not in fields:
+            return field
+        field = fields[part]
+        model = field.annotation
+    return field
+
+
+def _known_keys(location: tuple[str | int, ...]) -> list[str]:
+    field = _field_at(location)
+    model: Any = Settings if field is None else field.annotation
+    return sorted(getattr(model, "model_fields", {}))
+
+
+def refuse_unknown_variables(others: Sequence[str]) -> None:
+    """Refuse misspelt variables, which would otherwise have no effect.
+
+    Args:
+        others: variables with the prefix of settings that are none.
+
+    Raises:
+        SettingsError: a variable of the environment names no setting.
+    """
+    for variable in sorted(os.environ):
+        if not variable.startswith(ENV_PREFIX) or variable in others:
+            continue
+        location = tuple(variable.removeprefix(ENV_PREFIX).lower().split("__"))
+        field = _field_at(location[:1])
+        if field is None or (len(location) > 1 and location[1] not in _known_keys(location[:1])):
+            raise SettingsError(f"{variable}: no such setting; variables are {ENV_PREFIX}<SECTION>__<KEY>")

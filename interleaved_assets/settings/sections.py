@@ -1,0 +1,412 @@
+"""The sections of ``interleaved.toml``: every setting, typed, with its unit, its default and its bounds."""
+
+import importlib
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from interleaved_assets.export.settings import ExportSettings
+from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme
+from interleaved_assets.io.tar.layout import Layout
+from interleaved_assets.io.tar.limits import LIMITS, TarLimits
+from interleaved_assets.model.errors import ErrorPolicy
+from interleaved_assets.scoring.clip.settings import ClipSettings
+from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.shard_paths import ShardPaths
+
+ENV_PREFIX = "INTERLEAVED_"
+_MIB = 2**20
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class PluginSettings(_Section):
+    """Modules with scorers and filters of your own; docs/extending.md explains them."""
+
+    modules: tuple[str, ...] = Field(
+        default=(),
+        description="Modules that register scorers and filters, such as my_team.scorers, imported before the other "
+        "sections are checked. Default none.",
+    )
+
+    @field_validator("modules")
+    @classmethod
+    def _imported(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Import the modules, so that the sections that follow know the scorers and filters they register."""
+        for name in names:
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                raise ValueError(
+                    f"{name} cannot be imported: {error}. Install its package into this environment, or add the folder "
+                    "it lies in to PYTHONPATH"
+                ) from error
+            except (ImportError, SyntaxError, ValueError, AssertionError) as error:
+                raise ValueError(f"{name} fails while it is imported: {type(error).__name__}: {error}") from error
+        return names
+
+
+class StorageSettings(_Section):
+    """Where shards come from and where outputs go."""
+
+    raw_root: str = Field(
+        min_length=1,
+        default="data/raw",
+        description="Folder or URL (s3://…) with the raw tars. Default data/raw, relative to the settings file.",
+    )
+    output_root: str = Field(
+        min_length=1,
+        default="data/out",
+        description="Folder or URL under which every stage writes. Default data/out, relative to the settings file.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="fsspec storage options for both roots and for other files of their scheme: endpoint, region and "
+        "other options that hold no secret. Default none.",
+    )
+
+    def options_by_scheme(self) -> StorageOptionsByScheme:
+        """:attr:`options` for the schemes of the two roots; other schemes have none."""
+        return by_scheme(self.options, (self.raw_root, self.output_root))
+
+    def shard(self, key: str) -> ShardPaths:
+        """The paths of the shard with this partition key, with :attr:`options`."""
+        return ShardPaths(self.output_root, key, self.options)
+
+
+class ReadingSettings(_Section):
+    """The layout of raw shards: what a sample is, and the fields of a document's JSON."""
+
+    layout: Layout = Field(
+        default="interleaved",
+        description="interleaved: each sample is a JSON that lists its texts and images. images: each sample is the "
+        "members with the same name up to the first dot, such as <key>.jpg, <key>.txt and <key>.json, as in the tars "
+        "of image_export and of other image data sets. Default interleaved.",
+    )
+    sample_id_field: str | None = Field(
+        default=None,
+        description="JSON field with the document's id. Default none: the member's path without its extension.",
+    )
+    texts_field: str = Field(
+        default="texts", min_length=1, description="JSON field with the list of texts. Default texts."
+    )
+    images_field: str = Field(
+        default="images", min_length=1, description="JSON field with the image tokens. Default images."
+    )
+    image_member_field: str | None = Field(
+        default=None, description="JSON field that names the member holding the frames. Default none: <key>.tiff."
+    )
+    fields: tuple[str, ...] | None = Field(
+        default=None, description="Passthrough fields to keep. Default none: all of them."
+    )
+    per_image_fields: tuple[str, ...] = Field(
+        default=("image_metadata",), description="JSON lists with one entry per image. Default image_metadata."
+    )
+    per_text_fields: tuple[str, ...] = Field(
+        default=(), description="JSON lists with one entry per text. Default none."
+    )
+
+
+class ErrorSettings(_Section):
+    """The policy for rows whose bytes could not be fetched."""
+
+    on_materialize_error: ErrorPolicy = Field(
+        default="error",
+        description="error fails the shard, warn keeps the row with its error, drop_row and drop_sample drop it or its "
+        "sample and list the drops in the ledger. Default error.",
+    )
+    max_error_rate: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Share of a shard's rows with materialization errors above which its check fails as an ERROR, "
+        "0 to 1; below it the check warns. Default 1.",
+    )
+
+
+class PublishSettings(_Section):
+    """What a shard must be like to become a final tar; others fail, before anything of them is published.
+
+    No stage depends on the bounds: a changed one holds for the shards that are made from then on.
+    """
+
+    max_empty_samples: float = Field(
+        default=0.9,
+        ge=0,
+        le=1,
+        description="Largest share of a shard's samples that may have neither a text nor an image, 0 to 1; above it "
+        "the shard fails, since its layout is not the one that [reading] describes. 1 turns it off. Default 0.9.",
+    )
+    max_unreferenced_bytes: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Largest share of members that no document names in the bytes of a shard's texts, images and such "
+        "members, 0 to 1; above it the shard fails. 1 turns it off. Default 0.5.",
+    )
+    max_lost_samples: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Largest share of a shard's samples that may lose rows to errors in one stage, by drop_row or "
+        "drop_sample, 0 to 1; above it the shard fails. 1 turns it off. Default 0.5.",
+    )
+    accept_incomplete: bool = Field(
+        default=False,
+        description="Whether to take what can be read of a tar that is cut or damaged, has no end mark, or has data "
+        "after it; else the shard fails. Default false.",
+    )
+    unreferenced_images: bool = Field(
+        default=False,
+        description="Whether images that no document names, and no filter has judged, go on into filtered and "
+        "final_tars; else they are counted and stay in normalized. Default false.",
+    )
+
+
+class RunSettings(_Section):
+    """Size of runs, parallelism and memory."""
+
+    shards_per_run: int = Field(
+        default=100, ge=1, le=10_000, description="Most shards in one run of a backfill. Default 100."
+    )
+    storage_tries: int = Field(
+        default=4,
+        ge=1,
+        le=20,
+        description="Attempts at a shard while the storage does not answer, with pauses up to 30 s. Default 4.",
+    )
+    parallel_shards: int = Field(
+        default=2,
+        ge=1,
+        le=256,
+        description="Shards a step works on at once in its process; on a Ray cluster, one for each CPU. Default 2.",
+    )
+    max_shard_seconds: float = Field(
+        default=3600,
+        gt=0,
+        description="Seconds that a stage may take for one shard; then the shard fails and the others go on. On a Ray "
+        "cluster its worker is killed. clip_scores has the limit on a Ray cluster only. Default 3600.",
+    )
+    max_batch_bytes: ByteSize = Field(
+        default=ByteSize(128 * _MIB),
+        ge=_MIB,
+        description="Bytes of rows held at once per shard, as a number or with a unit (128MiB), at least 1 MiB. "
+        "Default 128 MiB (134217728).",
+    )
+    scratch_bytes: ByteSize = Field(
+        default=ByteSize(2048 * _MIB),
+        ge=0,
+        description="Bytes of Parquet outputs in a bucket of which a run keeps copies on the local disk, in the folder "
+        "for temporary files, so that its next stages do not fetch them again; 0 keeps none. Default 2 GiB "
+        "(2147483648).",
+    )
+    keep_days: int = Field(
+        default=90,
+        ge=1,
+        description="Days after which a run is deleted if all of its results were replaced by later runs. Default 90.",
+    )
+    pictures: bool = Field(
+        default=True,
+        description="Whether each shard gets plots and small pictures in the metadata of filtered, at most 12 kB, and "
+        "an HTML page with more of them. Default true.",
+    )
+    executor: Literal["in_process", "multiprocess", "ray", "k8s"] = Field(
+        default="in_process",
+        description="Where steps run: in_process, one process for the run; multiprocess, one for each step; ray, the "
+        "shards of a step on a Ray cluster; k8s, a Kubernetes job for each step. Default in_process.",
+    )
+
+
+class LimitSettings(_Section):
+    """What a raw shard may ask for; final tars are held to the same, so that they can be read."""
+
+    max_member_bytes: ByteSize = Field(
+        default=ByteSize(LIMITS.max_member_bytes),
+        ge=_MIB,
+        description="Bytes of one member or image; a larger one is not read and its row gets the error "
+        "member_too_large. At least 1 MiB. Default 1 GiB (1073741824).",
+    )
+    max_document_bytes: ByteSize = Field(
+        default=ByteSize(LIMITS.max_document_bytes),
+        ge=_MIB,
+        description="Bytes of one JSON; a larger one is kept as it is, its row with the error document_too_large. At "
+        "least 1 MiB. Default 64 MiB (67108864).",
+    )
+    max_sample_bytes: ByteSize = Field(
+        default=ByteSize(LIMITS.max_sample_bytes),
+        ge=_MIB,
+        description="Bytes that the rows of one sample may take together; images beyond it get the error "
+        "sample_too_large. At least 1 MiB. Default 512 MiB (536870912).",
+    )
+    max_columns: int = Field(
+        default=LIMITS.max_columns,
+        ge=1,
+        description="Passthrough columns of one shard; a document that would bring more gets the error "
+        "document_too_large. Default 1000.",
+    )
+    max_unpacked_bytes: ByteSize = Field(
+        default=ByteSize(LIMITS.max_unpacked_bytes),
+        ge=_MIB,
+        description="Bytes that a compressed raw shard may unpack to on temporary disk; a larger one fails. At least "
+        "1 MiB. Default 2 GiB (2147483648).",
+    )
+
+    def for_tars(self) -> TarLimits:
+        """The limits as reader and writer of tars take them."""
+        return TarLimits(**{name: int(getattr(self, name)) for name in TarLimits._fields})
+
+
+class PageSettings(_Section):
+    """The page with a shard's documents, written after selection. No stage depends on these."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether selection writes pages/<key>.html below the output root for each shard: its documents, "
+        "with what was dropped in its place. Default true.",
+    )
+    max_documents: int = Field(
+        default=200,
+        ge=1,
+        le=2000,
+        description="Most documents on a page, about 25 KB each; of a larger shard those with dropped rows come first, "
+        "of every reason in turn. Default 200.",
+    )
+
+
+class WatchSettings(_Section):
+    """How the sensor looks for new and changed shards."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Whether both sensors and the schedules daily_report, check_raw_root and check_up_to_date are on "
+        "from the start; else they are turned on in the UI. Default false.",
+    )
+    interval_seconds: int = Field(
+        default=60, ge=5, le=86_400, description="Seconds between two ticks of the sensors. Default 60."
+    )
+    quiet_seconds: float = Field(
+        default=60, ge=0, description="Seconds a shard must stay unchanged before it is taken as complete. Default 60."
+    )
+    nightly: str = Field(
+        default="0 2 * * *",
+        description="Time of the nightly schedule, as cron in UTC. Default 0 2 * * *.",
+    )
+    max_per_tick: int = Field(
+        default=400,
+        ge=1,
+        le=500,
+        description="New or changed shards reported in one tick; the rest waits for the next. Default 400.",
+    )
+    max_tick_seconds: float = Field(
+        default=30,
+        gt=0,
+        le=50,
+        description="Seconds that a tick may take to hash new or changed local shards; the rest waits for the next. At "
+        "most 50: Dagster ends a tick after 60. Default 30.",
+    )
+
+
+class CheckSettings(_Section):
+    """Bounds of the checks. No stage depends on them: changing one makes nothing stale."""
+
+    min_keep_rate: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="Share of a shard's rows, and of its images, that selection has to keep, 0 to 1; below it the "
+        "check fails as an ERROR, and the report has a warning for the whole data set. 0 turns it off. Default 0.05.",
+    )
+    max_keep_rate: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Share of a shard's rows that selection may keep, 0 to 1; above it the check warns. Default 1.",
+    )
+    max_keep_rate_distance: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="Largest distance of a shard's share of kept rows from the median of other shards, 0 to 1; above "
+        "it the check warns. 1 turns the comparison off. Default 0.3.",
+    )
+    other_shards: int = Field(
+        default=200,
+        ge=0,
+        le=10_000,
+        description="Other shards whose records a step reads for that median, evenly chosen, besides its own shards. "
+        "Default 200.",
+    )
+    min_other_shards: int = Field(
+        default=5,
+        ge=1,
+        description="Fewest other shards for that comparison; with fewer there is none. Default 5.",
+    )
+    max_raw_age_hours: float | None = Field(
+        default=None,
+        gt=0,
+        description="Hours since the newest raw shard landed, after which the check raw_root_fresh warns. Default "
+        "none: no limit.",
+    )
+    raw_root_cron: str = Field(
+        default="0 * * * *",
+        description="Time of the check raw_root_fresh, as cron in UTC. Default 0 * * * *, every hour.",
+    )
+    up_to_date_cron: str = Field(
+        default="15 * * * *",
+        description="Time of the check up_to_date of each stage, which reads the record of every shard at every stage, "
+        "as cron in UTC. Default 15 * * * *, every hour.",
+    )
+
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> Self:
+        if self.min_keep_rate > self.max_keep_rate:
+            raise ValueError(
+                f"min_keep_rate {self.min_keep_rate} is above max_keep_rate {self.max_keep_rate}: no shard could pass"
+            )
+        return self
+
+
+class Settings(BaseSettings):
+    """All settings, one attribute per section of the file."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,
+    )
+
+    # the first field, because fields are validated in this order
+    plugins: PluginSettings = Field(default_factory=PluginSettings, description="Modules with own scorers and filters.")
+    storage: StorageSettings = Field(default_factory=StorageSettings, description="Roots of input and output.")
+    reading: ReadingSettings = Field(default_factory=ReadingSettings, description="Layout of the documents' JSON.")
+    errors: ErrorSettings = Field(default_factory=ErrorSettings, description="Policy for rows that cannot be read.")
+    publish: PublishSettings = Field(
+        default_factory=PublishSettings, description="What a shard must be like to be published."
+    )
+    run: RunSettings = Field(default_factory=RunSettings, description="Size of runs, parallelism, memory.")
+    limits: LimitSettings = Field(default_factory=LimitSettings, description="What a raw shard may ask for.")
+    pages: PageSettings = Field(default_factory=PageSettings, description="Pages with the documents of shards.")
+    watch: WatchSettings = Field(default_factory=WatchSettings, description="Sensor over the raw root.")
+    checks: CheckSettings = Field(default_factory=CheckSettings, description="Bounds that shards are checked against.")
+    scoring: ScoringSettings = Field(default_factory=ScoringSettings, description="What is measured, and how.")
+    clip: ClipSettings = Field(default_factory=ClipSettings, description="CLIP model, heads and device.")
+    selection: SelectionSettings = Field(default_factory=SelectionSettings, description="Filters and thresholds.")
+    export: ExportSettings = Field(default_factory=ExportSettings, description="Images as tars with their tables.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the signature is the library's
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, init_settings

@@ -1,0 +1,171 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from interleaved_assets.cli import main
+from interleaved_assets.io.shard import read_shard
+from interleaved_assets_tests.documents import document, good_shard, sharp_image, write_shard
+from interleaved_assets_tests.s3 import S3Server
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The present folder, with two shards in ``raw``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    good_shard(tmp_path / "raw/a.tar", seed=1)
+    good_shard(tmp_path / "raw/deep/b.tar", seed=2)
+    return tmp_path
+
+
+def without_places(path: Path) -> list[dict[str, object]]:
+    return pa.concat_tables(read_shard(str(path))).drop_columns("source_ref").to_pylist()
+
+
+def test_tar_to_parquet_and_back_keeps_every_row(folder: Path) -> None:
+    assert main(["convert", "raw", "-o", "parquet", "--to", "parquet"]) == 0
+    assert main(["convert", "parquet", "-o", "tars", "--to", "tar"]) == 0
+    for name in ("a", "deep/b"):
+        assert without_places(folder / f"tars/{name}.tar") == without_places(folder / f"raw/{name}.tar")
+
+
+def test_what_is_current_is_not_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["convert", "raw", "-o", "out", "--to", "parquet"]
+    assert main(command) == 0
+    stamps = [path.stat().st_mtime_ns for path in sorted(folder.glob("out/**/*.parquet"))]
+    (folder / "raw/a.tar").touch()  # another stamp, the same content
+    assert main(command) == 0
+    assert "2 files: 0 converted, 2 current, 0 failed" in capsys.readouterr().out
+    assert [path.stat().st_mtime_ns for path in sorted(folder.glob("out/**/*.parquet"))] == stamps
+    good_shard(folder / "raw/a.tar", seed=3)
+    assert main(command) == 0
+    assert "2 files: 1 converted, 1 current, 0 failed" in capsys.readouterr().out
+    (folder / "out/deep/b.parquet").unlink()
+    assert main(command) == 0
+    assert main([*command, "--filter", "min_sharpness=1"]) == 0
+    assert "2 files: 2 converted, 0 current, 0 failed" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_folder_of_outputs_may_be_moved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "raw", "-o", "out", "--to", "parquet"]) == 0
+    (folder / "out").rename(folder / "moved")
+    assert main(["convert", "raw", "-o", "moved", "--to", "parquet"]) == 0
+    assert "2 current" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_files_of_others_and_inputs_are_never_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "out").mkdir()
+    (folder / "out/a.tar").write_text("mine")
+    assert main(["convert", "raw/a.tar", "-o", "out", "--to", "tar"]) == 2
+    assert "out/a.tar: the file exists and is not one that an earlier conversion wrote" in capsys.readouterr().err
+    assert (folder / "out/a.tar").read_text() == "mine"
+    assert not (folder / "out/_interleaved/records/a.json").exists()
+    assert main(["convert", "raw/a.tar", "-o", "out", "--to", "tar", "--overwrite"]) == 0
+    before = (folder / "raw/a.tar").read_bytes()
+    (folder / "link").symlink_to(folder / "raw")
+    for target in ("raw", "link"):
+        assert main(["convert", "raw/a.tar", "-o", target, "--to", "tar", "--overwrite"]) == 2
+        assert "would replace the input" in capsys.readouterr().err
+    assert (folder / "raw/a.tar").read_bytes() == before
+    good_shard(folder / "other/a.tar")
+    assert main(["convert", "raw/a.tar", "other/a.tar", "-o", "x", "--to", "tar"]) == 2
+    assert "would both become x/a.tar" in capsys.readouterr().err
+
+
+def test_a_failing_input_does_not_stop_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shard = write_shard(folder / "raw/c.tar", {"doc": document("text", sharp_image(1))})
+    shard.write_bytes(shard.read_bytes().replace(b'"doc.1.png"', b'"doc.9.png"'))
+    (folder / "raw/d.tar").write_text("no tar")
+    assert main(["convert", "raw", "-o", "out", "--to", "tar", "--json"]) == 2
+    printed = capsys.readouterr()
+    lines = {Path(line["input"]).name: line for line in map(json.loads, printed.out.splitlines())}
+    assert lines["a.tar"]["counts_out"]["rows"] == lines["b.tar"]["counts_out"]["rows"] == 13
+    assert "is not a tar" in lines["d.tar"]["error"]
+    assert sorted(path.name for path in folder.glob("out/**/*.tar")) == ["a.tar", "b.tar"]
+    assert f"{folder}/raw/c.tar: sample 'doc', position 1, member 'doc.9.png': missing_member" in printed.err
+    assert "choose on_materialize_error='warn'" in printed.err
+
+
+def test_dropped_rows_are_in_the_ledger(folder: Path) -> None:
+    command = ["convert", "raw/a.tar", "-o", "out", "--to", "tar", "--filter", "min_sharpness=100"]
+    assert main([*command, "--filter", "on_score_error=drop_row"]) == 0
+    (row,) = pq.read_table(folder / "out/_interleaved/dropped/a.parquet").to_pylist()
+    assert (row["sample_id"], row["position"], row["reason"], row["threshold"]) == (
+        "doc-1-b",
+        2,
+        "sharpness_below",
+        100,
+    )
+    assert len(without_places(folder / "out/a.tar")) == 12
+
+
+def test_only_named_filters_apply_unless_the_section_is_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "interleaved.toml").write_text("[selection]\nmin_sharpness = 100\nmin_short_side = 49\n")
+    out = ["convert", "raw/a.tar", "--to", "tar", "-o"]
+    assert main([*out, "all"]) == 0
+    assert main([*out, "named", "--filter", "max_long_side=64"]) == 0
+    assert main([*out, "section", "--selection", "--filter", "min_short_side=none"]) == 0
+    counts = [len(without_places(folder / f"{name}/a.tar")) for name in ("all", "named", "section")]
+    assert counts == [13, 13, 12]
+    assert "filters that need other scores and are not applied: clip" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--filter", "min_sharp=1"], "selection.min_sharp: unknown key; allowed here: max_aspect_ratio"),
+        (["--filter", "min_sharpness"], "'min_sharpness' is not NAME=VALUE"),
+        (["--filter", "min_sharpness=x"], "selection.min_sharpness: Input should be a valid number"),
+        (["--filter", "min_clip=0.2"], "filter 'clip' needs the score clip_score"),
+        (["--on-error", "x"], "'x' is not one of 'error', 'warn', 'drop_row', 'drop_sample'"),
+        (["--jobs", "0"], "0 is not in the range"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_nothing_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert main(["convert", "raw", "-o", "out", "--to", "tar", *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (folder / "out").exists()
+
+
+def test_from_a_bucket_to_a_bucket(folder: Path, s3_environment: S3Server, bucket: str) -> None:
+    s3_environment.fs.put(str(folder / "raw"), f"{bucket}/raw", recursive=True)
+    command = ["convert", f"{bucket}/raw", "-o", f"{bucket}/out", "--to", "parquet"]
+    assert main(command) == main(command) == 0
+    assert main(["convert", f"{bucket}/out/deep/*.parquet", "-o", "back", "--to", "tar"]) == 0
+    assert without_places(folder / "back/b.tar") == without_places(folder / "raw/deep/b.tar")
+
+
+def test_ctrl_c_leaves_nothing_half_written_and_the_next_call_goes_on(folder: Path) -> None:
+    images = {f"doc-{number}": document("text", sharp_image(number, 400, 300)) for number in range(20)}
+    for number in range(12):
+        write_shard(folder / f"many/{number:02}.tar", images)
+    arguments = ["convert", "many", "-o", "out", "--to", "tar", "--filter", "max_qr_area_ratio=0.5"]
+    command = [sys.executable, "-P", "-m", "interleaved_assets.cli", *arguments]
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # one is done
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=120)
+    assert (process.returncode, error.strip()) == (130, "interleaved: interrupted")
+    done = sorted(folder.glob("out/*.tar"))
+    assert 1 <= len(done) < 12
+    assert [len(without_places(tar)) for tar in done] == [60] * len(done)
+    assert list(folder.glob("out/.*")) == []
+    assert main(arguments) == 0
+    assert len(list(folder.glob("out/*.tar"))) == 12

@@ -1,0 +1,57 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.cli import main
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+
+STEERING = "\x1b[31m\x9b2J\u202e\u2028"
+
+
+def test_drops_lists_reasons_and_contents(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "drops", "--shard", "a"]) == 0
+    printed = capsys.readouterr().out
+    assert "a: 1 dropped row" in printed
+    (line,) = [line for line in printed.splitlines() if "doc-97-b" in line and "│" in line]
+    cells = [cell.strip() for cell in line.split("│")[1:-1]]
+    assert cells == ["doc-97-b", "2", "image", "filtered", "sharpness_below", "0", "100", "doc-97-b.2.png"]
+
+
+def test_drops_as_json_has_whole_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = project(tmp_path, "[selection]\nmax_ratio = 0.001\n")
+    text = f"long{STEERING} " * 50
+    write_shard(tmp_path / "raw/a.tar", {"doc": document(text, sharp_image(1), year=2024)})
+    for stage in stage_dag(settings).values():
+        take_through(stage, "a", settings)
+    base = ["--settings", str(tmp_path / "interleaved.toml"), "drops", "--shard", "a"]
+    assert main([*base, "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.isascii()
+    rows = [json.loads(line) for line in printed.splitlines()]
+    assert [(row["position"], row["reason"], row["content"]) for row in rows] == [
+        (-1, "ratio_above", '{"year": 2024}'),
+        (0, "ratio_above", text),
+        (1, "ratio_above", "doc.1.png"),
+    ]
+    assert rows[0]["measured"] == pytest.approx(1 / 50)
+    assert main(base) == 0
+    assert f"… ({len(text)} characters)" in "".join(
+        line.split("│")[-2].strip() for line in capsys.readouterr().out.splitlines() if "│" in line
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shard", "nobody"], "no shard 'nobody' has been materialized"),
+        (["--shard", "a", "--reason", "blur"], "was dropped for 'blur'; its reasons: sharpness_below"),
+    ],
+)
+def test_drops_of_nothing(
+    curated: list[str], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main([*curated, "drops", *arguments]) == 1
+    assert message in capsys.readouterr().err

@@ -1,0 +1,119 @@
+"""``inspect``, ``validate``, ``score`` and ``select`` on the command line."""
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from interleaved_assets.cli import main
+from interleaved_assets_tests.documents import good_shard
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The present folder, with a good shard ``a.tar``, and files that are none."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    whole = good_shard(tmp_path / "a.tar").read_bytes()
+    (tmp_path / "cut.tar").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "empty.tar").touch()
+    (tmp_path / "text.tar").write_text("no tar")
+    (tmp_path / "empty.parquet").touch()
+    (tmp_path / "nothing").mkdir()
+    os.mkfifo(tmp_path / "pipe.tar")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["inspect", "validate"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nope.tar", "cannot find nope.tar: No such file or directory"),
+        ("empty.tar", "empty.tar is empty"),
+        ("text.tar", "text.tar is not a tar"),
+        ("empty.parquet", "empty.parquet is not a sound Parquet file"),
+        ("nothing", "nothing holds no file that ends in .tar"),
+        ("pipe.tar", "pipe.tar: it is not a regular file"),
+        ("*.xyz", "matches no file that ends in"),
+        ("", "an input is an empty text"),
+        ("foo://x", "Protocol not known: foo"),
+    ],
+)
+def test_what_is_no_shard_is_one_line_of_error(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str, name: str, message: str
+) -> None:
+    assert main([command, name]) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+
+
+def test_exit_codes_of_validate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "a.tar"]) == 0
+    assert "a.tar: sound (3 samples, 13 rows, 5 images)" in capsys.readouterr().out
+    assert main(["validate", "a.tar", "cut.tar"]) == 1
+    assert "finding incomplete (1): the tar is cut at byte" in capsys.readouterr().out
+    assert main(["validate", "text.tar", "a.tar", "cut.tar", "--json"]) == 2
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.get("sound") for line in lines] == [None, True, False]
+    assert "is not a tar" in lines[0]["error"]
+
+
+def test_inspect_as_text_and_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "a.tar", "-n", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "  samples  3\n" in printed
+    assert "document doc-0-a\n" in printed
+    assert "doc-0-b" not in printed
+    assert main(["inspect", "a.tar", "text.tar", "--json"]) == 2
+    facts, failed = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (facts["counts"]["rows"], facts["images"][0]["format"]) == (13, "image/png")
+    assert set(failed) == {"input", "error"}
+
+
+def test_score_and_select(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "a.tar", "s.parquet", "--scorer", "sharpness_256"]) == 0
+    scores = pq.read_table(folder / "s.parquet")
+    assert (scores.num_rows, "sharpness_256" in scores.column_names, "sharpness" in scores.column_names) == (
+        5,
+        True,
+        False,
+    )
+    select = ["select", "a.tar", "s.parquet"]
+    assert main([*select, "b.parquet", "--filter", "min_sharpness_256=100", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (facts["counts_out"]["rows"], facts["dropped"]) == (12, {"sharpness_256_below": 1})
+    assert pq.read_table(folder / "b.parquet").num_rows == 12
+    assert pq.read_table(folder / "b.parquet.dropped.parquet")["reason"].to_pylist() == ["sharpness_256_below"]
+    # by the section, whose default needs another score
+    assert main([*select, "c.tar"]) == 2
+    assert "filter 'sharpness' needs the score sharpness" in capsys.readouterr().err
+    assert not (folder / "c.tar").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["score", "a.tar", "a.tar", "--overwrite"], "a.tar is the input"),
+        (["score", "a.tar", "text.tar"], "cannot write text.tar: the file exists"),
+        (["score", ".", "x.parquet"], "name one of them"),
+        (["score", "a.tar", "x.parquet", "--scorer", "blur"], "no scorer named blur; there are sharpness"),
+        (["select", "a.tar", "nope.parquet", "x.tar"], "cannot read nope.parquet"),
+        (["select", "a.tar", "text.tar", "x.tar"], "text.tar is not a sound Parquet file"),
+        (["select", "a.tar", "s.parquet", "x.tar", "--ledger", "x.tar"], "cannot both be written to x.tar"),
+        (["select", "a.tar", "s.parquet", "x.zip", "--filter", "min_sharpness=1"], "its name has to end in .tar"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["score", "a.tar", "s.parquet"]) == 0
+    capsys.readouterr()
+    before = sorted(path.name for path in folder.iterdir())
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert sorted(path.name for path in folder.iterdir()) == before

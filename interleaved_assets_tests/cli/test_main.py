@@ -1,0 +1,107 @@
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.cli import interleaved, main
+from interleaved_assets.cli.console import print_error
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets_tests.documents import document, project, write_shard
+
+DEEP, DIGITS = "[" * 5000, "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["trace", "\udcff"],
+        ["trace", "--tar", "\udcff.tar"],
+        ["trace", "--tar", "a\0b.tar"],
+        ["trace", "--tar", DEEP],
+        ["trace", "--tar", "s3://"],
+        ["what-if", "min_sharpness=\udcff"],
+        ["what-if", f"min_sharpness={DEEP}"],
+        ["what-if", f"min_sharpness={DEEP[:900]}"],
+        ["what-if", f"min_sharpness={DIGITS}"],
+        ["what-if", DIGITS],
+        ["what-if", "min_sharpness=80\nmax_qr_area_ratio=1"],
+    ],
+    ids=lambda arguments: ascii(" ".join(arguments))[:40],
+)
+def test_an_odd_argument_is_one_line_of_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    project(tmp_path)
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("interleaved: ")
+    assert printed.err.count("\n") == 1
+    assert len(printed.err) <= 2100
+
+
+def test_the_time_for_a_message_depends_only_on_its_length(capsys: pytest.CaptureFixture[str]) -> None:
+    started = time.process_time()
+    print_error("x" * 1_000_000)  # took hours with a scheme of any length
+    assert time.process_time() - started < 10
+    assert len(capsys.readouterr().err) == 2002
+
+
+STEERING = "\x1b[31m\x9b2J\u202e\u2028"
+SPELLED = r"\x1b[31m\x9b2J\u202e\u2028"
+
+
+def test_data_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = project(tmp_path)
+    sample_id = f"doc{STEERING}"
+    write_shard(tmp_path / "raw/a.tar", {sample_id: document("a")})
+    for stage in stage_dag(settings).values():
+        take_through(stage, "a", settings)
+    base = ["--settings", str(tmp_path / "interleaved.toml")]
+    assert main([*base, "trace", sample_id]) == 0
+    assert main([*base, "trace", f"{sample_id}2"]) == 1
+    assert main([*base, "trace", "x", "--shard", STEERING]) == 1
+    assert main([*base, "what-if", f"{STEERING}=1"]) == 2
+    assert main([*base, "settings", STEERING]) == 2
+    printed = capsys.readouterr()
+    assert f"doc{SPELLED} in shard a" in printed.out
+    assert SPELLED in printed.err
+    for character in STEERING:
+        assert character in "[31m2J" or character not in printed.out + printed.err
+
+
+def test_settings_lists_value_and_meaning(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "settings"]) == 0
+    printed = capsys.readouterr().out
+    assert "selection.min_sharpness" in printed
+    assert "Default 100" in printed
+
+
+def test_a_missing_settings_file_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--settings", str(tmp_path / "none.toml"), "settings"]) == 2
+    assert capsys.readouterr().err == f"interleaved: no settings file {tmp_path / 'none.toml'}\n"
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"interleaved, version {version('interleaved-assets')}\n"
+
+
+def test_ctrl_c_is_one_line_and_exit_code_130(
+    curated: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(file: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("interleaved_assets.cli.what_if.load_settings", interrupted)
+    assert main([*curated, "what-if", "min_sharpness=0"]) == 130
+    assert capsys.readouterr().err.strip() == "interleaved: interrupted"
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    for name in interleaved.commands:
+        assert f"  {name} " in printed

@@ -1,0 +1,93 @@
+import json
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+
+from interleaved_assets.cli import main
+from interleaved_assets.pipeline.due import Progress, due_shards
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.pipeline.record import read_record
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
+from interleaved_assets_tests.documents import good_shard, project
+
+
+def test_all_due_shards_are_made_and_then_current(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = project(tmp_path)
+    command = ["--settings", str(tmp_path / "interleaved.toml"), "run"]
+    for number, name in enumerate(("a", "deep/b")):
+        good_shard(tmp_path / f"raw/{name}.tar", seed=10 * number)
+    assert main(command) == 0
+    assert "2 shards: 2 current, 0 failed" in capsys.readouterr().out
+    made = {name: {"a", "deep/b"} for name in stage_dag(settings)}
+    due = due_shards(list(list_raw_shards(settings.storage)), settings, {}, Progress(made, {}, frozenset()))
+    assert (due.shards, due.current) == ({}, {"a", "deep/b"})
+    # what the orchestrator calls finds nothing to do
+    assert [take_through(stage, "a", settings).unchanged for stage in stage_dag(settings).values()] == [True] * 4
+    assert main(command) == 0
+    assert capsys.readouterr().out == "0 shards: 0 current, 0 failed\n"
+
+
+def test_a_run_in_dagster_takes_over_what_is_there(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "run"]) == 0
+    folders = ("normalized", "image_scores", "filtered", "tars", "dropped", "records")
+    before = {path: path.stat().st_mtime_ns for name in folders for path in (tmp_path / "out" / name).rglob("*.*")}
+    assert len(before) >= 11
+    with DagsterInstance.ephemeral() as instance:
+        assert run_chain(instance, settings, ["a"]).success
+        assert [materialized(instance, name) for name in STAGES] == [{"a"}] * 4
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_outputs_and_records_are_those_of_the_stages(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    for stage in stage_dag(settings).values():
+        take_through(stage, "a", settings)
+    paths = settings.storage.shard("a")
+    before = {name: read_record(paths.record(name), {}) for name in stage_dag(settings)}
+    for file in (tmp_path / "out").rglob("*.*"):
+        file.unlink()
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "run", "a"]) == 0
+    for name, record in before.items():
+        again = read_record(paths.record(name), {})
+        assert record is not None
+        assert again is not None
+        assert {role: file.sha256 for role, file in again.outputs.items()} == {
+            role: file.sha256 for role, file in record.outputs.items()
+        }
+        assert again.model_dump(exclude={"outputs"}) == record.model_dump(exclude={"outputs"})
+
+
+def test_a_failed_shard_does_not_stop_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project(tmp_path, "[run]\nshards_per_run = 2\n")
+    for name in ("a", "c"):
+        good_shard(tmp_path / f"raw/{name}.tar")
+    (tmp_path / "raw/b.tar").write_text("no tar")
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "run", "--json", "--jobs", "1"]) == 2
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
+    assert [(line["shard"], line["outcome"]) for line in lines if line["stage"] in ("normalized", "final_tars")] == [
+        ("a", "made"),
+        ("b", "failed"),
+        ("a", "made"),
+        ("c", "made"),
+        ("c", "made"),
+    ]
+    assert printed.err.count("\n") == 1
+    assert "b.tar is not a tar" in printed.err
+    assert {path.name for path in (tmp_path / "out/tars").iterdir()} == {"a.tar", "c.tar"}
+
+
+def test_unknown_keys_and_a_missing_raw_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project(tmp_path)
+    command = ["--settings", str(tmp_path / "interleaved.toml"), "run"]
+    assert main([*command, "nope"]) == 2
+    assert "shard 'nope' is not below" in capsys.readouterr().err
+    (tmp_path / "raw").rmdir()
+    assert main(command) == 2
+    assert "raw root" in capsys.readouterr().err

@@ -1,0 +1,82 @@
+import json
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from interleaved_assets.cli import main
+from interleaved_assets.pipeline.stages.filtered import deciding_tables
+from interleaved_assets.shard_paths import ShardPaths
+
+
+def test_what_if_compares_with_the_settings_in_force(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "what-if", "min_sharpness=0"]) == 0
+    lines = {line.split("│")[1].strip(): line for line in capsys.readouterr().out.splitlines() if "│" in line}
+    assert [cell.strip() for cell in lines["images_kept"].split("│")[2:5]] == ["8", "10", "+2"]
+    assert [cell.strip() for cell in lines["dropped: sharpness_below"].split("│")[2:5]] == ["2", "0", "-2"]
+    assert main([*curated, "what-if", "min_sharpness=0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["shards"], found["now"]["images_kept"], found["then"]["images_kept"]) == (2, 8, 10)
+
+
+def test_what_if_reads_several_shards_in_parallel(
+    curated: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both_are_read = threading.Barrier(2, timeout=30)
+
+    def reading(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
+        both_are_read.wait()
+        return deciding_tables(paths, with_clip=with_clip, max_batch_bytes=max_batch_bytes)
+
+    monkeypatch.setattr("interleaved_assets.cli.what_if.deciding_tables", reading)
+    assert main([*curated, "what-if", "min_sharpness=0"]) == 0
+    assert "2 shards" in capsys.readouterr().out
+
+
+def cells_of(printed: str) -> dict[str, list[str]]:
+    """The numbers of the table by the name at the start of the line."""
+    lines = [line.split("│") for line in printed.splitlines() if "│" in line]
+    return {line[1].strip(): [cell.strip() for cell in line[2:5]] for line in lines}
+
+
+def test_what_if_leaves_out_a_shard_that_cannot_be_read_and_names_it(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out/image_scores/b.parquet").unlink()
+    assert main([*curated, "what-if", "min_sharpness=0"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("interleaved: shard b was left out: ")
+    assert "min_sharpness=0: 1 of 2 shards" in printed.out
+    assert cells_of(printed.out)["images_kept"] == ["4", "5", "+1"]
+
+
+def test_what_if_says_what_now_means(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "what-if", "min_sharpness=0"]) == 0
+    assert "now: the settings in force, applied to the stored scores" in capsys.readouterr().out
+
+
+def test_what_if_refuses_a_bound_on_scores_that_do_not_exist(
+    curated: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*curated, "what-if", "min_clip=0.2"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    first, second = printed.err.splitlines()
+    assert first.startswith("interleaved: shard a was left out: filter 'clip' needs the score clip_score")
+    assert second.startswith("interleaved: 2 shards in all were left out with the message: filter 'clip' needs")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("min_sharpness", "'min_sharpness' is not NAME=VALUE"),
+        ("min_sharpness=-1", "min_sharpness: Input should be greater than or equal to 0"),
+        ("min_sharp=1", "min_sharp: Extra inputs are not permitted"),
+    ],
+)
+def test_what_if_refuses_unknown_settings(
+    curated: list[str], capsys: pytest.CaptureFixture[str], change: str, message: str
+) -> None:
+    assert main([*curated, "what-if", change]) == 2
+    assert message in capsys.readouterr().err

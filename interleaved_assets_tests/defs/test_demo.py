@@ -1,0 +1,80 @@
+"""``make demo``: what it prints, and how it ends when it is interrupted."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from interleaved_assets.defs.demo import summary_table
+from interleaved_assets.pipeline.dataset_status import read_dataset_status
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.reporting.collect import all_shard_facts
+from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
+
+README = Path(__file__).parents[2] / "README.md"
+WARN = '[errors]\non_materialize_error = "warn"\n[selection]\non_score_error = "warn"\n'
+
+
+@pytest.fixture
+def printed(tmp_path: Path) -> str:
+    """The summary at 80 columns of one shard with a blurred image and one that is no image."""
+    settings = project(tmp_path, WARN)
+    documents = {f"doc-{n}": document("one two", sharp_image(n), blurred_image(), b"no image") for n in range(3)}
+    write_shard(tmp_path / "raw/scanned-pages-2024.tar", documents)
+    for stage in stage_dag(settings).values():
+        take_through(stage, "scanned-pages-2024", settings)
+    out = io.StringIO()
+    Console(file=out, width=80).print(summary_table(settings, ["scanned-pages-2024"]))
+    return out.getvalue()
+
+
+def test_at_80_columns_the_summary_has_the_reasons(printed: str) -> None:
+    lines = printed.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "3 sharpness_below" in printed
+    assert "scanned-pages-2024" in printed
+
+
+def test_the_summary_counts_the_errors_that_the_report_counts(printed: str, tmp_path: Path) -> None:
+    (facts,) = all_shard_facts(read_dataset_status(project(tmp_path, WARN)))
+    assert sum(facts.errors.values()) == 3
+    (line,) = [line for line in printed.splitlines() if line.startswith("│ scanned")]
+    assert line.split("│")[-2].strip() == "3"
+
+
+def test_the_readme_lists_every_folder_of_outputs(printed: str, tmp_path: Path) -> None:
+    tree = README.read_text(encoding="utf-8").split("Below the output root:")[1].split("```")[1]
+    folders = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"normalized", "records", "sample_scores", "tars"} <= folders
+    assert {name for name in folders if f"{name}/" not in tree} == set()
+
+
+def test_ctrl_c_ends_it_in_one_line(tmp_path: Path) -> None:
+    project(tmp_path)
+    home = tmp_path / "home"
+    home.mkdir()
+    demo = subprocess.Popen(
+        [Path(sys.executable).parent / "interleaved", "demo"],
+        cwd=tmp_path,
+        env={**os.environ, "DAGSTER_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    started = time.monotonic()
+    while not (tmp_path / "out/normalized").exists():
+        assert demo.poll() is None
+        assert time.monotonic() - started < 120
+        time.sleep(0.05)
+    demo.send_signal(signal.SIGINT)
+    text, _ = demo.communicate(timeout=120)
+    assert demo.returncode == 130, text
+    assert "Traceback" not in text
+    assert "interleaved demo: interrupted; " in text.splitlines()[-1]

@@ -1,0 +1,66 @@
+"""How many bytes a shard's events take: on documents with many texts, images and fields."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._serdes import serialize_value
+
+from interleaved_assets.defs.demo import register_all
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import STAGES, run_chain
+from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
+
+PICTURES, EVENTS, EVALUATION = 12_000, 110_000, 5_000
+"""Most bytes of a shard's pictures, of all that is logged of it, and of one evaluation of a check."""
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A shard of 40 documents like those of MINT-1T, 80 images, half of them dropped for several reasons."""
+    settings = project(
+        tmp_path,
+        "[selection]\nmin_sharpness = 100\nmax_aspect_ratio = 1.5\nmin_short_side = 30\nmax_ratio = 0.5\n",
+    )
+    documents = {}
+    for number in range(40):
+        images = (sharp_image(number, width=40 + number, height=30), blurred_image(number))
+        fields = {name: f"{name} of {number}" for name in ("url", "pdf_name", "language", "licence", "bff_contained")}
+        documents[f"crawl-2026/segment-7/document-{number:05}"] = document(
+            *("some words of a text " * 5, images[0], "more words", images[1]), **fields, page=number, previous=[1, 2]
+        )
+    write_shard(tmp_path / "raw/crawl-2026/segment-7/shard-00001.tar", documents)
+    return settings
+
+
+def logged(instance: dg.DagsterInstance) -> list[tuple[str, str, int]]:
+    """Type, asset and bytes of each event of the last run that is about the shard and that Dagster does not plan."""
+    [run] = instance.get_runs(limit=1)
+    found = []
+    for entry in instance.all_logs(run.run_id):
+        event = entry.dagster_event
+        if event and event.event_type_value in ("ASSET_MATERIALIZATION", "ASSET_CHECK_EVALUATION"):
+            key = event.asset_key or event.asset_check_evaluation_data.asset_key
+            found.append((event.event_type_value, key.path[-1], len(serialize_value(entry))))
+    return found
+
+
+def test_events_of_a_shard_stay_within_their_bytes(settings: Settings, instance: dg.DagsterInstance) -> None:
+    keys = register_all(instance, settings)
+    assert run_chain(instance, settings, keys).success
+    new = logged(instance)
+    metadata = instance.fetch_materializations(dg.AssetKey("filtered"), limit=1).records[0].asset_materialization
+    assert metadata is not None
+    pictures = str(metadata.metadata["pictures"].value)
+    assert 8_000 < len(pictures.encode()) <= PICTURES
+    assert sum(size for _, _, size in new) <= EVENTS
+    assert Counter(asset for kind, asset, _ in new if kind == "ASSET_MATERIALIZATION") == dict.fromkeys(STAGES, 1)
+    assert max(size for kind, _, size in new if kind == "ASSET_CHECK_EVALUATION") <= EVALUATION

@@ -1,0 +1,311 @@
+"""Images of a batch as tars with their tables: what is in them, and that they give it back."""
+
+import json
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import webdataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interleaved_assets.export import ExportSettings, WrittenImages, write_images
+from interleaved_assets.export.names import scope_of
+from interleaved_assets.export.rows import image_rows
+from interleaved_assets.export.tars import ImageSet, image_tars
+from interleaved_assets.io import ShardLayout, read_tar_shard
+from interleaved_assets.io.storage.atomic import AtomicOutput
+from interleaved_assets.model import InterleavedBatch, OptionError, StorageError
+from interleaved_assets.scoring import score_images
+from interleaved_assets_tests.io.batches_strategy import SAMPLE_IDS
+from interleaved_assets_tests.io.rows import rows_table, sample
+from interleaved_assets_tests.io.tars import encoded, members_of, picture
+from interleaved_assets_tests.s3 import S3Server
+
+PICTURES = [encoded(picture(seed, width=8 + seed)) for seed in range(5)]
+IMAGES = ShardLayout(layout="images")
+
+
+def batch(*pictures: bytes | None, sample_id: str = "doc") -> InterleavedBatch:
+    """One sample with a text before each picture."""
+    return InterleavedBatch(rows_table(sample(sample_id, *pictures)), ("/raw/a.tar",))
+
+
+def write(folder: Path, own: InterleavedBatch, **options: Any) -> WrittenImages:
+    given = {name: options.pop(name) for name in ("scores", "storage_options", "max_pixels") if name in options}
+    return write_images(own, str(folder), ExportSettings(**options), **given)
+
+
+def read_images(tar: str, **options: Any) -> tuple[pa.Table, pa.Table]:
+    """Metadata rows and image rows of a tar that was written."""
+    (rows,) = read_tar_shard(tar, layout=IMAGES, materialize=True, **options)
+    return tuple(rows.filter(pc.equal(rows["modality"], kind)) for kind in ("metadata", "image"))  # type: ignore[return-value]
+
+
+def test_a_tar_and_its_table(tmp_path: Path) -> None:
+    own = batch(*PICTURES[:2])
+    found = write(tmp_path, own, scores=score_images(own.to_pyarrow()))
+    (tar,), (table,) = found.tars, found.tables
+    assert Path(tar).with_suffix(".parquet") == Path(table)
+    assert {path.name for path in tmp_path.iterdir()} == {Path(tar).name, Path(table).name}
+    scope = scope_of("/raw/a.tar")
+    assert list(members_of(tar)) == [f"doc-000{at}-{scope}.{kind}" for at in (1, 3) for kind in ("png", "json")]
+    rows = pq.read_table(table).to_pylist()
+    assert rows == found.images.to_pylist()
+    assert rows[1] | {"sharpness": 0.0} == {
+        "image_id": f"doc-0003-{scope}",
+        "tar_file": Path(tar).name,
+        "member": f"doc-0003-{scope}.png",
+        "original_path": None,
+        "source_ref": None,
+        "sample_id": "doc",
+        "position": 3,
+        "original_position": 3,
+        "width": 9,
+        "height": 6,
+        "content_type": "image/png",
+        "text_before": "some words",
+        "text_after": None,
+        "aspect_ratio": 1.5,
+        "sharpness": 0.0,
+        "qr_area_ratio": 0.0,
+        "score_error": None,
+    }
+    assert rows[0]["text_after"] == "some words"
+    stated = json.loads(members_of(tar)[f"doc-0003-{scope}.json"])
+    assert stated == {name: value for name, value in rows[1].items() if name not in ("tar_file", "member")}
+    assert found.ledger.num_rows == 0
+
+
+def test_webdataset_reads_every_image_with_its_json(tmp_path: Path) -> None:
+    found = write(tmp_path, batch(*PICTURES), images_per_tar=2)
+    assert [Path(tar).name.rpartition("-")[2] for tar in found.tars] == ["000000.tar", "000001.tar", "000002.tar"]
+    samples = list(webdataset.WebDataset(found.tars, shardshuffle=False, empty_check=False))
+    assert [one["png"] for one in samples] == PICTURES
+    assert [one["__key__"] for one in samples] == found.images["image_id"].to_pylist()
+    assert [json.loads(one["json"])["width"] for one in samples] == [8, 9, 10, 11, 12]
+    tables = [pq.read_table(table) for table in found.tables]
+    assert [table.num_rows for table in tables] == [2, 2, 1]
+    for tar, table in zip(found.tars, tables, strict=True):
+        assert set(table["tar_file"].to_pylist()) == {Path(tar).name}
+        assert set(table["member"].to_pylist()) <= members_of(tar).keys()
+
+
+SAMPLES = st.dictionaries(SAMPLE_IDS, st.lists(st.sampled_from(PICTURES), max_size=3), max_size=5)
+VALUES = st.lists(st.sampled_from([None, 0.0, -0.0, 0.1, 1e300, 5e-324, float("nan"), float("-inf")]), min_size=15)
+
+
+@settings(max_examples=30)
+@given(SAMPLES, st.integers(1, 4), st.sampled_from(["id", "sequence"]), VALUES)
+def test_what_was_written_is_read_back(
+    samples: dict[str, list[bytes]], images_per_tar: int, names: str, values: list[float | None]
+) -> None:
+    table = rows_table([row for sample_id, pictures in samples.items() for row in sample(sample_id, *pictures)])
+    images = table.filter(pc.equal(table["modality"], "image"))
+    values = values[: images.num_rows]
+    scores = images.select(["sample_id", "position"]).append_column("own", pa.array(values, pa.float64()))
+    options = {"images_per_tar": images_per_tar, "names": names, "scores": scores}
+    with tempfile.TemporaryDirectory() as folder:
+        found = write(Path(folder), InterleavedBatch(table), **options)
+        assert len(found.tars) == -(-images.num_rows // images_per_tar)
+        back = [read_images(tar) for tar in found.tars]
+        written = [row for path in found.tables for row in pq.read_table(path).to_pylist()]
+    contents = [content for _, part in back for content in part["binary_content"].to_pylist()]
+    assert contents == images["binary_content"].to_pylist()
+    assert repr(written) == repr(found.images.to_pylist())
+    assert repr([row["own"] for row in written]) == repr(values)
+    about = [row for part, _ in back for row in part.to_pylist()]
+    assert [row["sample_id"] for row in about] == [row["image_id"] for row in written]
+    assert [row["sample_id_"] for row in about] == images["sample_id"].to_pylist()
+    assert [row["position_"] for row in about] == images["position"].to_pylist()
+    finite = [value if value is not None and np.isfinite(value) else None for value in values]
+    assert repr([row.get("own") for row in about]) == repr(finite)
+
+
+def test_hostile_ids_have_files_of_their_own(tmp_path: Path) -> None:
+    ids = ["a.b", "a.c", "A", "a", "../../a", "é", "e\u0301", "x" * 5_000, "x" * 4_999 + "X", "", "%41"]
+    rows = [row for number, sample_id in enumerate(ids) for row in sample(sample_id, PICTURES[number % 5])]
+    found = write(tmp_path, InterleavedBatch(rows_table(rows)))
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    for name, content in members_of(found.tars[0]).items():
+        (folder / name.casefold()).write_bytes(content)
+    assert len(list(folder.iterdir())) == 2 * len(ids)
+    _, images = read_images(found.tars[0])
+    assert images["binary_content"].to_pylist() == [PICTURES[number % 5] for number in range(len(ids))]
+
+
+def test_the_same_images_get_the_same_bytes_however_they_come(tmp_path: Path) -> None:
+    rows = rows_table([row for number in range(7) for row in sample(f"doc-{number}", PICTURES[number % 5])])
+    images = image_rows(rows)
+    place = [ImageSet(str(tmp_path / name), "0" * 16, "1" * 12) for name in ("one", "many")]
+    options = ExportSettings(images_per_tar=3, remove_image_data=False)
+    with image_tars(place[0], pa.schema([]), options) as tars:
+        tars.write(images, images.select(["position"]))
+    with image_tars(place[1], pa.schema([]), options) as tars:
+        for row in range(images.num_rows):
+            tars.write(images.slice(row, 1), images.slice(row, 1).select(["position"]))
+    assert [chunk.tar.uri.rpartition("/")[2] for chunk in tars.chunks][1] == f"images-{'0' * 16}-000001.tar"
+    files = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert len(files) == 6
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "many" / name).read_bytes()
+
+
+def test_names_follow_the_content(tmp_path: Path) -> None:
+    own = batch(*PICTURES[:2])
+    first = write(tmp_path, own)
+    assert write(tmp_path, own).tars == first.tars
+    assert write(tmp_path, own, verbose=True, enabled=True).tars == first.tars
+    scores = score_images(own.to_pyarrow())
+    others = [
+        write(tmp_path, batch(*PICTURES[1:3])),
+        write(tmp_path, batch(*PICTURES[:2], sample_id="other")),
+        write(tmp_path, own, images_per_tar=1),
+        write(tmp_path, own, scores=scores),
+        write(tmp_path, own, deterministic_name=False),
+        write(tmp_path, own, deterministic_name=False),
+    ]
+    assert len({tuple(found.tars) for found in (first, *others)}) == 7
+    random, again = others[-2:]
+    assert random.images["image_id"].to_pylist() == again.images["image_id"].to_pylist()
+
+
+def test_bytes_in_the_table_too(tmp_path: Path) -> None:
+    found = write(tmp_path, batch(*PICTURES), remove_image_data=False, images_per_tar=3)
+    tables = pa.concat_tables(pq.read_table(table) for table in found.tables)
+    assert tables["binary_content"].to_pylist() == PICTURES
+    assert "binary_content" not in found.images.column_names
+
+
+def test_reencoded_images_have_their_new_size_and_type(tmp_path: Path) -> None:
+    turned = encoded(picture(1, 30, 20), "TIFF", tiffinfo={0x0112: 6})
+    own = batch(PICTURES[0], turned)
+    found = write(tmp_path, own, reencode="jpeg", quality=80, names="sequence", scores=score_images(own.to_pyarrow()))
+    rows = found.images.to_pylist()
+    assert [(row["width"], row["height"], row["content_type"]) for row in rows] == [
+        (8, 6, "image/jpeg"),
+        (20, 30, "image/jpeg"),
+    ]
+    assert [name.rpartition("-")[2] for name in found.images["member"].to_pylist()] == ["00000000.jpg", "00000001.jpg"]
+    assert [content[:2] for name, content in members_of(found.tars[0]).items() if name.endswith("jpg")] == [
+        b"\xff\xd8"
+    ] * 2
+    assert write(tmp_path, own, quality=80).tars == write(tmp_path, own, quality=70).tars  # not in use
+    assert write(tmp_path, own, reencode="jpeg", quality=70).tars != found.tars
+
+
+def test_images_that_fail_are_in_the_ledger(tmp_path: Path) -> None:
+    rows = sample("doc", PICTURES[0], b"no image", None, None, PICTURES[1])
+    rows[8]["materialize_error"] = "missing_member: b.png is not in the tar"
+    rows[10]["materialize_error"] = "frame_mismatch: kept all the same"
+    own = InterleavedBatch(rows_table(rows))
+    plain = write(tmp_path, own)
+    assert plain.images["position"].to_pylist() == [1, 3, 9]  # whatever they are, their bytes are there
+    assert plain.images["width"].to_pylist() == [8, None, 9]
+    found = write(tmp_path, own, reencode="jpeg")
+    assert found.images["position"].to_pylist() == [1, 9]
+    names = ("position", "modality", "stage", "reason", "detail")
+    rows = list(zip(*(found.ledger[name].to_pylist() for name in names), strict=True))
+    assert [row[:4] for row in rows] == [
+        (3, "image", "image_export", "undecodable_image"),
+        (5, "image", "image_export", "missing_source"),
+        (7, "image", "image_export", "missing_member"),
+    ]
+    assert rows[2][4] == "missing_member: b.png is not in the tar"
+    assert len(members_of(found.tars[0])) == 4
+
+
+def test_more_pixels_than_allowed_fail_where_they_would_be_decoded(tmp_path: Path) -> None:
+    own = batch(PICTURES[0])
+    assert write(tmp_path, own, max_pixels=10).ledger.num_rows == 0
+    assert write(tmp_path, own, max_pixels=10, reencode="jpeg").ledger["reason"].to_pylist() == ["too_many_pixels"]
+
+
+def test_scores_are_joined_by_sample_and_position(tmp_path: Path) -> None:
+    scores = pa.table(
+        {
+            "sample_id": ["doc", "else"],
+            "position": pa.array([3, 1], pa.int32()),
+            "own": [0.25, 1.0],
+            "label": ["cat", "dog"],
+            "member": [7, 8],
+            "embedding": pa.array([[1.0], [2.0]], pa.list_(pa.float32(), 1)),
+            "thumbnail": [b"x", b"y"],
+        }
+    )
+    found = write(tmp_path, batch(*PICTURES[:2]), scores=scores)
+    rows = found.images.select(["own", "label", "member_"]).to_pylist()
+    assert rows == [{"own": None, "label": None, "member_": None}, {"own": 0.25, "label": "cat", "member_": 7}]
+    assert {"embedding", "thumbnail"} & set(found.images.column_names) == set()
+
+
+def test_optional_columns_may_be_missing(tmp_path: Path) -> None:
+    own = batch(PICTURES[0]).to_pyarrow()
+    few = InterleavedBatch(own.select(["sample_id", "position", "modality", "binary_content"]))
+    (row,) = write(tmp_path, few).images.to_pylist()
+    assert (row["content_type"], row["text_before"], row["original_path"]) == ("image/png", None, None)
+
+
+def test_no_images_give_no_files(tmp_path: Path) -> None:
+    found = write(tmp_path, batch())
+    assert (found.tars, found.tables, found.images.num_rows) == ([], [], 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_a_bucket(s3_server: S3Server, bucket: str) -> None:
+    options = s3_server.storage_options
+    found = write_images(batch(*PICTURES), f"{bucket}/out", ExportSettings(images_per_tar=3), storage_options=options)
+    s3_server.fs.invalidate_cache()
+    assert sorted(f"s3://{path}" for path in s3_server.fs.find(f"{bucket}/out")) == sorted([*found.tars, *found.tables])
+    images = [read_images(tar, storage_options=options)[1] for tar in found.tars]
+    assert [value for part in images for value in part["binary_content"].to_pylist()] == PICTURES
+
+
+def test_verbose_logs_each_tar(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "interleaved_assets"):
+        write(tmp_path, batch(*PICTURES), images_per_tar=3)
+        assert caplog.messages == []
+        found = write(tmp_path, batch(*PICTURES), images_per_tar=3, verbose=True)
+    sizes = [Path(tar).stat().st_size for tar in found.tars]
+    assert caplog.messages == [
+        f"{tar}: {count} images, {size} bytes" for tar, count, size in zip(found.tars, (3, 2), sizes, strict=True)
+    ]
+
+
+def test_an_error_leaves_whole_files_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_bytes, calls = AtomicOutput.write, []
+
+    def full(output: AtomicOutput, data: bytes) -> int:
+        if "000001.tar" in output.uri:
+            raise StorageError("the disk is full")
+        calls.append(output.uri)
+        return write_bytes(output, data)
+
+    monkeypatch.setattr(AtomicOutput, "write", full)
+    with pytest.raises(StorageError, match="the disk is full"):
+        write(tmp_path, batch(*PICTURES), images_per_tar=3)
+    names = sorted(path.name.rpartition("-")[2] for path in tmp_path.iterdir())
+    assert names == ["000000.parquet", "000000.tar"]
+
+
+def test_bad_arguments_are_refused(tmp_path: Path) -> None:
+    own = batch(PICTURES[0])
+    with pytest.raises(OptionError, match="3 rows repeat the key"):
+        write(tmp_path, InterleavedBatch(pa.concat_tables([own.to_pyarrow(), own.to_pyarrow()])))
+    with pytest.raises(OptionError, match="scores: no column position"):
+        write(tmp_path, own, scores=pa.table({"sample_id": ["doc"]}))
+    images = image_rows(own.to_pyarrow())
+    place = ImageSet(str(tmp_path), "0" * 16, "1" * 12)
+    with (
+        pytest.raises(OptionError, match="sample 'doc' has two images at position 1"),
+        image_tars(place, pa.schema([]), ExportSettings()) as tars,
+    ):
+        tars.write(pa.concat_tables([images, images]), pa.concat_tables([images, images]).select(["position"]))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from interleaved_assets.demo.damage import damaged_members
+from interleaved_assets.demo.documents import pack_tar
+from interleaved_assets.io.shard import read_shard, write_shard
+from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline.files.inputs import find_shard_files
+from interleaved_assets.pipeline.files.validate import FINDING_CODES, NOTE_CODES, Validation, validate_file
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import document, good_shard, sharp_image
+from interleaved_assets_tests.documents import write_shard as write_documents
+from interleaved_assets_tests.layouts import foreign_tar
+
+
+def validated(path: Path, *, decode: bool = True) -> Validation:
+    (file,) = find_shard_files([str(path)], Settings())
+    return validate_file(file, Settings(), decode=decode)
+
+
+def codes(found: Validation) -> dict[str, int]:
+    return {finding.code: finding.count for finding in found.findings}
+
+
+def test_a_good_shard_is_sound_in_both_forms(tmp_path: Path) -> None:
+    tar = good_shard(tmp_path / "a.tar")
+    (table,) = read_shard(str(tar))
+    with write_shard(str(tmp_path / "b.parquet"), table.schema) as out:
+        out.write(table)
+    for path in (tar, tmp_path / "b.parquet"):
+        found = validated(path)
+        assert (found.is_sound, found.findings, found.counts.rows) == (True, [], 13)
+
+
+def test_every_damage_has_its_code_and_place(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(pack_tar(damaged_members(np.random.default_rng(1))))
+    found = validated(tmp_path / "a.tar")
+    assert not found.is_sound
+    assert codes(found) == {
+        "undecodable_image": 2,
+        "missing_member": 1,
+        "invalid_json": 1,
+        "frame_out_of_range": 1,
+        "repeated_members": 1,
+        "repeated_sample_ids": 1,
+        "unreferenced_members": 4,
+    }
+    places = {finding.code: finding.detail for finding in found.findings}
+    assert places["missing_member"].startswith("sample 'missing-picture', position 6: missing-picture.1.jpg is not in")
+    assert {finding.code for finding in found.findings if finding.level == "note"} <= NOTE_CODES.keys()
+    assert {finding.code for finding in found.findings if finding.level == "finding"} <= FINDING_CODES.keys()
+
+
+def test_an_image_that_only_has_a_header_is_found_by_decoding(tmp_path: Path) -> None:
+    image = bytearray(sharp_image(1))
+    image[1000:1100] = bytes(100)
+    path = write_documents(tmp_path / "a.tar", {"x": document("a", bytes(image))})
+    assert codes(validated(path)) == {"undecodable_image": 1}
+    assert codes(validated(path, decode=False)) == {}
+
+
+@pytest.mark.parametrize(("kind", "code"), [("img2dataset", "wrong_layout"), ("mmc4", "wrong_layout")])
+def test_another_layout_is_a_finding(tmp_path: Path, kind: str, code: str) -> None:
+    (tmp_path / "a.tar").write_bytes(foreign_tar(kind))
+    assert code in codes(validated(tmp_path / "a.tar"))
+
+
+def test_cut_tars_and_tars_without_samples(tmp_path: Path) -> None:
+    whole = good_shard(tmp_path / "a.tar").read_bytes()
+    (tmp_path / "cut.tar").write_bytes(whole[: len(whole) // 2])
+    assert {"incomplete", "truncated_shard"} <= codes(validated(tmp_path / "cut.tar")).keys()
+    assert codes(validated(write_documents(tmp_path / "empty.tar", {}))) == {"no_samples": 1}
+
+
+def test_repeated_ids_in_parquet_are_found(tmp_path: Path) -> None:
+    (table,) = read_shard(str(good_shard(tmp_path / "a.tar")))
+    with write_shard(str(tmp_path / "b.parquet"), table.schema) as out:
+        out.write(table)
+        out.write(table)
+    assert "invalid_keys" in codes(validated(tmp_path / "b.parquet"))
+
+
+def test_what_is_no_shard_is_raised(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_text("no tar")
+    with pytest.raises(ShardError, match="is not a tar"):
+        validated(tmp_path / "a.tar")

@@ -1,0 +1,227 @@
+"""Releases: what they name, what they refuse, and what a comparison with the manifest finds."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.cli import main
+from interleaved_assets.model.errors import OptionError, ShardError, StorageError
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.release.make import make_release
+from interleaved_assets.pipeline.release.manifest import read_manifest
+from interleaved_assets.pipeline.release.verify import verify_release
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.s3 import S3Server
+
+
+def through_all(key: str, settings: Settings) -> None:
+    for stage in stage_dag(settings).values():
+        take_through(stage, key, settings)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Two shards that went through all stages, with seven documents, one licence and two hosts."""
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw/web/a.tar")
+    facts = {"license": "CC-BY 4.0", "url": "https://example.com/x"}
+    documents = {f"d{number}": document("some words", sharp_image(number), **facts) for number in range(4)}
+    write_shard(tmp_path / "raw/b c.tar", documents)
+    for key in ("web/a", "b%20c"):
+        through_all(key, settings)
+    return settings
+
+
+def findings(manifest_at: Path) -> list[tuple[str, str]]:
+    found = verify_release(read_manifest(str(manifest_at)), str(manifest_at))
+    return [(one.code, one.uri) for one in found if one is not None]
+
+
+def test_the_manifest_names_tars_counts_drops_filters_and_sources(settings: Settings, tmp_path: Path) -> None:
+    release = make_release("v1", settings)
+    at = tmp_path / "out/releases/v1/manifest.json"
+    assert release.uri == str(at)
+    manifest = read_manifest(str(at))
+    assert manifest == release.manifest
+    assert [(tar.shard, tar.path) for tar in manifest.tars] == [
+        ("b%20c", "../../tars/b%20c.tar"),
+        ("web/a", "../../tars/web/a.tar"),
+    ]
+    assert (manifest.counts.samples, manifest.counts.images, manifest.counts_in.images) == (7, 8, 9)
+    assert manifest.dropped == {"sharpness_below": 1}
+    assert manifest.filters == {"sharpness": (100.0, None), "qr": (None, 0.05), "ratio": (0.0, None)}
+    assert manifest.tars[0].source is not None
+    assert manifest.tars[0].source.uri == f"{tmp_path}/raw/b c.tar"
+    assert [(one.column, one.documents, one.most) for one in manifest.licences] == [("license", 4, {"CC-BY 4.0": 4})]
+    assert [one.most for one in manifest.sources] == [{"example.com": 4, "example.org": 1}]
+    assert findings(at) == []
+
+
+def test_the_same_tars_give_the_same_bytes(settings: Settings, tmp_path: Path) -> None:
+    make_release("v1", settings, to=str(tmp_path / "one"))
+    first = (tmp_path / "out/releases/v1/manifest.json").rename(tmp_path / "kept.json")
+    make_release("v1", settings, to=str(tmp_path / "two"))
+    for name in ("manifest.json", "wids.json", "README.md"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert json.loads(first.read_text())["folder"] == str(tmp_path / "one")
+
+
+def test_the_card_is_read_by_hugging_face(settings: Settings, tmp_path: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    make_release("v1", settings)
+    text = (tmp_path / "out/releases/v1/README.md").read_text()
+    head = hub.DatasetCard(text).data.to_dict()
+    assert (head["pretty_name"], head["size_categories"]) == ("v1", ["n<1K"])
+    assert "license" not in head  # three documents name none
+    assert "| CC-BY 4.0 | 4 |" in text
+    assert "| sharpness\\_below | 1 |" in text
+    assert "| qr |  | 0.05 |" in text
+
+
+def test_a_copy_outlives_a_later_run(settings: Settings, tmp_path: Path) -> None:
+    make_release("v1", settings)
+    make_release("v2", settings, to=str(tmp_path / "copy"))
+    tar = tmp_path / "copy/tars/web/a.tar"
+    assert tar.samefile(tmp_path / "out/tars/web/a.tar")  # a link takes no space
+    good_shard(tmp_path / "raw/web/a.tar", seed=9)
+    through_all("web/a", settings)
+    assert not tar.samefile(tmp_path / "out/tars/web/a.tar")
+    assert findings(tmp_path / "copy/manifest.json") == []
+    assert findings(tmp_path / "out/releases/v2/manifest.json") == []
+    assert [uri for _, uri in findings(tmp_path / "out/releases/v1/manifest.json")] == [
+        f"{tmp_path}/out/tars/web/a.tar"
+    ]
+
+
+def test_where_files_cannot_be_linked_they_are_copied(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Path, target: Path) -> None:
+        raise OSError(18, os.strerror(18))  # EXDEV
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    make_release("v1", settings, to=str(tmp_path / "copy"))
+    assert not (tmp_path / "copy/tars/web/a.tar").samefile(tmp_path / "out/tars/web/a.tar")
+    assert findings(tmp_path / "copy/manifest.json") == []
+
+
+def test_a_changed_a_missing_and_an_additional_tar_are_found(settings: Settings, tmp_path: Path) -> None:
+    make_release("v1", settings, to=str(tmp_path / "copy"))
+    tars = tmp_path / "copy/tars"
+    content = bytearray((tars / "web/a.tar").read_bytes())
+    content[600] ^= 1
+    (tars / "web/a.tar").unlink()
+    (tars / "web/a.tar").write_bytes(content)
+    (tars / "b%20c.tar").unlink()
+    (tars / "more.tar").write_bytes(b"")
+    at = tmp_path / "copy/manifest.json"
+    assert findings(at) == [
+        ("missing", f"{tars}/b%20c.tar"),
+        ("sha256", f"{tars}/web/a.tar"),
+        ("unexpected", f"{tars}/more.tar"),
+    ]
+    (tars / "web/a.tar").write_bytes(content + b"\0")
+    (tmp_path / "copy/wids.json").write_text("{}")
+    assert [code for code, _ in findings(at)] == ["missing", "size", "sha256", "unexpected"]
+
+
+@pytest.mark.parametrize("damage", ["{", "{}", "changed", ""])
+def test_a_damaged_manifest_is_refused(settings: Settings, tmp_path: Path, damage: str) -> None:
+    make_release("v1", settings)
+    at = tmp_path / "out/releases/v1/manifest.json"
+    at.write_text(at.read_text().replace('"samples": 3', '"samples": 4') if damage == "changed" else damage)
+    with pytest.raises(
+        ShardError, match="was changed since" if damage == "changed" else "is not the manifest of a release"
+    ):
+        read_manifest(str(at))
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "verify", "v1"]) == 2
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "../v1", ".v1", "v 1", "x" * 101])
+def test_names_that_are_paths_are_refused(settings: Settings, name: str) -> None:
+    with pytest.raises(OptionError, match="cannot be the name of a release"):
+        make_release(name, settings)
+
+
+def test_a_release_is_never_overwritten(settings: Settings, tmp_path: Path) -> None:
+    make_release("v1", settings, to=str(tmp_path / "copy"))
+    with pytest.raises(OptionError, match="release v1 exists"):
+        make_release("v1", settings)
+    with pytest.raises(OptionError, match="holds a release already"):
+        make_release("v2", settings, to=str(tmp_path / "copy"))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/notes.txt").write_text("mine")
+    with pytest.raises(OptionError, match=r"is not empty, it has notes\.txt"):
+        make_release("v2", settings, to=str(tmp_path / "full"))
+    for root in ("raw", "out"):
+        with pytest.raises(OptionError, match="choose a folder outside"):
+            make_release("v2", settings, to=str(tmp_path / root / "v2"))
+
+
+def test_shards_that_are_not_current_are_named_or_left_out(settings: Settings, tmp_path: Path) -> None:
+    good_shard(tmp_path / "raw/new.tar", seed=5)
+    with pytest.raises(OptionError, match=r"1 of 3 shards are not current.*\n  new: never materialized"):
+        make_release("v1", settings)
+    manifest = make_release("v1", settings, incomplete=True).manifest
+    assert manifest.left_out == {"new": "never materialized"}
+    assert [tar.shard for tar in manifest.tars] == ["b%20c", "web/a"]
+
+
+def test_without_a_current_shard_there_is_no_release(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    with pytest.raises((OptionError, StorageError), match=r"nothing to release|no look at"):
+        make_release("v1", settings)
+    write_shard(tmp_path / "raw/a.tar", {"d": document("words", blurred_image())})
+    with pytest.raises(OptionError, match="nothing to release"):
+        make_release("v1", settings, incomplete=True)
+
+
+def test_the_commands_say_what_is_sound_and_what_is_not(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = ["--settings", str(tmp_path / "interleaved.toml")]
+    assert main([*base, "release", "v1", "--to", str(tmp_path / "copy")]) == 0
+    assert capsys.readouterr().out.startswith("release v1: 2 tars, ")
+    assert main([*base, "verify", "v1"]) == 0
+    monkeypatch.chdir(tmp_path / "copy")  # without a settings file
+    assert main(["verify", "./"]) == 0
+    assert ": sound  " in capsys.readouterr().out
+    (tmp_path / "copy/tars/web/a.tar").unlink()
+    assert main(["verify", str(tmp_path / "copy/manifest.json")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"missing  {tmp_path}/copy/tars/web/a.tar: no such file"
+    assert ": 1 finding  " in lines[1]
+    assert main(["verify", str(tmp_path / "nowhere/manifest.json")]) == 2
+    assert "no release at" in capsys.readouterr().err
+
+
+def test_a_release_is_copied_to_s3_and_compared_there(
+    settings: Settings, tmp_path: Path, bucket: str, s3_environment: S3Server
+) -> None:
+    make_release("v1", settings, to=f"{bucket}/v1")
+    at = f"{bucket}/v1/manifest.json"
+    assert [one for one in verify_release(read_manifest(at), at) if one is not None] == []
+    s3_environment.fs.pipe(f"{bucket}/v1/tars/more.tar", b"")
+    s3_environment.fs.rm_file(f"{bucket}/v1/tars/web/a.tar")
+    found = verify_release(read_manifest(at), at)
+    assert [(one.code, one.uri) for one in found if one is not None] == [
+        ("missing", f"{bucket}/v1/tars/web/a.tar"),
+        ("unexpected", f"{bucket}/v1/tars/more.tar"),
+    ]
+    # the manifest below the output root names the copy
+    local = str(tmp_path / "out/releases/v1/manifest.json")
+    assert [one.code for one in verify_release(read_manifest(local), local) if one is not None] == [
+        "missing",
+        "unexpected",
+    ]
+
+
+def test_a_tar_that_was_changed_by_hand_is_not_released(settings: Settings, tmp_path: Path) -> None:
+    at = tmp_path / "out/tars/web/a.tar"
+    at.write_bytes(at.read_bytes() + b"more")
+    with pytest.raises(OptionError, match=r"web/a: no final_tars"):
+        make_release("v1", settings)

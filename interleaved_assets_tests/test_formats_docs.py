@@ -1,0 +1,73 @@
+"""docs/formats.md and the README: their examples of a shard are read as they say, and the conversion works."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.io import ShardLayout
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stages import normalized
+from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.io.tars import encoded, picture, rows, write_tar
+from interleaved_assets_tests.layouts import SAMPLES, foreign_tar, jpeg
+
+REPOSITORY = Path(__file__).parents[1]
+PAGE = (REPOSITORY / "docs/formats.md").read_text(encoding="utf-8")
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+
+def example(text: str) -> list[tuple[str, bytes]]:
+    """The members in the code block whose first line is a JSON member."""
+    (block,) = re.findall(r"^```\n(\S+\.json .*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    frames = io.BytesIO()
+    picture(1).save(frames, "TIFF", save_all=True, append_images=[picture(2)])
+    contents = {".jpg": jpeg(1), ".png": encoded(picture(1)), ".tiff": frames.getvalue()}
+    found = []
+    for line in block.splitlines():
+        name, _, body = line.partition(" ")
+        found.append((name, body.strip().encode() or contents[Path(name).suffix]))
+    return found
+
+
+@pytest.mark.parametrize(("text", "images"), [(PAGE, [1, 0, 2]), (README, [1, 0])], ids=["formats", "readme"])
+def test_the_example_is_read_as_it_says(tmp_path: Path, text: str, images: list[int]) -> None:
+    found = rows(write_tar(tmp_path / "a.tar", *example(text)))
+    assert {row["sample_id"] for row in found} == {"doc-1", "doc-2"}
+    assert [row["position"] for row in found if row["modality"] == "image"] == images
+    assert [row["text_content"] for row in found if row["modality"] == "text"] == [
+        "A heading",
+        "A caption",
+        "Its text",
+    ]
+    assert [row["materialize_error"] for row in found] == [None] * len(found)
+    assert found[0]["url"] == "https://…"
+
+
+def test_the_example_of_images_with_texts_is_read_as_it_says(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```\n(cat-1\.jpg\n.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+    lines = [line.partition(" ")[::2] for line in block.splitlines()]
+    contents = {".jpg": jpeg(1), ".png": encoded(picture(1))}
+    members = [(name, body.strip().encode() or contents[Path(name).suffix]) for name, body in lines]
+    found = rows(write_tar(tmp_path / "a.tar", *members), layout=ShardLayout(layout="images"))
+    assert [(row["sample_id"], row["position"], row["modality"], row["text_content"]) for row in found] == [
+        ("cat-1", -1, "metadata", None),
+        ("cat-1", 0, "image", None),
+        ("cat-1", 1, "text", "A cat on a sofa"),
+        ("dog", -1, "metadata", None),
+        ("dog", 0, "image", None),
+    ]
+    assert (found[0]["url"], found[0]["width"]) == ("https://…", 640)
+
+
+def test_img2dataset_is_converted_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = project(tmp_path)
+    (tmp_path / "img2dataset").mkdir()
+    (tmp_path / "img2dataset/00000.tar").write_bytes(foreign_tar("img2dataset"))
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+    exec(compile(code, "docs/formats.md", "exec"), {})
+    record = take_through(normalized.STAGE, "00000", settings).record
+    assert (record.counts_out.samples, record.counts_out.texts, record.counts_out.images) == (SAMPLES,) * 3
+    assert record.counted["unreferenced_members"] == 0
