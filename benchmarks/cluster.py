@@ -45,11 +45,10 @@ def main() -> None:
     options = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="cluster-"))
     try:
-        figures = list(measure(work, options.shards, [int(count) for count in options.nodes.split(",")], options.kill))
+        for figure in measure(work, options.shards, [int(count) for count in options.nodes.split(",")], options.kill):
+            print(f"| {figure.what} | {figure.value:.4g} {figure.unit} |", flush=True)
     finally:
         shutil.rmtree(work)
-    for figure in figures:
-        print(f"| {figure.what} | {figure.value:.4g} {figure.unit} |")
     print(f"load {os.getloadavg()[0]:.1f}")
 
 
