@@ -1,4 +1,4 @@
-"""The examples of docs/training.md, run on a release of two small shards."""
+"""The examples of docs/training.md, run on a release of two small shards, whose final tars are split."""
 
 import re
 from pathlib import Path
@@ -18,9 +18,9 @@ KEYS = sorted(f"doc-{seed}-{letter}" for seed in range(2) for letter in "abc")
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the page calls FOLDER and OUTPUT_ROOT: two shards with six documents."""
+    """What the page calls FOLDER and OUTPUT_ROOT: two shards with six documents, each in two tars."""
     folder = tmp_path_factory.mktemp("training")
-    settings = project(folder)
+    settings = project(folder, "[final_tars]\nmax_samples_per_tar = 2\n")
     for seed in range(2):
         good_shard(folder / f"raw/{seed}.tar", seed=seed)
         for stage in stage_dag(settings).values():
@@ -59,12 +59,16 @@ def test_every_sample_is_read_once_over_nodes_and_workers(
     for node in range(2):
         monkeypatch.setenv("RANK", str(node))
         of_node = [key for key, _ in names["loader"](places["FOLDER"])]
-        assert len(of_node) == 3
+        assert of_node
         seen += of_node
     assert sorted(seen) == KEYS
     monkeypatch.delenv("WORLD_SIZE")
     items = dict(iter(names["loader"](places["FOLDER"], workers=0)))["doc-0-a"]
     assert [type(item) for item in items] == [str, bytes, str]
+    import webdataset
+
+    of_one_shard = webdataset.WebDataset(f"{places['FOLDER']}/tars/0~{{00000..00001}}.tar", shardshuffle=False)
+    assert [sample["__key__"] for sample in of_one_shard] == KEYS[:3]
 
 
 @pytest.mark.torch
@@ -100,7 +104,7 @@ def test_datasets_reads_the_tars_through_a_generator(places: dict[str, Any]) -> 
 def test_its_own_reader_of_tars_fails_or_loses_images_as_the_page_says(places: dict[str, Any], tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     with pytest.raises(ValueError, match="don't share the same prefix or the same types"):
-        datasets.load_dataset("webdataset", data_files=f"{places['FOLDER']}/tars/0.tar", streaming=True)
+        datasets.load_dataset("webdataset", data_files=f"{places['FOLDER']}/tars/0~00001.tar", streaming=True)
     alike = {f"a{number}": document("text", sharp_image(1)) for number in range(5)}
     tar = write_shard(tmp_path / "b.tar", {**alike, "b": document(sharp_image(2), "text", sharp_image(3))})
     loaded = datasets.load_dataset("webdataset", data_files=str(tar), split="train", streaming=True)

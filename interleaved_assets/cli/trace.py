@@ -44,7 +44,7 @@ def show_sample(sample_id: str, shard: str | None, file: str | None, out: Consol
         rows_before = 0
         for trace in traces:
             if rows := trace.rows():
-                out.print(f"{trace.record.stage}  {trace.record.outputs['rows'].uri}", soft_wrap=True)
+                out.print(f"{trace.record.stage}  {trace.record.rows_uri}", soft_wrap=True)
                 out.print(_rows_table(rows, every_row=every_row))
             if trace.kept is None:
                 out.print(_in_tar(trace, sample_id, rows_before - trace.dropped.num_rows))
@@ -86,7 +86,7 @@ def show_tar(uri: str, file: str | None, out: Console) -> int:
 
 
 def _in_tar(trace: StageTrace, sample_id: str, rows: int) -> str:
-    place = f"{trace.record.stage}  {trace.record.outputs['rows'].uri}: "
+    place = f"{trace.record.stage}  {trace.record.rows_uri}: "
     if not rows:
         return f"{place}no row of it"
     return f"{place}{member_key(sample_id)}.json and its images, {rows} row{'' if rows == 1 else 's'}"

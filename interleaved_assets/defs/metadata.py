@@ -56,7 +56,7 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
     """
     record = outcome.record
     # in the order of interest: pictures, figures, places of the files
-    rows = record.outputs["rows"]
+    rows = [*record.rows_files.values()]
     metadata: dict[str, Any] = {
         **extra,
         "dagster/partition_row_count": record.counts_out.rows,
@@ -65,9 +65,9 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
         **_speed(outcome),
         "unchanged": outcome.unchanged,
         **{name: _rounded(value) for name, value in record.notes.items()},
-        "dagster/uri": rows.uri,
-        "output_bytes": rows.size,
-        "output_sha256": rows.sha256,
+        "dagster/uri": record.rows_uri,
+        "output_bytes": sum(file.size for file in rows),
+        **({"output_sha256": rows[0].sha256} if len(rows) == 1 else {}),
         "record": dg.MetadataValue.path(settings.storage.shard(record.shard).record(record.stage)),
     }
     if record.source is not None:

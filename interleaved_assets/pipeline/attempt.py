@@ -24,7 +24,7 @@ from interleaved_assets.pipeline.record import (
     with_present_stamps,
     write_record,
 )
-from interleaved_assets.pipeline.stage import ROWS, ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.pipeline.stored_records import ListedRecords
 from interleaved_assets.settings import Settings
 
@@ -99,7 +99,7 @@ class Attempt:
                 inputs[name] = upstream.data_version
                 read[name] = upstream
                 source = source or upstream.source  # all inputs of a stage come from the same raw shard
-        task = ShardTask(key, settings, paths, raw, read, files)
+        task = ShardTask(key, settings, paths, raw, read, files, recorded)
         return cls(stage, task, code_version, inputs, source, recorded, listed, started=started)
 
     @property
@@ -140,9 +140,11 @@ class Attempt:
             if (made := self._same_work(now)) is not None:
                 return self._unchanged(made)
         for name, upstream in shard.read.items():
-            rows = upstream.outputs[ROWS]
             present: Record | None = upstream
-            if rows.stamp is None or read_stamp(rows.uri, options) != rows.stamp:
+            if any(
+                rows.stamp is None or read_stamp(rows.uri, options) != rows.stamp
+                for rows in upstream.rows_files.values()
+            ):
                 present = with_present_stamps(upstream, options)
             if present is None:
                 raise ShardError(
@@ -152,7 +154,7 @@ class Attempt:
                 )
             if present != upstream:
                 self._renew(name, upstream, present)
-            self.stamps[rows.uri] = present.outputs[ROWS].stamp
+            self.stamps |= {rows.uri: rows.stamp for rows in present.rows_files.values()}
         if shard.raw is not None:
             self.stamps[shard.raw.uri] = shard.raw.stamp
         for uri in (*shard.paths.outputs(self.stage.name).values(), self.record_uri):
@@ -244,8 +246,8 @@ class Attempt:
                 f"shard {shard.key}: {raw.uri} changed while it was read; materialize it again once it is complete"
             )
         for name, upstream in shard.read.items():
-            uri = upstream.outputs[ROWS].uri
-            if uri in left and read_stamp(uri, shard.options) != self.stamps[uri]:
+            uris = [rows.uri for rows in upstream.rows_files.values() if rows.uri in left]
+            if any(read_stamp(uri, shard.options) != self.stamps[uri] for uri in uris):
                 raise ShardError(f"shard {shard.key}: {name} changed while it was read; materialize it again")
         if self.stage.files(shard.settings) != shard.files:
             raise ShardError(

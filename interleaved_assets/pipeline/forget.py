@@ -1,7 +1,7 @@
 """Forget shards whose raw tar is gone: find and remove everything that the stages have stored for them.
 
 The record of ``normalized`` is removed last. A removal that was cut off therefore leaves a shard that has a record, is
-still reported as vanished, and can be forgotten again; its final tar is the first output to go.
+still reported as vanished, and can be forgotten again; its final tars are the first outputs to go.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,8 +12,10 @@ from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.stages import image_export, normalized
+from interleaved_assets.pipeline.record import read_record
+from interleaved_assets.pipeline.stages import final_tars, image_export, normalized
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
+from interleaved_assets.pipeline.stages.part_tars import stored_parts
 from interleaved_assets.pipeline.stored_records import recorded_stages
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.shard_paths import ShardPaths
@@ -93,6 +95,8 @@ def _places(paths: ShardPaths) -> Iterator[str]:
     for stage in reversed(EVERY_STAGE):
         if stage != normalized.NAME:
             yield paths.record(stage)
+        if stage == final_tars.NAME:
+            yield from stored_parts(paths, read_record(paths.record(stage), paths.options))
         yield from paths.outputs(stage).values()
         yield paths.pictures(stage)
     yield paths.page()

@@ -28,7 +28,7 @@ from interleaved_assets.io.storage import (
 )
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.raw.listing import RawSource
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.shard_paths import PART_MARK, ShardPaths, is_rows_role
 
 RAW_SHARDS: Final = "raw_shards"
 
@@ -120,6 +120,8 @@ class Facts(BaseModel):
     """Further counts that the checks need, by name; they are counted while the output is written."""
     notes: dict[str, float | int | str] = {}
     """Further facts (repeated ids, filters, device, …)."""
+    parts: dict[str, Counts] = {}
+    """Counts of each part of a final tar that is split, by its role; else empty."""
 
 
 class Record(Facts):
@@ -136,17 +138,33 @@ class Record(Facts):
     """Data version of each input, by stage; for a file that the settings name, by the setting (``clip.pretrained``)."""
     data_version: str
     outputs: dict[str, OutputFile]
-    """By role: ``rows`` is the output of the stage, ``ledger`` its dropped rows, ``samples`` scores of samples. The
-    role of an exported tar, and of its table, is its name."""
+    """By role: ``rows`` is the output of the stage, ``ledger`` its dropped rows, ``samples`` scores of samples. A final
+    tar that is split has ``rows-00000``, ``rows-00001``, … in place of ``rows``. The role of an exported tar, and of
+    its table, is its name."""
     settings: dict[str, object]
     """The settings that this output depends on."""
     source: RawSource | None = None
     """The raw shard that the outputs were made from, as it was when ``normalized`` read it."""
 
+    @property
+    def rows_files(self) -> dict[str, OutputFile]:
+        """The files with the rows of the stage, by role, in order: one, or the parts of a final tar that is split."""
+        return {role: output for role, output in sorted(self.outputs.items()) if is_rows_role(role)}
+
+    @property
+    def rows_uri(self) -> str:
+        """Where the rows are; of several tars with their numbers in braces, as ``webdataset`` takes it."""
+        uris = [output.uri for output in self.rows_files.values()]
+        if len(uris) == 1:
+            return uris[0]
+        first, last = (uri.removesuffix(".tar") for uri in (uris[0], uris[-1]))
+        start = first.rindex(PART_MARK) + 1
+        return f"{first[:start]}{{{first[start:]}..{last[start:]}}}.tar"
+
 
 def write_record(record: Record, uri: str, storage_options: Mapping[str, object]) -> None:
     """Write ``record`` atomically."""
-    content = (record.model_dump_json(indent=1) + "\n").encode()
+    content = (record.model_dump_json(indent=1, exclude=None if record.parts else {"parts"}) + "\n").encode()
     with atomic_output(uri, storage_options) as out:
         out.write(content)
     _remember(content, uri)

@@ -4,16 +4,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.record import Facts, OutputFile, Record
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
-
-ROWS: Final = "rows"
-"""The role of the one output of a stage that other stages read. Ledgers and scores of samples are for people."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +25,8 @@ class ShardTask:
     """Records of the input stages, by stage, as of the comparison with the shard's own record."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Version of each file that the settings name for this stage, such as a checkpoint, by the setting."""
+    recorded: Record | None = None
+    """The shard's own record, as of that comparison; None if there was none. Its outputs may be gone."""
 
     @property
     def options(self) -> Mapping[str, object]:

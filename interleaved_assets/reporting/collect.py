@@ -97,8 +97,10 @@ def _published(records: Mapping[str, Record]) -> tuple[str, ...]:
     if final is None:
         return ()
     versions = [final.source.version] if final.source else []
-    # all shards of which nothing was kept have the same final tar
-    return (*versions, f"final:{final.outputs['rows'].sha256}") if final.counts_out.rows else tuple(versions)
+    if not final.counts_out.rows:
+        return tuple(versions)  # all shards of which nothing was kept have the same final tar
+    # the same content is split in the same way
+    return (*versions, "final:" + "+".join(tar.sha256 for tar in final.rows_files.values()))
 
 
 def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:

@@ -260,6 +260,27 @@ class LimitSettings(_Section):
         return TarLimits(**{name: int(getattr(self, name)) for name in TarLimits._fields})
 
 
+class FinalTarsSettings(_Section):
+    """How large a final tar may be; the final tar of a shard beyond that is split into several."""
+
+    max_samples_per_tar: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most samples in one final tar; those of a larger shard are split evenly into tars of at most as "
+        "many, <key>~00000.tar and so on. Default none: one tar a shard.",
+    )
+    max_tar_bytes: ByteSize | None = Field(
+        default=None,
+        ge=_MIB,
+        description="Most bytes of one final tar, as a number or with a unit (512MiB), at least 1 MiB; a larger one is "
+        "split as above. A sample that alone takes more gets a tar of its own. Default none: one tar a shard.",
+    )
+
+    def bounds(self) -> dict[str, int]:
+        """The bounds that are set, by name."""
+        return {name: int(value) for name, value in self if value is not None}
+
+
 class PageSettings(_Section):
     """The page with a shard's documents, written after selection. No stage depends on these."""
 
@@ -392,6 +413,9 @@ class Settings(BaseSettings):
     )
     run: RunSettings = Field(default_factory=RunSettings, description="Size of runs, parallelism, memory.")
     limits: LimitSettings = Field(default_factory=LimitSettings, description="What a raw shard may ask for.")
+    final_tars: FinalTarsSettings = Field(
+        default_factory=FinalTarsSettings, description="When the final tar of a shard is split."
+    )
     pages: PageSettings = Field(default_factory=PageSettings, description="Pages with the documents of shards.")
     watch: WatchSettings = Field(default_factory=WatchSettings, description="Sensor over the raw root.")
     checks: CheckSettings = Field(default_factory=CheckSettings, description="Bounds that shards are checked against.")

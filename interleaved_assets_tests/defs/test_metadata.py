@@ -27,6 +27,7 @@ NOT_NUMBERS = {
     "filters",
     "filters_without_scores",
     "rows_decided_by",
+    "samples_over_max_tar_bytes",
 }
 
 
@@ -141,3 +142,18 @@ def test_tags_have_versions_and_events_of_inputs(settings: Settings) -> None:
         "dagster/input_event_pointer/normalized": "17",
         "dagster/input_event_pointer/image_scores": "NULL",
     }
+
+
+def test_a_final_tar_that_is_split(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[final_tars]\nmax_samples_per_tar = 2\n")
+    good_shard(tmp_path / "raw" / "a.tar", seed=1)
+    metadata = of(settings, "final_tars")
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "out/tars").iterdir())]
+    assert {name: metadata[name] for name in ("tars", "output_bytes", "smallest_tar_bytes", "largest_tar_bytes")} == {
+        "tars": 2,
+        "output_bytes": sum(sizes),
+        "smallest_tar_bytes": min(sizes),
+        "largest_tar_bytes": max(sizes),
+    }
+    assert metadata["dagster/uri"] == f"{tmp_path}/out/tars/a~{{00000..00001}}.tar"
+    assert "output_sha256" not in metadata  # those of the parts are in the record

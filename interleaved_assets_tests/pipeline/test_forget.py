@@ -48,6 +48,25 @@ def test_every_file_of_the_shard_goes_and_no_other(settings: Settings, tmp_path:
     assert files_to_forget([KEY], settings.storage) == {KEY: {}}
 
 
+def test_the_parts_of_a_final_tar_go_from_the_last_on(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[final_tars]\nmax_samples_per_tar = 1\n")
+    for seed, key in enumerate(("a", "a~00000")):  # the key of the second is a%7E00000
+        good_shard(tmp_path / f"raw/{key}.tar", seed=seed)
+    for key in ("a", "a%7E00000"):
+        for stage in stage_dag(settings).values():
+            take_through(stage, key, settings)
+    (tmp_path / "raw/a.tar").unlink()
+    parts = [f"{tmp_path}/out/tars/a~{number:05d}.tar" for number in (2, 1, 0)]
+    found = files_to_forget(["a"], settings.storage)
+    assert [uri for uri in found["a"] if "/tars/" in uri] == parts
+    Path(parts[0]).unlink()  # as by a removal that was cut off after the record and this part
+    Path(settings.storage.shard("a").record("final_tars")).unlink()
+    found = files_to_forget(["a"], settings.storage)
+    assert [uri for uri in found["a"] if "/tars/" in uri] == parts[1:]
+    remove_files(found, settings.storage)
+    assert sorted(stored(tmp_path / "out/tars")) == [f"a%7E00000~{number:05d}.tar" for number in range(3)]
+
+
 def test_a_removal_that_was_cut_off_can_be_repeated(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

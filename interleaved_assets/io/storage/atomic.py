@@ -65,11 +65,11 @@ class AtomicOutput(AppendOnly):
             the file is replaced. None before the commit, and if the storage does not report it at the commit.
     """
 
-    def __init__(self, uri: str, file: BinaryIO, copy: WarmCopy | None, *, hashed: bool) -> None:
+    def __init__(self, uri: str, target: "_Target", copy: WarmCopy | None, *, hashed: bool) -> None:
         self.uri, self.size = uri, 0
         self.sha256: str | None = None
         self.stamp: str | None = None
-        self._file, self._copy, self._digest = file, copy, hashlib.sha256() if hashed else None
+        self._target, self._copy, self._digest = target, copy, hashlib.sha256() if hashed else None
 
     def write(self, data: BytesLike) -> int:
         """Append ``data``; returns its length in bytes.
@@ -78,7 +78,7 @@ class AtomicOutput(AppendOnly):
             StorageError: it cannot be written.
         """
         with storage_errors(self.uri, "write"):
-            self._file.write(data)
+            self._target.file.write(data)
         if self._copy is not None:
             self._copy.write(data)
         if self._digest is not None:
@@ -90,6 +90,17 @@ class AtomicOutput(AppendOnly):
     def tell(self) -> int:
         """Bytes written so far."""
         return self.size
+
+    def store(self) -> None:
+        """Store what was written, still invisible, so that the commit takes a moment and no memory is held until then.
+
+        Nothing can be written afterwards. In object stores other than S3 this does nothing.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        with storage_errors(self.uri, "write"):
+            self._target.store()
 
     def finish(self, stamp: str | None) -> None:
         """Set :attr:`sha256` and :attr:`stamp`; called when the output is committed."""
@@ -119,7 +130,7 @@ def atomic_output(
     with storage_errors(uri, "write"):
         target = _open_target(uri, storage_options)
     copy = new_copy(*filesystem(uri, storage_options)) if read_next and not is_local(uri) else None
-    output = AtomicOutput(uri, target.file, copy, hashed=hashed)
+    output = AtomicOutput(uri, target, copy, hashed=hashed)
     try:
         yield output
         with storage_errors(uri, "write"):
@@ -168,12 +179,15 @@ def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
 class _Target(Protocol):
     """An open output file; ``commit`` makes it appear at its final path, ``discard`` removes it.
 
+    ``store`` does beforehand what of a commit takes time and is not visible: nothing is written after it.
+
     ``commit`` returns the stamp of its own file, taken during the commit, since afterwards the path may hold the file
     of another writer; None if the stamp cannot be known.
     """
 
     file: BinaryIO
 
+    def store(self) -> None: ...
     def commit(self) -> str | None: ...
     def discard(self) -> None: ...
 
@@ -208,8 +222,17 @@ class _UploadTarget:
             self._etag = answer.get("ETag") or ""
         return answer
 
+    def store(self) -> None:
+        if self._ask is not None:
+            # a file of s3fs that does not commit by itself uploads everything when it is closed, as a multipart upload
+            self.file.autocommit = False  # type: ignore[attr-defined]  # fsspec's files have it
+            self.file.close()
+
     def commit(self) -> str | None:
-        self.file.close()
+        if self.file.closed:
+            self.file.commit()  # type: ignore[attr-defined]
+        else:
+            self.file.close()
         return etag_stamp(self._etag, self.file.tell()) if self._etag else None
 
     def discard(self) -> None:
@@ -226,6 +249,9 @@ class _MovedTarget:
         self._fs, self._path, self._temporary = fs, path, f"{folder}/{random_name(name)}"
         fs.makedirs(folder, exist_ok=True)
         self.file: BinaryIO = fs.open(self._temporary, "wb")
+
+    def store(self) -> None:
+        self.file.close()
 
     def commit(self) -> str | None:
         self.file.close()

@@ -46,6 +46,10 @@ class TemporaryFile:
         self._path, self._locked = _first_free(target)
         self.file: BinaryIO = os.fdopen(os.dup(self._locked), "wb", buffering=_BUFFER_BYTES)
 
+    def store(self) -> None:
+        """Close the file, which keeps its temporary name and its lock."""
+        self.file.close()
+
     def commit(self) -> str:
         """Rename the file to its final name, replacing an existing file; returns its stamp."""
         # close it first, since a network filesystem may report a full disk only then; the lock stays

@@ -2,7 +2,7 @@
 
 import gzip
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -37,8 +37,11 @@ class TarShard:
         stamp: that of the file, once it is committed; None where the storage does not tell it.
     """
 
-    def __init__(self, uri: str, sink: Any, limits: TarLimits = LIMITS) -> None:
+    def __init__(
+        self, uri: str, sink: Any, limits: TarLimits = LIMITS, store: Callable[[], None] | None = None
+    ) -> None:
         self.uri, self.rows = uri, 0
+        self._store, self._is_finished = store, False
         self.size = 0
         self.sha256: str | None = None
         self.stamp: str | None = None
@@ -59,12 +62,9 @@ class TarShard:
                 sample is over a limit.
             StorageError: the tar cannot be written.
         """
-        check_modalities(table, self.uri)
+        table = checked_rows(table, self.uri, self._limits)
         if table.num_rows == 0:
             return
-        table = align_or_reconcile(table, None)
-        if problems := [*_damage(table, self._limits), *InterleavedBatch(table).problems()]:
-            raise OptionError(f"cannot write {self.uri}: {'; '.join(problems)}")
         if self._schema is not None and table.schema != self._schema:
             raise OptionError(f"cannot write {self.uri}: the rows have other columns than those before them")
         ids = set(pc.unique(table["sample_id"]).to_pylist())
@@ -82,8 +82,21 @@ class TarShard:
         self.rows += table.num_rows
 
     def finish(self) -> None:
-        """Write the end mark; called by :func:`tar_shard`."""
-        self._members.finish()
+        """Write the end mark; called by :func:`tar_shard`, unless it was called before."""
+        if not self._is_finished:
+            self._members.finish()
+            self._is_finished = True
+
+    def store(self) -> None:
+        """Write the end mark, and store the tar without making it visible: what is left for the end of the block takes
+        a moment, unless the tar is compressed. Nothing can be written afterwards.
+
+        Raises:
+            StorageError: the tar cannot be written.
+        """
+        self.finish()
+        if self._store is not None:
+            self._store()
 
 
 @contextmanager
@@ -107,10 +120,12 @@ def tar_shard(
     """
     with atomic_output(uri, storage_options, hashed=hashed) as output, ExitStack() as stack:
         sink: Any = output
+        store: Callable[[], None] | None = output.store
         if uri.lower().endswith(_COMPRESSED):
+            store = None  # closing the compressed stream writes the rest
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=output, compresslevel=_GZIP_LEVEL, mtime=0)
             sink = stack.enter_context(packed)
-        shard = TarShard(uri, sink, limits)
+        shard = TarShard(uri, sink, limits, store)
         yield shard
         shard.finish()
     shard.size, shard.sha256, shard.stamp = output.size, output.sha256, output.stamp
@@ -157,6 +172,22 @@ class InterleavedWebdatasetWriter(ShardWriter):
         with tar_shard(uri, storage_options=self._storage_options, hashed=False, limits=self._limits) as shard:
             for part in parts:
                 shard.write(part)
+
+
+def checked_rows(table: pa.Table, uri: str, limits: TarLimits = LIMITS) -> pa.Table:
+    """``table`` with the reserved columns in their types, as :class:`~.members.TarDocuments` needs it.
+
+    Raises:
+        UnsupportedModality: a row is neither metadata nor text nor an image.
+        OptionError: the rows are no valid batch, or could not be read back; the message names the tar at ``uri``.
+    """
+    check_modalities(table, uri)
+    if table.num_rows == 0:
+        return table
+    table = align_or_reconcile(table, None)
+    if problems := [*_damage(table, limits), *InterleavedBatch(table).problems()]:
+        raise OptionError(f"cannot write {uri}: {'; '.join(problems)}")
+    return table
 
 
 def _damage(table: pa.Table, limits: TarLimits) -> Iterator[str]:

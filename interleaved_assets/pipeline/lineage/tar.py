@@ -1,8 +1,8 @@
 """Trace a final tar to its raw shard and to the records of all stages."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from interleaved_assets.io.storage import file_sha256, is_local, join, local_path, options_of
+from interleaved_assets.io.storage import file_sha256, is_local, local_path, options_of
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
@@ -12,8 +12,7 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import CurrentStages
 from interleaved_assets.pipeline.stored_records import read_records, recorded_stages
 from interleaved_assets.settings import Settings, StorageSettings
-
-_FOLDER: Final = "tars"
+from interleaved_assets.shard_paths import shard_of_tar
 
 
 class TarTrace(NamedTuple):
@@ -24,7 +23,7 @@ class TarTrace(NamedTuple):
     sha256: str
     """SHA-256 of the present content of the tar, as 64 hex digits."""
     recorded: OutputFile
-    """The tar as its record describes it."""
+    """The tar as its record describes it: the final tar of the shard, or the part of it that this is."""
     source: RawSource | None
     """The raw shard as it was when it was read; None in records of older versions, which do not have it."""
     records: dict[str, Record]
@@ -56,7 +55,7 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
         sha256 = file_sha256(uri, options_of(uri, settings.storage.options_by_scheme()))
     except ValueError as error:  # s3fs raises this for a bucket without an object name
         raise StorageError(f"cannot read {uri}: {error}. Name a tar.") from error
-    key = _key_by_place(uri, settings.storage) or _key_by_content(sha256, settings.storage)
+    key = shard_of_tar(uri, settings.storage.output_root) or _key_by_content(sha256, settings.storage)
     records = {} if key is None else read_records(settings.storage.shard(key), stage_dag(settings))
     if key is None or final_tars.NAME not in records:
         raise ShardError(
@@ -64,14 +63,20 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
             "its shard is being made again or was made again since."
         )
     last = records[final_tars.NAME]
-    return TarTrace(
-        uri, key, sha256, last.outputs["rows"], last.source, records, _remade(records), _status(key, records, settings)
-    )
+    recorded = _recorded(uri, sha256, last)
+    if recorded is None:
+        raise ShardError(
+            f"{uri} (sha256 {sha256}) is no final tar of shard {key}, which are {last.rows_uri}: it was split in "
+            "another way. Delete this one if it lies among them."
+        )
+    return TarTrace(uri, key, sha256, recorded, last.source, records, _remade(records), _status(key, records, settings))
 
 
-def _key_by_place(uri: str, storage: StorageSettings) -> str | None:
-    folder = join(storage.output_root, _FOLDER) + "/"
-    return uri[len(folder) :].removesuffix(".tar") if uri.startswith(folder) and uri.endswith(".tar") else None
+def _recorded(uri: str, sha256: str, record: Record) -> OutputFile | None:
+    """The final tar that is at ``uri`` according to ``record``, or else has this content."""
+    files = record.rows_files.values()
+    at_place = (file for file in files if file.uri == uri)
+    return next(at_place, None) or next((file for file in files if file.sha256 == sha256), None)
 
 
 def _key_by_content(sha256: str, storage: StorageSettings) -> str | None:
@@ -80,7 +85,7 @@ def _key_by_content(sha256: str, storage: StorageSettings) -> str | None:
 
     keys = sorted(recorded_stages(storage, [final_tars.NAME]))
     for key, record in zip(keys, parallel_map(record_of, keys, threads=READERS), strict=True):
-        if record is not None and record.outputs["rows"].sha256 == sha256:
+        if record is not None and any(file.sha256 == sha256 for file in record.rows_files.values()):
             return key
     return None
 

@@ -39,7 +39,6 @@ from interleaved_assets.pipeline.release.found_values import (
 )
 from interleaved_assets.pipeline.release.manifest import (
     MANIFEST_FILE,
-    TARS_FOLDER,
     Manifest,
     ReleasedTar,
     release_folder,
@@ -179,7 +178,11 @@ def _manifest(name: str, shards: _Shards, values: list[Counted], settings: Setti
         licences=summed(values, LICENCE_COLUMNS),
         sources=summed(values, (*SOURCE_COLUMNS, *URL_COLUMNS)),
         left_out=shards.left_out,
-        tars=[_released(shard, above) for shard in shards.current],
+        tars=[
+            _released(shard, role, tar, settings, above)
+            for shard in shards.current
+            for role, tar in _tars_of(shard).items()
+        ],
         files={},
     )
 
@@ -191,22 +194,22 @@ def _total(counts: Iterable[Counts]) -> Counts:
     return Counts(**total)
 
 
-def _released(shard: _Shard, above: str) -> ReleasedTar:
+def _released(shard: _Shard, role: str, tar: OutputFile, settings: Settings, above: str) -> ReleasedTar:
     record = shard.records[final_tars.NAME]
-    tar = _tar_of(shard)
     return ReleasedTar(
         shard=shard.key,
-        path=f"{above}{TARS_FOLDER}/{shard.key}.tar",
+        path=f"{above}{tar.uri.removeprefix(join(settings.storage.output_root, ''))}",
         size=tar.size,
         sha256=tar.sha256,
-        counts=record.counts_out,
+        counts=record.parts.get(role, record.counts_out),
         source=record.source,
         versions={stage: found.data_version for stage, found in shard.records.items()},
     )
 
 
-def _tar_of(shard: _Shard) -> OutputFile:
-    return shard.records[final_tars.NAME].outputs["rows"]
+def _tars_of(shard: _Shard) -> dict[str, OutputFile]:
+    """The final tars by role: one, or the parts."""
+    return shard.records[final_tars.NAME].rows_files
 
 
 def _index(manifest: Manifest) -> str:
@@ -243,10 +246,9 @@ def _check_empty(folder: str, options: StorageOptions, manifest: Manifest) -> No
 def _copy_tars(
     shards: Iterable[_Shard], manifest: Manifest, settings: Settings, folder: str, options: StorageOptions
 ) -> None:
-    def copy(pair: tuple[_Shard, ReleasedTar]) -> None:
-        shard, tar = pair
-        source, target = settings.storage.shard(shard.key).output(final_tars.NAME), join(folder, tar.path)
-        recorded = _tar_of(shard)
+    def copy(pair: tuple[OutputFile, ReleasedTar]) -> None:
+        recorded, tar = pair
+        source, target = recorded.uri, join(folder, tar.path)
         if is_local(source) and is_local(target) and _link(source, target):
             if recorded.stamp is not None and read_stamp(target) == recorded.stamp:
                 return
@@ -258,12 +260,13 @@ def _copy_tars(
         if sha256 != tar.sha256:
             remove_file(target, options)
             raise ShardError(
-                f"shard {shard.key}: {source} is not what its record says: sha256 {sha256} instead of {tar.sha256}. "
+                f"shard {tar.shard}: {source} is not what its record says: sha256 {sha256} instead of {tar.sha256}. "
                 "Materialize final_tars again if it was changed by hand; if a run has just replaced it, repeat the "
                 "release."
             )
 
-    for _ in parallel_map(copy, zip(shards, manifest.tars, strict=True), threads=_COPIERS):
+    recorded_tars = [tar for shard in shards for tar in _tars_of(shard).values()]
+    for _ in parallel_map(copy, zip(recorded_tars, manifest.tars, strict=True), threads=_COPIERS):
         pass
 
 

@@ -1,69 +1,127 @@
-"""final_tars: the filtered rows as training tars in the MINT-1T format."""
+"""final_tars: the filtered rows as training tars in the MINT-1T format, of at most as many samples and bytes as set."""
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.batches import prefetch
+from interleaved_assets.io.batches import prefetch, sample_starts
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.io.tar.writer import tar_shard
+from interleaved_assets.io.policy import apply_error_policy
+from interleaved_assets.io.tar.sizes import room_for_samples, sample_sizes, schema_bytes
+from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.pipeline.counts import write_by_error_policy
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import filtered
-from interleaved_assets.pipeline.stages.read_back import WrittenSamples
+from interleaved_assets.pipeline.stages.part_tars import UNSPLIT, WrittenTar, part_tars
+from interleaved_assets.pipeline.stages.split import split_evenly
 from interleaved_assets.settings import Settings
+from interleaved_assets.shard_paths import FINAL_TARS
 
-NAME: Final = "final_tars"
+NAME: Final = FINAL_TARS
+MAX_TARS: Final = 256
+"""Most tars of one shard: until the last one is complete, each of them is a file or an upload that is held open."""
+_KEYS: Final = ("sample_id", "position", "modality", "source_ref", "materialize_error")
+_NAMED: Final = 5
 
 
-def write_tar(shard: ShardTask) -> Work:
+def write_tars(shard: ShardTask) -> Work:
     """Write ``tars/<key>.tar`` from the filtered rows, and the ledger of the rows that the error policy drops.
 
-    The tar is then read back by the rules of ``webdataset`` and compared with the rows.
+    Where that tar would be over a bound of ``[final_tars]``, it is split into ``tars/<key>~00000.tar`` and so on. Each
+    tar is then read back by the rules of ``webdataset`` and compared with the rows.
 
     Raises:
         ReadBackError: the samples that are read differ from those written.
         UnsupportedModality: a row is neither text nor image nor metadata; nothing is written then.
         MaterializeError: a row has an error and the policy is ``error``.
         IncompleteShard: too many samples lose rows to errors.
+        ShardError: it would be split into more than :data:`MAX_TARS` tars.
     """
-    settings = shard.settings
-    written = WrittenSamples()
-    batches = prefetch(
-        read_parquet_shard(
-            shard.paths.output(filtered.NAME),
-            max_batch_bytes=settings.run.max_batch_bytes,
-            storage_options=shard.options,
-        )
-    )
+    samples = _samples_of_tars(shard)
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
-        tar_shard(
-            shard.paths.output(NAME), storage_options=shard.options, limits=settings.limits.for_tars()
-        ) as tar_file,
+        part_tars(shard, samples) as written,
     ):
-
-        def write(table: pa.Table) -> None:
-            written.add(table)
-            tar_file.write(table)
-
-        facts, dropped = write_by_error_policy(batches, shard, NAME, write)
+        facts, dropped = write_by_error_policy(prefetch(_rows(shard)), shard, NAME, written.write)
         ledger_file.write(dropped)
-    tar = OutputFile.of(tar_file)
-    read_back = written.compare(tar, shard.options)
+    tars = written.tars
+    files = [tar.file for tar in tars.values()]
+    read_back: Counter[str] = Counter()
+    for tar in tars.values():
+        read_back.update(tar.samples.compare(tar.file, shard.options, all_tars=files))
     return Work(
-        outputs={"rows": tar, "ledger": OutputFile.of(ledger_file)},
-        **facts.model_dump(exclude={"counted"}),
+        outputs={**{role: tar.file for role, tar in tars.items()}, "ledger": OutputFile.of(ledger_file)},
+        **facts.model_dump(exclude={"counted", "notes", "parts"}),
         counted=facts.counted | read_back,
+        notes=_notes([*tars.values()], shard.settings),
+        parts={role: tar.counts for role, tar in tars.items()} if len(tars) > 1 else {},
     )
+
+
+def _rows(shard: ShardTask, columns: Iterable[str] | None = None) -> Iterator[pa.Table]:
+    return read_parquet_shard(
+        shard.paths.output(filtered.NAME),
+        columns=columns,
+        max_batch_bytes=shard.settings.run.max_batch_bytes,
+        storage_options=shard.options,
+    )
+
+
+def _samples_of_tars(shard: ShardTask) -> Sequence[int]:
+    """The number of samples of each tar of the shard. With a bound, the filtered rows are read for it once more."""
+    settings = shard.settings.final_tars
+    if not settings.bounds():
+        return UNSPLIT
+    bound, policy = settings.max_tar_bytes, shard.settings.errors.on_materialize_error
+    sizes: list[int] = []
+    room = None
+    # the bytes of images are read only where sizes matter
+    for table in prefetch(_rows(shard, columns=None if bound else _KEYS)):
+        if policy != "warn":  # which keeps all rows, and logs them when they are written
+            table, _ = apply_error_policy(table, policy, shard=shard.key, stage=NAME)
+        if bound is None:
+            sizes += [1] * len(sample_starts(table["sample_id"]))
+            continue
+        sizes += sample_sizes(table, shard.paths.output(NAME), shard.settings.limits.for_tars())
+        room = room_for_samples(bound) - schema_bytes(table.schema)
+    parts = split_evenly(sizes, max_samples=settings.max_samples_per_tar, max_bytes=room)
+    if len(parts) > MAX_TARS:
+        raise ShardError(
+            f"shard {shard.key}: the bounds of [final_tars] ask for {len(parts):,} tars of its {len(sizes):,} samples, "
+            f"and a shard has at most {MAX_TARS}; raise max_samples_per_tar or max_tar_bytes"
+        )
+    return UNSPLIT if len(parts) == 1 else [len(part) for part in parts]
+
+
+def _notes(tars: Sequence[WrittenTar], settings: Settings) -> dict[str, float | int | str]:
+    """How the final tar was split; empty if no bound is set."""
+    bound = settings.final_tars.max_tar_bytes
+    if not settings.final_tars.bounds():
+        return {}
+    sizes = [tar.file.size for tar in tars]
+    notes: dict[str, float | int | str] = {
+        "tars": len(tars),
+        "smallest_tar_bytes": min(sizes),
+        "largest_tar_bytes": max(sizes),
+    }
+    if bound is not None and (over := [tar for tar in tars if tar.file.size > bound]):
+        named = [", ".join(tar.samples.keys) for tar in over[:_NAMED]]
+        more = f" and {len(over) - _NAMED} more" if len(over) > _NAMED else ""
+        notes |= {"tars_over_max_tar_bytes": len(over), "samples_over_max_tar_bytes": f"{', '.join(named)}{more}"}
+    return notes
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """The policy for rows that have an error; the limits change no tar, a sample over one of them fails it."""
-    return {"on_materialize_error": settings.errors.on_materialize_error}
+    """The policy for rows that have an error, and the bounds that are set.
+
+    The limits change no tar: a sample over one of them fails it.
+    """
+    return {"on_materialize_error": settings.errors.on_materialize_error, **settings.final_tars.bounds()}
 
 
-STAGE: Final = Stage(NAME, inputs=(filtered.NAME,), version=2, settings=version_settings, run=write_tar)
+STAGE: Final = Stage(NAME, inputs=(filtered.NAME,), version=2, settings=version_settings, run=write_tars)

@@ -80,6 +80,11 @@ class WrittenSamples:
     def __init__(self) -> None:
         self._samples: list[_Expected] = []
 
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the samples in the tar, in order."""
+        return [sample.key for sample in self._samples]
+
     def add(self, table: pa.Table) -> None:
         """Add the samples of ``table``, which has all rows of each of them."""
         ids = table["sample_id"].to_pylist()
@@ -95,10 +100,13 @@ class WrittenSamples:
                 items.append(_Item.of(position, _IMAGE, content))
         self._samples += [_Expected.of(member_key(sample_id), items) for sample_id, items in found.items()]
 
-    def compare(self, tar: OutputFile, storage_options: StorageOptions) -> dict[str, int]:
+    def compare(
+        self, tar: OutputFile, storage_options: StorageOptions, *, all_tars: Sequence[OutputFile] = ()
+    ) -> dict[str, int]:
         """Read ``tar`` as ``webdataset`` does, sample by sample; returns the number of samples, images and bytes read.
 
-        A tar with the bytes that were written, but other samples, is deleted, so that no training can use it.
+        A tar with the bytes that were written, but other samples, is deleted, so that no training can use it. So are
+        the other tars of the shard, where it is split: ``all_tars``, from the last to the first.
 
         Raises:
             ReadBackError: the bytes or the samples differ from those written.
@@ -114,10 +122,12 @@ class WrittenSamples:
                 "the storage damaged it. Materialize the shard again, and see that no other run writes to it."
             )
         if problem is not None:
-            remove_file(tar.uri, storage_options)
+            for one in reversed(all_tars or [tar]):
+                remove_file(one.uri, storage_options)
+            what = "The tar was" if len(all_tars) < 2 else f"All {len(all_tars)} tars of the shard were"
             raise ReadBackError(
-                f"{tar.uri}: the samples that webdataset reads differ from those written: {problem}. The tar was "
-                "deleted; the rows are still in the filtered Parquet."
+                f"{tar.uri}: the samples that webdataset reads differ from those written: {problem}. {what} deleted; "
+                "the rows are still in the filtered Parquet."
             )
         images = sum(sample.images for sample in self._samples)
         return {SAMPLES_READ: len(self._samples), IMAGES_READ: images, BYTES_READ: stream.size}

@@ -81,3 +81,19 @@ def test_a_tar_without_a_record_is_an_error(settings: Settings, tmp_path: Path) 
         trace_tar(str(tmp_path / "out/tars/a.tar"), settings)
     with pytest.raises(StorageError, match=r"cannot read .*none\.tar"):
         trace_tar(str(tmp_path / "none.tar"), settings)
+
+
+def test_a_part_of_a_final_tar_that_was_split(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[final_tars]\nmax_samples_per_tar = 1\n")
+    good_shard(tmp_path / "raw/a.tar")
+    for stage in stage_dag(settings).values():
+        take_through(stage, "a", settings)
+    part = tmp_path / "out/tars/a~00001.tar"
+    trace = trace_tar(str(part), settings)
+    assert (trace.key, trace.recorded.uri, trace.as_recorded, trace.status) == ("a", str(part), True, "complete")
+    copied = shutil.copy(part, tmp_path / "elsewhere.tar")
+    assert trace_tar(str(copied), settings).recorded == trace.recorded
+    # one that an earlier split has left
+    shutil.copy(tmp_path / "raw/a.tar", tmp_path / "out/tars/a~00007.tar")
+    with pytest.raises(ShardError, match=r"a~00007\.tar .* is no final tar of shard a, which are .*\{00000\.\.00002}"):
+        trace_tar(str(tmp_path / "out/tars/a~00007.tar"), settings)

@@ -61,6 +61,27 @@ def test_the_manifest_names_tars_counts_drops_filters_and_sources(settings: Sett
     assert findings(at) == []
 
 
+def test_the_parts_of_a_final_tar_are_tars_of_their_own(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[final_tars]\nmax_samples_per_tar = 2\n")
+    good_shard(tmp_path / "raw/web/a.tar")
+    through_all("web/a", settings)
+    manifest = make_release("v1", settings, to=str(tmp_path / "copy")).manifest
+    names = ["tars/web/a~00000.tar", "tars/web/a~00001.tar"]
+    assert [(tar.shard, tar.path, tar.counts.samples) for tar in manifest.tars] == [
+        ("web/a", names[0], 1),
+        ("web/a", names[1], 2),
+    ]
+    assert (manifest.counts.samples, manifest.counts.images) == (3, sum(tar.counts.images for tar in manifest.tars))
+    index = json.loads((tmp_path / "copy/wids.json").read_text())
+    assert [(shard["url"], shard["nsamples"]) for shard in index["shardlist"]] == [(names[0], 1), (names[1], 2)]
+    for name in names:
+        assert (tmp_path / "copy" / name).samefile(tmp_path / "out" / name)
+    assert findings(tmp_path / "copy/manifest.json") == []
+    make_release("v2", settings)
+    (tmp_path / "out" / names[1]).unlink()
+    assert findings(tmp_path / "out/releases/v2/manifest.json") == [("missing", f"{tmp_path}/out/{names[1]}")]
+
+
 def test_the_same_tars_give_the_same_bytes(settings: Settings, tmp_path: Path) -> None:
     make_release("v1", settings, to=str(tmp_path / "one"))
     first = (tmp_path / "out/releases/v1/manifest.json").rename(tmp_path / "kept.json")

@@ -1,0 +1,185 @@
+"""Write the final tar of a shard as one tar or as several, and find the parts that an earlier run has left.
+
+All tars are stored before the first one becomes visible. Then the tars that they replace are removed, from the last
+part to the first, and the new ones appear, from the first part to the last. A reader of the folder never sees a sample
+twice, and a run that is killed leaves parts 0, 1, … without a gap, which the next run finds.
+"""
+
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from interleaved_assets.io.batches import sample_starts
+from interleaved_assets.io.storage import clear_leftovers, exists, remove_file
+from interleaved_assets.io.tar.writer import TarShard, tar_shard
+from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline.counts import RowCounter
+from interleaved_assets.pipeline.record import Counts, OutputFile, Record
+from interleaved_assets.pipeline.stage import ShardTask
+from interleaved_assets.pipeline.stages.read_back import WrittenSamples
+from interleaved_assets.shard_paths import FINAL_TARS, ROWS, ShardPaths, part_role
+
+UNSPLIT: Final = (sys.maxsize,)
+"""Numbers of samples of the tars of a shard that is not split, however many samples it has."""
+
+
+class WrittenTar(NamedTuple):
+    """A final tar as it was written."""
+
+    file: OutputFile
+    counts: Counts
+    samples: WrittenSamples
+    """The samples that it must contain."""
+
+
+def stored_parts(paths: ShardPaths, recorded: Record | None) -> list[str]:
+    """The parts of the shard's final tar that are stored, from the last to the first.
+
+    They are looked for from the first on, up to one that is missing; beyond it those that the record names.
+
+    Raises:
+        StorageError: the storage refuses to look at a file.
+    """
+    named = {uri for role, uri in _recorded_uris(recorded).items() if role != ROWS}
+    found: set[str] = set()
+    while exists(uri := paths.tar_part(len(found)), paths.options):
+        found.add(uri)
+    found |= {uri for uri in named - found if exists(uri, paths.options)}
+    return sorted(found, reverse=True)
+
+
+def _recorded_uris(recorded: Record | None) -> dict[str, str]:
+    return {} if recorded is None else {role: output.uri for role, output in recorded.rows_files.items()}
+
+
+class PartTars:
+    """The tars of a shard being written; what :func:`part_tars` gives.
+
+    Attributes:
+        tars: by role, the tars, once they are committed.
+    """
+
+    def __init__(self, shard: ShardTask, samples: Sequence[int]) -> None:
+        paths = shard.paths
+        self._shard, self._samples = shard, samples
+        self._places = {ROWS: paths.output(FINAL_TARS)}
+        if len(samples) > 1:
+            self._places = {part_role(number): paths.tar_part(number) for number in range(len(samples))}
+        self._begun: list[_Part] = []
+        self._left = 0
+        """Samples that still belong into the last tar that was begun."""
+        self.tars: dict[str, WrittenTar] = {}
+
+    def write(self, table: pa.Table) -> None:
+        """Append whole samples, the rows of each adjacent.
+
+        Raises:
+            ShardError: there are more samples than the tars are for.
+            Exception: as :meth:`~interleaved_assets.io.tar.writer.TarShard.write`.
+        """
+        borders = [*sample_starts(table["sample_id"]).tolist(), table.num_rows]
+        first, last = 0, len(borders) - 1
+        while first < last:
+            if not self._left:
+                self._begin()
+            stop = min(last, first + self._left)
+            self._begun[-1].write(table.slice(borders[first], borders[stop] - borders[first]))
+            self._left -= stop - first
+            first = stop
+
+    def store(self) -> None:
+        """Complete the last tar, which is still invisible; called by :func:`part_tars`."""
+        if not self._begun:
+            self._begin()
+        if len(self._begun) > 1:
+            self._begun[-1].tar.store()
+        if len(self._places) > 1 and (self._left or len(self._begun) < len(self._places)):
+            raise self._changed()
+
+    def commit(self) -> None:
+        """Remove the tars that are replaced, and make the new ones visible; called by :func:`part_tars`."""
+        paths, waiting = self._shard.paths, deque(self._begun)
+        try:
+            replaced = stored_parts(paths, self._shard.recorded)
+            if len(self._places) > 1:
+                replaced.append(paths.output(FINAL_TARS))  # otherwise the new tar takes its place
+            for uri in replaced:
+                remove_file(uri, paths.options)
+            while waiting:
+                waiting.popleft().commit()
+        except BaseException as error:
+            self.abandon(error, waiting)
+            raise
+        done = zip(self._places, self._begun, strict=True)
+        self.tars = {
+            role: WrittenTar(OutputFile.of(part.tar), part.counter.counts, part.samples) for role, part in done
+        }
+
+    def abandon(self, error: BaseException, parts: "Sequence[_Part] | deque[_Part] | None" = None) -> None:
+        """Discard the tars that are not committed; called by :func:`part_tars`."""
+        for part in self._begun if parts is None else parts:
+            part.abandon(error)
+
+    def _begin(self) -> None:
+        number = len(self._begun)
+        if number == len(self._places):
+            raise self._changed()
+        if number:
+            self._begun[-1].tar.store()
+        uri = [*self._places.values()][number]
+        clear_leftovers(uri, self._shard.options)
+        self._begun.append(_Part(uri, self._shard))
+        self._left = self._samples[number]
+
+    def _changed(self) -> ShardError:
+        return ShardError(
+            f"shard {self._shard.key}: its samples are not those that were counted before; another run has replaced "
+            "the filtered rows. Materialize it again."
+        )
+
+
+@contextmanager
+def part_tars(shard: ShardTask, samples: Sequence[int]) -> Iterator[PartTars]:
+    """Write the final tars of ``shard``, which replace all that it had at the end of the block, or not at all.
+
+    Args:
+        shard: at the stage ``final_tars``.
+        samples: of each tar the number of its samples; :data:`UNSPLIT` for one tar.
+
+    Raises:
+        ShardError: the samples that were written are not as many.
+        StorageError: a tar cannot be written, or one of before not be removed.
+    """
+    tars = PartTars(shard, samples)
+    try:
+        yield tars
+        tars.store()
+    except BaseException as error:
+        tars.abandon(error)
+        raise
+    tars.commit()
+
+
+class _Part:
+    """One tar being written."""
+
+    def __init__(self, uri: str, shard: ShardTask) -> None:
+        self.samples, self.counter = WrittenSamples(), RowCounter()
+        self._stack = ExitStack()
+        limits = shard.settings.limits.for_tars()
+        self.tar: TarShard = self._stack.enter_context(tar_shard(uri, storage_options=shard.options, limits=limits))
+
+    def write(self, table: pa.Table) -> None:
+        self.samples.add(table)
+        self.counter.add(table)
+        self.tar.write(table)
+
+    def commit(self) -> None:
+        self._stack.close()
+
+    def abandon(self, error: BaseException) -> None:
+        self._stack.__exit__(type(error), error, error.__traceback__)

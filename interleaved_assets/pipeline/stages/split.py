@@ -1,0 +1,66 @@
+"""Split a shard's samples into consecutive parts of about equal size, as few as the bounds allow."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+
+def split_evenly(sizes: Sequence[int], *, max_samples: int | None = None, max_bytes: int | None = None) -> list[range]:
+    """The numbers of the samples of each part: consecutive, in order, each sample in one part, no part empty.
+
+    There are as few parts as the bounds allow, where a sample above ``max_bytes`` is a part of its own. Without
+    ``max_bytes`` the numbers of samples of two parts differ by one at most. With it, each part ends at the border of a
+    sample that comes nearest to an equal share of the bytes that are left.
+
+    The same arguments always give the same parts.
+
+    Args:
+        sizes: bytes that each sample takes, in order, from 0.
+        max_samples: most samples of a part, from 1; None for no bound.
+        max_bytes: most bytes of a part, whose samples alone are counted; None for no bound.
+
+    Returns:
+        At least one part; an empty one alone if there are no samples.
+    """
+    if max_bytes is None:
+        # without a bound in bytes a part is measured by its number of samples
+        return _split_run(0, [1] * len(sizes), max_samples, len(sizes)) or [range(0)]
+    parts: list[range] = []
+    start = 0
+    for number, size in enumerate(sizes):
+        if size > max_bytes:
+            parts += _split_run(start, sizes[start:number], max_samples, max_bytes)
+            parts.append(range(number, number + 1))
+            start = number + 1
+    parts += _split_run(start, sizes[start:], max_samples, max_bytes)
+    return parts or [range(0)]
+
+
+def _split_run(first: int, sizes: Sequence[int], max_samples: int | None, max_bytes: int) -> list[range]:
+    """The parts of samples none of which is above ``max_bytes``; ``first`` is the number of the first of them."""
+    count = len(sizes)
+    most = count if max_samples is None else max_samples
+    before = [0, *accumulate(sizes)]  # bytes of all samples before each border
+
+    def furthest(start: int) -> int:
+        """The last border at which a part that begins at the border ``start`` may end."""
+        return min(bisect_right(before, before[start] + max_bytes) - 1, start + most)
+
+    # the first border from which 0, 1, 2, … parts reach the end
+    earliest = [count]
+    for start in range(count - 1, -1, -1):
+        if furthest(start) < earliest[-1]:
+            earliest.append(start + 1)
+    parts: list[range] = []
+    start = 0
+    for left in range(len(earliest) if count else 0, 0, -1):
+        low = max(earliest[left - 1], start + 1)
+        high = min(furthest(start), count - left + 1)
+        # in whole numbers, so that no rounding decides
+        share = before[start] * left + before[count] - before[start]
+        stop = low
+        while stop < high and abs(before[stop + 1] * left - share) < abs(before[stop] * left - share):
+            stop += 1
+        parts.append(range(first + start, first + stop))
+        start = stop
+    return parts
