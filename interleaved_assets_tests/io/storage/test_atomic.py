@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.io.storage.atomic import atomic_output, clear_leftovers
+from interleaved_assets.io.storage.stamps import read_stamp
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets_tests.s3 import S3Server
 
@@ -50,9 +51,11 @@ def place(request: pytest.FixtureRequest) -> tuple[str, dict, Callable[[], list[
     return url, server.storage_options, everything
 
 
-def write_and_raise(uri: str, options: dict, data: bytes, error: BaseException) -> None:
+def write_and_raise(uri: str, options: dict, data: bytes, error: BaseException, *, stored: bool = False) -> None:
     with atomic_output(uri, options) as output:
         output.write(data)
+        if stored:
+            output.store()
         raise error
 
 
@@ -66,6 +69,26 @@ def test_committed_output_has_content_size_and_hash(place) -> None:
     assert (output.size, output.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
     with fsspec.open(f"{folder}/sub/a.bin", **options) as file:
         assert file.read() == whole
+
+
+@pytest.mark.parametrize("content", [b"small", LARGE], ids=["small", "large"])
+def test_stored_output_appears_at_the_end_of_the_block(place, content: bytes) -> None:
+    folder, options, everything = place
+    with atomic_output(f"{folder}/a.bin", options) as output:
+        output.write(content)
+        output.store()
+        assert not fsspec.filesystem(folder.partition(":")[0] if ":" in folder else "file", **options).exists(
+            f"{folder}/a.bin"
+        )
+    assert (output.size, output.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+    assert output.stamp in (read_stamp(f"{folder}/a.bin", options), None)
+    assert output.stamp is not None or folder.startswith("memory")
+    with fsspec.open(f"{folder}/a.bin", **options) as file:
+        assert file.read() == content
+    assert everything() == ["a.bin"]
+    with pytest.raises(ValueError, match="ended"):
+        write_and_raise(f"{folder}/b.bin", options, content, ValueError("ended"), stored=True)
+    assert everything() == ["a.bin"]
 
 
 def test_small_and_empty_files(place) -> None:
