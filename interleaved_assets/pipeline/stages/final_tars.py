@@ -6,6 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from interleaved_assets.io.archive.index import shortened
 from interleaved_assets.io.batches import prefetch, sample_starts
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
@@ -110,7 +111,7 @@ def _notes(tars: Sequence[WrittenTar], settings: Settings) -> dict[str, float | 
         "largest_tar_bytes": max(sizes),
     }
     if bound is not None and (over := [tar for tar in tars if tar.file.size > bound]):
-        named = [", ".join(tar.samples.keys) for tar in over[:_NAMED]]
+        named = [shortened(key) for tar in over[:_NAMED] for key in tar.samples.keys]
         more = f" and {len(over) - _NAMED} more" if len(over) > _NAMED else ""
         notes |= {"tars_over_max_tar_bytes": len(over), "samples_over_max_tar_bytes": f"{', '.join(named)}{more}"}
     return notes
