@@ -1,11 +1,11 @@
 """The data-set card of a release: Markdown with the YAML head of Hugging Face's cards."""
 
-import html
 import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from interleaved_assets.model.shown import markdown_cell
 from interleaved_assets.pipeline.release.manifest import Manifest, Values
 
 _TARS_LISTED: Final = 50
@@ -136,10 +136,5 @@ def _checksums(manifest: Manifest) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---", *("---:" for _ in header[1:])], *([_cell(cell) for cell in row] for row in rows)]
+    lines = [header, ["---", *("---:" for _ in header[1:])], *([markdown_cell(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cell(value: str) -> str:
-    escaped = re.sub(r"([\\|`*_\[\]#~!])", r"\\\1", html.escape(value, quote=False))
-    return " ".join(escaped.split())
