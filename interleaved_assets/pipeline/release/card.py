@@ -79,14 +79,10 @@ def _size_category(samples: int) -> str:
 
 def _single_licence(manifest: Manifest) -> str | None:
     """The identifier of the licence that every document names; None if they differ, or it has no identifier."""
-    found = {
-        re.sub(r"[\s_]+", "-", value.casefold().strip())
-        for values in manifest.licences
-        if values.documents == manifest.counts.samples and values.distinct == 1
-        for value in values.most
-    }
-    others = [values for values in manifest.licences if values.documents and values.distinct > 1]
-    licence = next(iter(found)) if len(found) == 1 and not others else None
+    # a column that only some documents have contradicts the others too
+    found = {re.sub(r"[\s_]+", "-", value.casefold().strip()) for values in manifest.licences for value in values.most}
+    in_every = any(values.documents == manifest.counts.samples for values in manifest.licences)
+    licence = next(iter(found)) if len(found) == 1 and in_every else None
     return licence if licence is not None and _KNOWN_LICENCE.fullmatch(licence) else None
 
 

@@ -50,7 +50,7 @@ def values_of_shard(paths: ShardPaths, records: Mapping[str, Record]) -> Counted
         ledger = find_table(paths.ledger(final_tars.NAME), paths.options, shard=paths.key, stage=final_tars.NAME)
         if ledger is not None:
             dropped = ledger.filter(pc.equal(ledger["modality"], "metadata"))["sample_id"]
-            table = table.filter(pc.invert(pc.is_in(table["sample_id"], value_set=pa.array(dropped.to_pylist()))))
+            table = table.filter(pc.invert(pc.is_in(table["sample_id"], value_set=pc.unique(dropped))))
     return {name: _counted(table[name], is_url=name.casefold() in URL_COLUMNS) for name in columns}
 
 

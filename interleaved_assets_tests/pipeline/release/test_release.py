@@ -4,16 +4,21 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.release import make
+from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.pipeline.release import found_values, make
+from interleaved_assets.pipeline.release.card import _single_licence
 from interleaved_assets.pipeline.release.make import make_release
-from interleaved_assets.pipeline.release.manifest import read_manifest
+from interleaved_assets.pipeline.release.manifest import Manifest, Values, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
+from interleaved_assets.pipeline.stages import filtered, final_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stored_records import read_valid_records
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.s3 import S3Server
@@ -268,3 +273,37 @@ def test_what_a_killed_copy_left_is_replaced(
     (tmp_path / "other/.notes.0.tmp").write_text("mine")
     with pytest.raises(OptionError, match=r"is not empty, it has \.notes"):
         make_release("v2", settings, to=str(tmp_path / "other"))
+
+
+def test_drops_of_images_alone_take_no_document_from_the_counts(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = settings.storage.shard("b%20c")
+    records = read_valid_records(paths, [filtered.NAME, final_tars.NAME])
+    lossy = {**records, final_tars.NAME: records[final_tars.NAME].model_copy(update={"dropped": {"short_read": 1}})}
+    for sample_ids, documents in (([], 4), (["d1"], 3)):
+        columns = {"sample_id": sample_ids, "modality": ["metadata"] * len(sample_ids)}
+        ledger = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+        monkeypatch.setattr(found_values, "find_table", lambda *_, ledger=ledger, **__: ledger)
+        assert found_values.values_of_shard(paths, lossy)["license"] == {"CC-BY 4.0": documents}
+
+
+@pytest.mark.parametrize(
+    ("columns", "licence"),
+    [
+        ({"license": {"CC-BY 4.0": 4}}, "cc-by-4.0"),
+        ({"license": {"CC-BY 4.0": 3}}, None),
+        ({"license": {"CC-BY 4.0": 4}, "rights": {"all rights reserved": 1}}, None),
+        ({"license": {"CC-BY 4.0": 3, "cc by 4.0": 1}}, "cc-by-4.0"),
+        ({"license": {"CC-BY 4.0": 3, "mit": 1}}, None),
+    ],
+)
+def test_the_card_names_a_licence_that_no_document_contradicts(
+    columns: dict[str, dict[str, int]], licence: str | None
+) -> None:
+    values = [
+        Values(column=name, what="values", documents=sum(most.values()), distinct=len(most), most=most)
+        for name, most in columns.items()
+    ]
+    manifest = Manifest.model_construct(counts=Counts(samples=4), licences=values)
+    assert _single_licence(manifest) == licence
