@@ -52,6 +52,8 @@ def as_jpeg(data: Buffer, *, quality: int = 90, max_pixels: int = DEFAULT_MAX_PI
     orientation = exif_orientation(image)  # before loading, which may change the metadata
     pillow_result(image.load)
     profile = image.info.get("icc_profile") if image.mode in ("L", "RGB", "RGBA", "LA") else None
+    if not isinstance(profile, bytes):  # the tag of a TIFF may have any type
+        profile = None
     plain = pillow_result(lambda: _plain(image))
     if orientation in TURN_UPRIGHT:
         plain = plain.transpose(TURN_UPRIGHT[orientation])

@@ -1,5 +1,6 @@
 """The image rows of samples, each with the texts around it and the place that it came from."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,9 @@ IMAGE_COLUMNS: Final = (
 )
 """The columns of the row model that an export reads."""
 
+PART_TEXT_BYTES: Final = 64 * 2**20
+"""Bytes of the texts around the images that are written at once."""
+
 _RANK: Final = {"text": 0, "image": 1}
 
 
@@ -24,7 +28,8 @@ def image_rows(rows: pa.Table) -> pa.Table:
     """The image rows of ``rows`` in their order, with three columns more.
 
     ``text_before`` and ``text_after``: the nearest text of the sample before and after the image, null where there is
-    none; at the same position, a text stands before an image. ``original_path``: where the bytes were read,
+    none; at the same position, a text stands before an image. They are dictionaries, since a long text may be the
+    nearest one of any number of images. ``original_path``: where the bytes were read,
     ``<file>/<member>#frame=<n>``.
 
     Args:
@@ -39,11 +44,34 @@ def image_rows(rows: pa.Table) -> pa.Table:
     before, after = _nearest_texts(rows)
     images = filter_rows(rows.select(IMAGE_COLUMNS), is_image).drop_columns(["text_content"])
     at = np.asarray(is_image, dtype=bool)
-    texts = rows["text_content"]
+    near = np.unique(np.concatenate([[-1], before[at], after[at]]))[1:]  # without the -1 of none
+    texts = rows["text_content"].cast(pa.large_string()).take(pa.array(near)).combine_chunks()
     for name, places in (("text_before", before[at]), ("text_after", after[at])):
-        images = images.append_column(name, texts.take(pa.array(places, mask=places < 0)).cast(pa.string()))
+        indices = pa.array(np.searchsorted(near, places), pa.int32(), mask=places < 0)
+        images = images.append_column(name, pa.DictionaryArray.from_arrays(indices, texts))
     paths = [_original_path(ref) for ref in images["source_ref"].to_pylist()]
     return images.append_column("original_path", pa.array(paths, pa.string()))
+
+
+def text_parts(images: pa.Table, most_bytes: int = PART_TEXT_BYTES) -> Iterator[slice]:
+    """Consecutive parts of what :func:`image_rows` gives, whose texts take at most ``most_bytes``, or of one image."""
+    sizes = sum(_text_bytes(images[name]) for name in ("text_before", "text_after"))
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < images.num_rows:
+        before = int(ends[start - 1]) if start else 0
+        stop = max(int(np.searchsorted(ends, before + most_bytes, side="right")), start + 1)
+        yield slice(start, stop)
+        start = stop
+
+
+def _text_bytes(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Bytes of each cell of a column of texts, 0 for null."""
+    parts = [np.zeros(0, np.int64)]
+    for chunk in column.chunks:
+        lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
+        parts.append(lengths.fill_null(0).to_numpy(zero_copy_only=False))
+    return np.concatenate(parts)
 
 
 def _nearest_texts(rows: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -19,6 +19,7 @@ from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.io.batches import binary_column
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
 from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, join
+from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.errors import ImageError, OptionError, error_code, row_error
 from interleaved_assets.model.ledger import empty_ledger, ledger_of
 from interleaved_assets.scoring.decoders import processors
@@ -43,6 +44,7 @@ _OWN_FIELDS: Final = (
     pa.field("text_after", pa.string()),
 )
 _FROM_ROWS: Final = ("original_path", "source_ref", "sample_id", "position", "text_before", "text_after")
+_TEXTS: Final = ("text_before", "text_after")
 _WHERE: Final = frozenset({"tar_file", "member"})
 _TAKEN: Final = frozenset(field.name for field in (*_OWN_FIELDS, _CONTENT)) - {"width", "height"}
 _SCORE_KEY: Final = ("sample_id", "position")
@@ -69,7 +71,7 @@ class Chunk(NamedTuple):
 def score_fields(scores: pa.Schema) -> dict[str, pa.Field]:
     """The columns of a score table that go along with the images, by their name there.
 
-    Keys are left out, and what is neither a number nor text (thumbnails, embeddings). A name that a table of images has
+    Keys are left out, and bytes and lists (thumbnails, embeddings). A name that a table of images has
     itself gets an underscore behind.
     """
     found: dict[str, pa.Field] = {}
@@ -119,7 +121,8 @@ class ImageTars:
         reason; its ``stage`` is ``image_export``.
 
         Args:
-            images: as from :func:`~interleaved_assets.export.rows.image_rows`.
+            images: as from :func:`~interleaved_assets.export.rows.image_rows`; its texts are all held at once, so that
+                more than one of :func:`~interleaved_assets.export.rows.text_parts` may take much memory.
             scores: one row for each of them, in their order: ``position`` in the raw shard, and any scores.
 
         Raises:
@@ -195,7 +198,9 @@ class ImageTars:
 
     def _rows(self, images: pa.Table, scores: pa.Table) -> pa.Table:
         """The columns of the table that do not depend on how an image is written."""
-        columns = {name: images[name] for name in _FROM_ROWS}
+        columns = {
+            name: images[name].cast(pa.large_string()) if name in _TEXTS else images[name] for name in _FROM_ROWS
+        }
         columns["original_position"] = scores["position"]
         columns |= {field.name: scores[name] for name, field in self._scores.items()}
         return pa.table(columns)
@@ -331,9 +336,10 @@ class _OpenChunk:
 
 def _documents(table: pa.Table) -> Iterator[bytes]:
     """What the JSON of each image says."""
-    for row in table.drop_columns(sorted(_WHERE)).to_pylist():
+    for row in row_values(table.drop_columns(sorted(_WHERE))):
         body = {name: None if _is_not_finite(value) else value for name, value in row.items()}
-        yield json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        # scores may be dates or decimals, for which JSON has text
+        yield json.dumps(body, ensure_ascii=False, allow_nan=False, default=str).encode()
 
 
 def _is_not_finite(value: object) -> bool:

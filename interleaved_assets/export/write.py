@@ -7,12 +7,14 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from interleaved_assets.export.names import scope_of, set_name
-from interleaved_assets.export.rows import IMAGE_COLUMNS, image_rows
+from interleaved_assets.export.rows import IMAGE_COLUMNS, image_rows, text_parts
 from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.cells import cell_values
 from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, align_or_reconcile
 from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS
 from interleaved_assets.selection.positions import match_scores
@@ -45,7 +47,8 @@ def write_images(
     ``<image id>.json``. The row has ``image_id``, ``tar_file``, ``member``, ``original_path``, ``source_ref``,
     ``sample_id``, ``position``, ``original_position``, ``width``, ``height``, ``content_type``, ``text_before`` and
     ``text_after`` (the nearest texts of the sample), and the scores; the JSON has the same but for ``tar_file`` and
-    ``member``, and null for a score that is not finite. Images without bytes fail: call ``materialize`` before.
+    ``member``, null for a score that is not finite, and text for a date or whatever else JSON has no value for. Images
+    without bytes fail: call ``materialize`` before.
 
     Args:
         batch: the images that are written, with the texts of their samples.
@@ -80,9 +83,12 @@ def write_images(
     name = set_name(f"{files}\n{content}\n{settings.version()}" if settings.deterministic_name else uuid.uuid4().hex)
     place = ImageSet(str(output_dir), name, scope_of(files or content))
     with image_tars(place, matched.schema, settings, storage_options=storage_options, max_pixels=max_pixels) as tars:
-        table, ledger = tars.write(images, matched)
+        written = [tars.write(images[part], matched[part]) for part in text_parts(images)]
     return WrittenImages(
-        [chunk.tar.uri for chunk in tars.chunks], [chunk.table.uri for chunk in tars.chunks], table, ledger
+        [chunk.tar.uri for chunk in tars.chunks],
+        [chunk.table.uri for chunk in tars.chunks],
+        pa.concat_tables([tars.schema.empty_table(), *(table for table, _ in written)]),
+        pa.concat_tables([empty_ledger(), *(ledger for _, ledger in written)]),
     )
 
 
@@ -97,6 +103,12 @@ def _content_hash(images: pa.Table, scores: pa.Table) -> str:
                     buffer = value.as_buffer()
                     digest.update(b"-" if buffer is None else f"{buffer.size}:".encode())
                     digest.update(b"" if buffer is None else buffer)
+            elif pa.types.is_dictionary(table.schema.field(name).type):
+                # as below, without a list in which long texts are repeated
+                digest.update(b"[")
+                for row, value in enumerate(table[name]):
+                    digest.update(f"{', ' if row else ''}{value.as_py()!r}".encode())
+                digest.update(b"]")
             else:
-                digest.update(repr(table[name].to_pylist()).encode("utf-8", "surrogateescape"))
+                digest.update(repr(cell_values(table[name])).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()

@@ -1,9 +1,10 @@
 """Remove credentials from URLs and escape control characters in text, before either is stored or shown.
 
 Error messages pass :func:`shown`, locators of files that were read :func:`without_credentials`, lines printed by the
-command line :func:`escaped`.
+command line :func:`escaped`, cells of Markdown tables :func:`markdown_cell`.
 """
 
+import html
 import re
 from typing import Final
 
@@ -49,6 +50,12 @@ def shown(text: str) -> str:
 def escaped(text: str) -> str:
     r"""``text`` with control characters escaped, such as ``\x1b`` and ``\u202e``, newlines and tabs included."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def markdown_cell(value: object) -> str:
+    """``value`` as literal text in a Markdown table: text from data can neither end the cell nor add markup."""
+    line = escaped(" ".join(html.escape(str(value), quote=False).split()))
+    return re.sub(r"([\\|`*_\[\]#~!])", r"\\\1", line)
 
 
 def _keeping_punctuation(url: str) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 from markupsafe import Markup
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.model.shown import markdown_cell
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status import EXAMPLES, StatusLine
 from interleaved_assets.pipeline.throughput import Throughput
@@ -137,9 +138,9 @@ def markdown_report(
         problems, min_keep_rate, about, throughput: as for :func:`html_report`.
     """
     parts = [f"{text.counted(len(data.shards), 'shard')} ({', '.join(_states(data)) or 'none'})"]
-    parts += [text.markdown_cell(about.text)] if about else []
-    parts += [f"**{text.markdown_cell(problem)}**" for problem in (*problems, *_problems(data, min_keep_rate))]
-    parts += [text.markdown_cell(note) for note in _notes(data)]
+    parts += [markdown_cell(about.text)] if about else []
+    parts += [f"**{markdown_cell(problem)}**" for problem in (*problems, *_problems(data, min_keep_rate))]
+    parts += [markdown_cell(note) for note in _notes(data)]
     if any(not shard.is_current for shard in data.shards):
         parts.append("#### Shards that are not current, and why")
         rows_by_status = [_status_cells(line) for line in data.by_status()]

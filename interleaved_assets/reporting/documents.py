@@ -4,6 +4,7 @@ stage, reason, measured value and threshold.
 
 import json
 import math
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.ledger import SAMPLE_DROPPED
 from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.pipeline.lineage.contents import RowKey, place_of, row_keys
@@ -128,11 +130,15 @@ class Document:
         return drops.pop() if len(drops) == 1 else None
 
     def extremes(self) -> dict[str, tuple[float, float]]:
-        """Smallest and largest value of each score, of the document and its images."""
+        """Smallest and largest value of each score, of the document and its images; infinity as the largest float.
+
+        The page has them as JSON, which has no infinity.
+        """
         values: dict[str, list[float]] = defaultdict(list)
         for score in (*self.scores, *(score for item in self.items for score in item.scores)):
             values[score.name].append(score.value)
-        return {name: (min(of_name), max(of_name)) for name, of_name in values.items()}
+        largest = sys.float_info.max
+        return {name: (max(min(of_name), -largest), min(max(of_name), largest)) for name, of_name in values.items()}
 
 
 class Evidence(NamedTuple):
@@ -226,7 +232,7 @@ def _fields(rows: pa.Table) -> Iterable[tuple[str, dict[str, Any]]]:
     metadata = metadata.drop_columns(
         [name for name in metadata.column_names if name in RESERVED_COLUMNS - {"sample_id"}]
     )
-    for row in metadata.to_pylist():
+    for row in row_values(metadata):
         sample_id = row.pop("sample_id")
         # values that JSON does not have, such as dates, become text
         plain = json.loads(json.dumps(row, default=str))

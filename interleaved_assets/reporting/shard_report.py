@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.ledger import drop_reasons
+from interleaved_assets.model.shown import markdown_cell
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.facts import ShardFacts, shard_counts
 from interleaved_assets.reporting.measures import Measure
@@ -58,7 +59,7 @@ def _plots(facts: ShardFacts, measures: Sequence[Measure]) -> str:
         url = svg_url(shard_plots(facts.rows_kept, reasons, sketches[:shown]))
         if len(url) <= PLOTS_BYTES:
             break
-    left_out = ", ".join(text.markdown_cell(sketch.measure.label) for sketch in sketches[shown:])
+    left_out = ", ".join(markdown_cell(sketch.measure.label) for sketch in sketches[shown:])
     return f"![plots]({url})" + (f"\n\nNot drawn, for want of room: {left_out}." if left_out else "")
 
 

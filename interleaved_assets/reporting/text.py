@@ -1,8 +1,8 @@
 """Formats of numbers and names in the reports."""
 
-import html
-import re
 from collections.abc import Iterable, Sequence
+
+from interleaved_assets.model.shown import markdown_cell
 
 
 def count(value: int) -> str:
@@ -37,12 +37,6 @@ def score(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.3g}"
-
-
-def markdown_cell(value: object) -> str:
-    """``value`` as literal text in a Markdown table: text from data can neither end the cell nor add markup."""
-    escaped = re.sub(r"([\\|`*_\[\]#~!])", r"\\\1", html.escape(str(value), quote=False))
-    return " ".join(escaped.split())
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric_from: int = 1) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.model.shown import cut_text
+from interleaved_assets.model.shown import cut_text, markdown_cell
 from interleaved_assets.pipeline.lineage.contents import RowKey
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.drops import by_turns, common_prefix, reason_text
@@ -115,7 +115,7 @@ def markdown_tiles(dropped: Sequence[Tile], kept: Sequence[Tile], *, max_bytes: 
     prefix = common_prefix([tile.key.sample_id for tile in (*dropped, *kept)])
     lines = [_markdown_line(tile, prefix) for tile in dropped]
     kept_lines = [_markdown_line(tile, prefix) for tile in kept]
-    head = f"Ids begin with {text.markdown_cell(prefix)}\n\n" if prefix else ""
+    head = f"Ids begin with {markdown_cell(prefix)}\n\n" if prefix else ""
     head += "|  | outcome | scores | sample | position |\n| --- | --- | --- | --- | ---: |\n"
     room = max_bytes - len(head.encode()) - 200
     shown_kept = _fitting(kept_lines, max(room // 3, room - sum(map(_size, lines))))
@@ -128,13 +128,13 @@ def markdown_tiles(dropped: Sequence[Tile], kept: Sequence[Tile], *, max_bytes: 
 
 def _markdown_line(tile: Tile, prefix: str) -> str:
     picture = f"![picture]({data_url(smaller_thumbnail(tile.thumbnail))})" if tile.thumbnail else ""
-    outcome = f"**dropped**: {text.markdown_cell(tile.reason)}" if tile.reason is not None else "kept"
+    outcome = f"**dropped**: {markdown_cell(tile.reason)}" if tile.reason is not None else "kept"
     if tile.error:
-        outcome += f"<br>{text.markdown_cell(cut_text(tile.error, _TEXT_LENGTH))}"
-    scores = ", ".join(map(text.markdown_cell, tile.scores))
+        outcome += f"<br>{markdown_cell(cut_text(tile.error, _TEXT_LENGTH))}"
+    scores = ", ".join(map(markdown_cell, tile.scores))
     if tile.compared:
-        scores += f", compared with “{text.markdown_cell(cut_text(tile.compared, _TEXT_LENGTH))}”"
-    sample = text.markdown_cell(tile.key.sample_id.removeprefix(prefix))
+        scores += f", compared with “{markdown_cell(cut_text(tile.compared, _TEXT_LENGTH))}”"
+    sample = markdown_cell(tile.key.sample_id.removeprefix(prefix))
     return f"| {picture} | {outcome} | {scores} | {sample} | {tile.key.position} |"
 
 

@@ -3,7 +3,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +13,10 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.io.shard import read_shard
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets.pipeline.files import convert, rows
+from interleaved_assets.pipeline.files.inputs import read_file
+from interleaved_assets.pipeline.record import Record, write_record
 from interleaved_assets_tests.documents import document, good_shard, sharp_image, write_shard
 from interleaved_assets_tests.s3 import S3Server
 
@@ -169,3 +175,57 @@ def test_ctrl_c_leaves_nothing_half_written_and_the_next_call_goes_on(folder: Pa
     assert list(folder.glob("out/.*")) == []
     assert main(arguments) == 0
     assert len(list(folder.glob("out/*.tar"))) == 12
+
+
+def test_an_input_that_changes_while_it_is_read_leaves_everything_as_it_was(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["convert", "raw/a.tar", "-o", "out", "--to", "parquet"]
+    seeds = iter((7, 8))
+
+    def read(*arguments: Any, **options: Any) -> Iterator[pa.Table]:
+        yield from list(read_file(*arguments, **options))
+        good_shard(folder / "raw/a.tar", seed=next(seeds))
+
+    with monkeypatch.context() as changing:
+        changing.setattr(rows, "read_file", read)
+        assert main(command) == 2
+    assert "raw/a.tar changed while it was read" in capsys.readouterr().err
+    assert [path for path in folder.glob("out/**/*") if path.is_file()] == []
+    assert main(command) == 0
+    before = (folder / "out/a.parquet").read_bytes()
+    good_shard(folder / "raw/a.tar", seed=9)
+    with monkeypatch.context() as changing:
+        changing.setattr(rows, "read_file", read)
+        assert main(command) == 2
+    assert (folder / "out/a.parquet").read_bytes() == before
+    assert main(command) == 0
+
+
+def test_a_conversion_that_failed_after_its_output_was_replaced_is_repeated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["convert", "raw/a.tar", "-o", "out", "--to", "parquet"]
+
+    def failing(record: Record, *arguments: Any) -> None:
+        if record.outputs:
+            raise StorageError("no space left")
+        write_record(record, *arguments)
+
+    with monkeypatch.context() as full:
+        full.setattr(convert, "write_record", failing)
+        assert main(command) == 2
+    assert (folder / "out/a.parquet").exists()
+    assert main(command) == 0
+
+
+def test_the_output_of_another_input_is_not_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "raw/a.tar", "-o", "out", "--to", "parquet"]) == 0
+    before = (folder / "out/a.parquet").read_bytes()
+    good_shard(folder / "other/a.tar", seed=5)
+    command = ["convert", "other/a.tar", "-o", "out", "--to", "parquet"]
+    assert main(command) == 2
+    assert f"the file exists and was made from another input, {folder}/raw/a.tar" in capsys.readouterr().err
+    assert (folder / "out/a.parquet").read_bytes() == before
+    assert main([*command, "--overwrite"]) == 0
+    assert (folder / "out/a.parquet").read_bytes() != before

@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, TiffImagePlugin
 
 from interleaved_assets.export.reencode import _plain, as_jpeg
 from interleaved_assets.model.errors import ImageError
@@ -150,3 +150,13 @@ def test_what_is_no_image_is_an_error(data: bytes, error: str) -> None:
 def test_a_side_that_is_too_long_for_jpeg_is_an_error() -> None:
     with pytest.raises(ImageError, match="unencodable_image: 70000 x 1 pixels as JPEG"):
         as_jpeg(encoded(Image.new("L", (70_000, 1))))
+
+
+@pytest.mark.parametrize(("kind", "profile"), [(2, "a text"), (4, 7)])
+def test_a_colour_profile_of_another_type_is_left_out(kind: int, profile: object) -> None:
+    tags = TiffImagePlugin.ImageFileDirectory_v2()
+    tags.tagtype[34675] = kind
+    tags[34675] = profile
+    file = io.BytesIO()
+    halves("RGB").save(file, "TIFF", tiffinfo=tags)
+    assert as_jpeg(file.getvalue())[1:] == (32, 16)

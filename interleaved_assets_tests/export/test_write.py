@@ -1,8 +1,10 @@
 """Images of a batch as tars with their tables: what is in them, and that they give it back."""
 
+import datetime
 import json
 import logging
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 
 from interleaved_assets.export import ExportSettings, WrittenImages, write_images
 from interleaved_assets.export.names import scope_of
-from interleaved_assets.export.rows import image_rows
+from interleaved_assets.export.rows import image_rows, text_parts
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io import ShardLayout, read_tar_shard
 from interleaved_assets.io.storage.atomic import AtomicOutput
@@ -309,3 +311,29 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     ):
         tars.write(pa.concat_tables([images, images]), pa.concat_tables([images, images]).select(["position"]))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_scores_that_json_has_no_value_for_are_text_there(tmp_path: Path) -> None:
+    values = {
+        "day": pa.array([datetime.date(2024, 5, 6)]),
+        "exact": pa.array([Decimal("1.50")]),
+        "far": pa.array([2**62], pa.timestamp("us")),
+    }
+    found = write(tmp_path, batch(PICTURES[0]), scores=pa.table({"sample_id": ["doc"], "position": [1], **values}))
+    (table,) = (pq.read_table(path) for path in found.tables)
+    assert [table[name] for name in values] == [pa.chunked_array([value]) for value in values.values()]
+    ((_, body),) = [(name, body) for name, body in members_of(found.tars[0]).items() if name.endswith(".json")]
+    stated = json.loads(body)
+    assert [stated[name] for name in values] == ["2024-05-06", "1.50", f"<value out of range: {2**62}>"]
+
+
+def test_a_long_text_is_held_once_whatever_the_number_of_its_images() -> None:
+    rows = [{"modality": "text", "text_content": "x" * 10**6}] + [{"binary_content": b"y"}] * 3000
+    images = image_rows(rows_table([{"sample_id": "doc", **row} for row in rows]))
+    assert pa.types.is_dictionary(images["text_before"].type)
+    assert images["text_before"].nbytes < 2 * 10**6
+    parts = list(text_parts(images))
+    assert [part.stop - part.start for part in parts] == [67] * 44 + [52]
+    assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
+    assert list(text_parts(images.slice(0, 2), 1)) == [slice(0, 1), slice(1, 2)]
+    assert list(text_parts(images.slice(0, 0))) == []

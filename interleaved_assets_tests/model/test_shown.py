@@ -1,9 +1,13 @@
+import html
+import re
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from interleaved_assets.model.errors import MaterializeError, ScoreError, StorageError
-from interleaved_assets.model.shown import escaped, has_query, has_user, shown, without_credentials
+from interleaved_assets.model.shown import escaped, has_query, has_user, markdown_cell, shown, without_credentials
 
 
 @pytest.mark.parametrize(
@@ -70,3 +74,16 @@ def test_time_is_linear_in_the_length_of_the_text(piece: str) -> None:
     started = time.process_time()
     shown(piece * (200_000 // len(piece)))
     assert time.process_time() - started < 5
+
+
+@given(st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=40))
+def test_a_cell_shows_the_value_without_markup(value: str) -> None:
+    cell = markdown_cell(value)
+    assert html.unescape(re.sub(r"\\(.)", r"\1", cell)) == value
+    unescaped = re.sub(r"\\.", "", cell)
+    assert not set(unescaped) & set("|`*_[]~!<>\\")
+    assert re.sub(r"&(amp|lt|gt);", "", unescaped).count("&") == 0
+
+
+def test_a_cell_shows_control_characters_as_escapes() -> None:
+    assert markdown_cell("a\x00b\n\u202ec \ud800|") == r"a\\x00b \\u202ec \\ud800\|"

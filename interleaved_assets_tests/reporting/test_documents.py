@@ -1,5 +1,8 @@
 """Documents from stored rows, scores and ledgers."""
 
+import json
+import sys
+
 import pyarrow as pa
 import pytest
 
@@ -102,3 +105,17 @@ def test_scores_of_documents_and_fields_that_json_has_not() -> None:
     assert found.fields["day"] == "1970-01-01"
     long = Document("a", (), {"text": "x" * 9000})
     assert long.fields_text.endswith("… (9,015 characters)")
+
+
+def test_fields_that_python_has_no_value_for_are_shown_as_text() -> None:
+    # a date beyond the year 9999, as files of others have them
+    table = A.append_column("seen", pa.array([2**62, None, None, None], pa.timestamp("us")))
+    assert document(table, Evidence()).fields == {"tags": ["x", "y"], "seen": f"<value out of range: {2**62}>"}
+
+
+def test_an_infinite_score_is_a_number_that_json_has() -> None:
+    found = document(A, Evidence(MEASURES, scores([("a", 1, float("inf"), 0.0), ("a", 2, float("-inf"), 0.0)])))
+    assert json.loads(json.dumps(found.extremes(), allow_nan=False))["sharpness"] == [
+        -sys.float_info.max,
+        sys.float_info.max,
+    ]

@@ -1,11 +1,6 @@
 """Numbers and names in the reports."""
 
-import html
-import re
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from interleaved_assets.reporting import text
 
@@ -46,12 +41,3 @@ def test_a_table_is_aligned_and_its_cells_are_escaped() -> None:
     assert text.markdown_table(("name", "rows"), [("a|b\nc", 5), ("*x* [y](z) <b> &lt;", 6)]) == (
         "| name | rows |\n| --- | ---: |\n| a\\|b c | 5 |\n| \\*x\\* \\[y\\](z) &lt;b&gt; &amp;lt; | 6 |"
     )
-
-
-@given(st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=40))
-def test_a_cell_shows_the_value_without_markup(value: str) -> None:
-    cell = text.markdown_cell(value)
-    assert html.unescape(re.sub(r"\\(.)", r"\1", cell)) == value
-    unescaped = re.sub(r"\\.", "", cell)
-    assert not set(unescaped) & set("|`*_[]~!<>\\")
-    assert re.sub(r"&(amp|lt|gt);", "", unescaped).count("&") == 0

@@ -19,6 +19,8 @@ MAGIC: Final = b"PAR1"
 _END_BYTES: Final = 4 + len(MAGIC)
 # First read at the end of a file: it contains most footers, and is the size that Arrow reads.
 _TAIL_BYTES: Final = 64 * 2**10
+# A seal has two marks, and each check of one hashes up to the whole footer: a footer may consist of marks.
+_MARKS_TRIED: Final = 16
 
 
 class SealedOutput(AppendOnly):
@@ -99,10 +101,14 @@ def _tail(file: BinaryIO | Any, size: int, length: int) -> bytes:
 
 
 def _is_sealed_elsewhere(tail: bytes) -> bool:
-    """Whether ``tail`` has a valid seal and footer at another place than the footer length states."""
-    at = tail.find(MARK)
-    while at >= 0:
+    """Whether ``tail`` has a valid seal and footer at another place than the footer length states.
+
+    Only the last marks are tried: no footer of this package's writer has one itself.
+    """
+    at = len(tail)
+    for _ in range(_MARKS_TRIED):
+        if (at := tail.rfind(MARK, 0, at)) < 0:
+            return False
         if tail[at : at + SEAL_BYTES] == seal(tail[at + SEAL_BYTES : -_END_BYTES]):
             return True
-        at = tail.find(MARK, at + 1)
     return False

@@ -34,6 +34,7 @@ class WarmCopy:
         self._place = place
         self._file: BinaryIO | None = tempfile.TemporaryFile(prefix="interleaved-")  # noqa: SIM115  kept while in use
         self.size, self.stamp = 0, ""
+        _copies.begin(self)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append ``data``, unless the copy was given up."""
@@ -41,7 +42,7 @@ class WarmCopy:
             return
         self.size += data.nbytes if isinstance(data, memoryview) else len(data)
         try:
-            if not _copies.make_room(self.size):
+            if not _copies.make_room():
                 self.drop()
             else:
                 self._file.write(data)
@@ -70,6 +71,7 @@ class WarmCopy:
             with contextlib.suppress(OSError):  # closing writes what is left, for which there may be no space
                 self._file.close()
             self._file = None
+        _copies.end(self)
 
     def open(self, uri: str) -> LocalFile:
         """Open it for reading, independently of this object; messages name ``uri``."""
@@ -78,7 +80,7 @@ class WarmCopy:
 
 
 class _Copies:
-    """The copies of this process, at most ``limit`` bytes of them.
+    """The copies of this process, at most ``limit`` bytes of them, those that are being written included.
 
     Where space runs out, the copy used last makes room: stages go through the shards of a run in one order, so it is
     the one that will be used again last, if at all.
@@ -88,16 +90,30 @@ class _Copies:
         self.limit = 0
         self._lock = threading.Lock()
         self._by_place: dict[_Place, WarmCopy] = {}  # the one used last at the end
+        self._begun: set[WarmCopy] = set()
 
-    def make_room(self, size: int) -> bool:
-        """Drop copies until ``size`` bytes fit beside them; False if they never fit."""
+    def begin(self, copy: WarmCopy) -> None:
+        """Count ``copy``, which is being written."""
         with self._lock:
-            while self._by_place and sum(copy.size for copy in self._by_place.values()) + size > self.limit:
+            self._begun.add(copy)
+
+    def end(self, copy: WarmCopy) -> None:
+        """No longer count ``copy``; without the lock, which is held where one makes room for another."""
+        self._begun.discard(copy)
+
+    def make_room(self) -> bool:
+        """Drop copies until those that are being written fit beside the others; False if these alone do not fit."""
+        with self._lock:
+            written = sum(copy.size for copy in tuple(self._begun))
+            fits = written <= self.limit
+            room = self.limit - written if fits else self.limit
+            while self._by_place and sum(copy.size for copy in self._by_place.values()) > room:
                 self._by_place.popitem()[1].drop()
-            return size <= self.limit
+            return fits
 
     def add(self, place: _Place, copy: WarmCopy) -> None:
         with self._lock:
+            self._begun.discard(copy)
             if (before := self._by_place.pop(place, None)) is not None:
                 before.drop()
             self._by_place[place] = copy
@@ -127,7 +143,7 @@ _copies: Final = _Copies()
 def keep_copies(limit: int) -> None:
     """From now on, keep at most ``limit`` bytes of copies; 0 keeps none, and drops those there are."""
     _copies.limit = limit
-    _copies.make_room(0)
+    _copies.make_room()
 
 
 def new_copy(fs: AbstractFileSystem, path: str) -> WarmCopy | None:

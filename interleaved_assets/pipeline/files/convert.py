@@ -108,7 +108,7 @@ def convert_file(
 
     Raises:
         StorageError: the input cannot be read, or the output cannot be written, or exists and was not written by an
-            earlier conversion.
+            earlier conversion of this input.
         ShardError: the input is no shard, is damaged, or changed while it was read.
         MaterializeError: a row has an error and the policy is ``error``.
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
@@ -123,24 +123,36 @@ def convert_file(
         if known.source != source:
             write_record(known.model_copy(update={"source": source}), place, options)
         return known, True
-    if known is None and not conversion.overwrite and read_stamp(conversion.output(file), options) is not None:
+    output = conversion.output(file)
+    before = read_stamp(output, options)
+    if before is not None and not conversion.overwrite and (reason := _not_replaced(file, known)):
         raise StorageError(
-            f"cannot write {conversion.output(file)}: the file exists and is not one that an earlier conversion wrote. "
-            "Name another folder with --output, or replace it with --overwrite."
+            f"cannot write {output}: the file exists and {reason}. Name another folder with --output, or replace it "
+            "with --overwrite."
         )
     # without outputs: after a kill, a file that lies there is known to be of this conversion
     write_record(_begun(file, conversion), place, options)
     try:
         record = _write(file, conversion, source, stopped)
-        if _source_of(file, settings, source) != source:
-            raise ShardError(f"{file.uri} changed while it was read; convert it again once it is complete")
         write_record(record, place, options)
     except BaseException:
-        remove_file(place, options)
-        if known is not None and known.outputs:
-            write_record(known, place, options)
+        # once the output was replaced, the record without outputs stays, which says whose it is
+        if read_stamp(output, options) == before:
+            if known is not None and known.outputs:
+                write_record(known, place, options)
+            else:
+                remove_file(place, options)
         raise
     return record, False
+
+
+def _not_replaced(file: ShardFile, known: Record | None) -> str | None:
+    """Why the output that is there must not be replaced without being asked for; None if it may be."""
+    if known is None:
+        return "is not one that an earlier conversion wrote"
+    if known.source is not None and identity(known.source.uri) != identity(file.uri):
+        return f"was made from another input, {known.source.uri}"
+    return None
 
 
 def _begun(file: ShardFile, conversion: Conversion) -> Record:
@@ -159,6 +171,10 @@ def _begun(file: ShardFile, conversion: Conversion) -> Record:
 def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: Callable[[], bool]) -> Record:
     settings, selection = conversion.settings, conversion.selection
 
+    def check_input() -> None:
+        if _source_of(file, settings, source) != source:
+            raise ShardError(f"{file.uri} changed while it was read; convert it again once it is complete")
+
     def choose(table: pa.Table) -> tuple[pa.Table, pa.Table]:
         assert selection is not None
         scores = score_images(table, scoring_for(selection, settings.scoring))
@@ -171,6 +187,7 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: 
         settings,
         None if selection is None else choose,
         stopped,
+        check_input,
     )
     return Record(
         stage=STAGE,

@@ -48,6 +48,7 @@ def write_rows(
     settings: Settings,
     choose: Choose | None,
     stopped: Callable[[], bool] = lambda: False,
+    check_input: Callable[[], None] = lambda: None,
 ) -> WrittenRows:
     """Read a shard, apply the error policy and ``choose``, and write what stays.
 
@@ -58,6 +59,7 @@ def write_rows(
         settings: layout, error policy, limits and storage options.
         choose: None keeps all rows that the error policy leaves.
         stopped: asked before each part of the input.
+        check_input: called once all of the input was read, before an output appears; what it raises discards them.
 
     Raises:
         StorageError: the input cannot be read, or an output cannot be written.
@@ -97,6 +99,7 @@ def write_rows(
         ledger = pa.concat_tables(ledgers)
         check_balance(file.uri, seen.counts.rows, written.counts.rows, ledger)
         ledger_file.write(ledger)
+        check_input()
     return WrittenRows(
         rows_file, ledger_file, first.schema, seen.counts, written.counts, dict(seen.errors), drop_reasons(ledger)
     )

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 from interleaved_assets.model.source_ref import parse_source_ref
@@ -84,7 +85,7 @@ def row_contents(keys: Collection[RowKey], uri: str, paths: ShardPaths) -> dict[
 
 
 def _contents(rows: pa.Table, wanted: Collection[RowKey]) -> Iterable[tuple[RowKey, str]]:
-    for key, row in zip(row_keys(rows), rows.to_pylist(), strict=True):
+    for key, row in zip(row_keys(rows), row_values(rows), strict=True):
         if key not in wanted:
             continue
         if row["text_content"] is not None:

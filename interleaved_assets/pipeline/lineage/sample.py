@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.footer import Footer
 from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.errors import InterleavedError, error_code
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
@@ -59,7 +60,7 @@ class StageTrace(NamedTuple):
 
     def rows(self) -> list[TracedRow]:
         """The sample's rows, kept and dropped, by position."""
-        found = [_kept_row(row) for row in ([] if self.kept is None else self.kept.to_pylist())]
+        found = [_kept_row(row) for row in ([] if self.kept is None else row_values(self.kept))]
         found += [
             TracedRow(
                 row["position"],

@@ -1,11 +1,11 @@
 """The data-set card of a release: Markdown with the YAML head of Hugging Face's cards."""
 
-import html
 import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from interleaved_assets.model.shown import markdown_cell
 from interleaved_assets.pipeline.release.manifest import Manifest, Values
 
 _TARS_LISTED: Final = 50
@@ -79,14 +79,10 @@ def _size_category(samples: int) -> str:
 
 def _single_licence(manifest: Manifest) -> str | None:
     """The identifier of the licence that every document names; None if they differ, or it has no identifier."""
-    found = {
-        re.sub(r"[\s_]+", "-", value.casefold().strip())
-        for values in manifest.licences
-        if values.documents == manifest.counts.samples and values.distinct == 1
-        for value in values.most
-    }
-    others = [values for values in manifest.licences if values.documents and values.distinct > 1]
-    licence = next(iter(found)) if len(found) == 1 and not others else None
+    # a column that only some documents have contradicts the others too
+    found = {re.sub(r"[\s_]+", "-", value.casefold().strip()) for values in manifest.licences for value in values.most}
+    in_every = any(values.documents == manifest.counts.samples for values in manifest.licences)
+    licence = next(iter(found)) if len(found) == 1 and in_every else None
     return licence if licence is not None and _KNOWN_LICENCE.fullmatch(licence) else None
 
 
@@ -136,10 +132,5 @@ def _checksums(manifest: Manifest) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---", *("---:" for _ in header[1:])], *([_cell(cell) for cell in row] for row in rows)]
+    lines = [header, ["---", *("---:" for _ in header[1:])], *([markdown_cell(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cell(value: str) -> str:
-    escaped = re.sub(r"([\\|`*_\[\]#~!])", r"\\\1", html.escape(value, quote=False))
-    return " ".join(escaped.split())

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.model.cells import cell_values
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.release.manifest import Values
 from interleaved_assets.pipeline.stages import filtered, final_tars
@@ -49,14 +50,14 @@ def values_of_shard(paths: ShardPaths, records: Mapping[str, Record]) -> Counted
         ledger = find_table(paths.ledger(final_tars.NAME), paths.options, shard=paths.key, stage=final_tars.NAME)
         if ledger is not None:
             dropped = ledger.filter(pc.equal(ledger["modality"], "metadata"))["sample_id"]
-            table = table.filter(pc.invert(pc.is_in(table["sample_id"], value_set=pa.array(dropped.to_pylist()))))
+            table = table.filter(pc.invert(pc.is_in(table["sample_id"], value_set=pc.unique(dropped))))
     return {name: _counted(table[name], is_url=name.casefold() in URL_COLUMNS) for name in columns}
 
 
 def _counted(column: pa.ChunkedArray, *, is_url: bool) -> Counter[str]:
     is_json = isinstance(column.type, pa.BaseExtensionType)
     found: Counter[str] = Counter()
-    for value in column.drop_null().to_pylist():
+    for value in cell_values(column.drop_null()):
         text = _text(json.loads(value) if is_json and isinstance(value, str) else value)
         if is_url:
             text = _host(text)
@@ -68,7 +69,9 @@ def _counted(column: pa.ChunkedArray, *, is_url: bool) -> Counter[str]:
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    # JSON may have half of a surrogate pair, which no file can
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _host(url: str) -> str:

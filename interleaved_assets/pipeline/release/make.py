@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from interleaved_assets.io.storage import (
     StorageOptions,
     atomic_output,
+    clear_leftovers,
     exists,
     file_sha256,
     filesystem,
@@ -24,6 +25,7 @@ from interleaved_assets.io.storage import (
     remove_file,
     storage_errors,
 )
+from interleaved_assets.io.storage.temporary import is_temporary_of, target_name
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
@@ -44,6 +46,7 @@ from interleaved_assets.pipeline.release.manifest import (
     release_folder,
 )
 from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
+from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status import COMPLETE, State, Status
 from interleaved_assets.settings import Settings
 
@@ -159,8 +162,10 @@ def _values(shard: _Shard, settings: Settings) -> Counted:
 
 
 def _manifest(name: str, shards: _Shards, values: list[Counted], settings: Settings, above: str) -> Manifest:
-    every = [record for shard in shards.current for record in shard.records.values()]
-    dropped = sum((Counter(record.dropped) for record in every), Counter[str]())
+    dropped = Counter[str]()
+    for shard in shards.current:
+        for stage in LEDGER_STAGES:
+            dropped.update(shard.records[stage].dropped)
     present = shards.dataset.stages
     # a filter with a bound is not applied where nothing measured its score, as CLIP's by default
     noted = {str(shard.records[filtered.NAME].notes.get("filters", "")) for shard in shards.current}
@@ -239,8 +244,20 @@ def _check_empty(folder: str, options: StorageOptions, manifest: Manifest) -> No
     own = {INDEX_FILE, CARD_FILE, *(tar.path for tar in manifest.tars)}
     if MANIFEST_FILE in found:
         raise OptionError(f"{folder} holds a release already; choose another folder")
-    if others := [name for name in found if name not in own]:
+    unfinished = {name: _unfinished_of(name, (*own, MANIFEST_FILE)) for name in found if name not in own}
+    if others := [name for name, final in unfinished.items() if final is None]:
         raise OptionError(f"{folder} is not empty, it has {others[0]}; choose an empty folder")
+    for final in filter(None, unfinished.values()):
+        clear_leftovers(join(folder, final), options)
+
+
+def _unfinished_of(name: str, own: Iterable[str]) -> str | None:
+    """Which file of ``own`` a killed writer has left ``name`` for; None if it is no temporary file of one."""
+    place, _, found = name.rpartition("/")
+    if target_name(found) is None:
+        return None
+    places = ((one, *one.rpartition("/")[::2]) for one in own)
+    return next((one for one, there, final in places if there == place and is_temporary_of(final, found)), None)
 
 
 def _copy_tars(

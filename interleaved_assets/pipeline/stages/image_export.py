@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.export.names import STAGE as EXPORT_STAGE
 from interleaved_assets.export.names import is_image_file, scope_of, set_name
-from interleaved_assets.export.rows import IMAGE_COLUMNS, image_rows
+from interleaved_assets.export.rows import IMAGE_COLUMNS, image_rows, text_parts
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet.reader import read_parquet_shard
@@ -75,14 +75,15 @@ def export_images(shard: ShardTask) -> Work:
             of_images = scores.slice(done, images.num_rows)
             if not images["sample_id"].equals(of_images["sample_id"]):
                 raise _other_images(shard)
-            rows, ledger = tars.write(images, of_images)
-            check_balance(f"shard {shard.key}, {NAME}", images.num_rows, rows.num_rows, ledger)
-            rows_file.write(rows)
+            for part in text_parts(images):
+                rows, ledger = tars.write(images[part], of_images[part])
+                check_balance(f"shard {shard.key}, {NAME}", part.stop - part.start, rows.num_rows, ledger)
+                rows_file.write(rows)
+                written.add(rows.append_column("modality", pa.repeat(pa.scalar("image"), rows.num_rows)))
+                ledgers.append(ledger)
             seen.add(images)
-            written.add(rows.append_column("modality", pa.repeat(pa.scalar("image"), rows.num_rows)))
             has_bytes = images["binary_content"].is_valid()
             errors.update(map(error_code, images["materialize_error"].filter(has_bytes).drop_null().to_pylist()))
-            ledgers.append(ledger)
             done += images.num_rows
             samples += pc.count_distinct(table["sample_id"]).as_py()
         if done != scores.num_rows:

@@ -10,6 +10,7 @@ import pytest
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import atomic_output, keep_copies, warm
+from interleaved_assets.io.storage.warm import open_copy
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -103,6 +104,17 @@ def test_a_file_above_the_limit_is_not_kept_and_not_damaged(bucket: str, gate: S
     write(url, rows(1, mib=3), gate)
     assert read(url, gate).equals(rows(1, mib=3))
     assert gets(gate, url) > 0
+
+
+def test_files_that_are_written_at_once_count_together(bucket: str, gate: S3Gate) -> None:
+    kept, one, two = (f"{bucket}/{name}.parquet" for name in ("kept", "one", "two"))
+    keep_copies(5 * MIB)
+    write(kept, rows(1), gate)
+    options = {"storage_options": gate.storage_options, "read_next": True}
+    with atomic_output(one, **options) as first, atomic_output(two, **options) as second:
+        first.write(b"x" * 3 * MIB)
+        second.write(b"y" * 3 * MIB)  # has no place beside the first one, and takes none of the others
+    assert [open_copy(url, gate.storage_options) is not None for url in (kept, one, two)] == [True, True, False]
 
 
 def test_a_copy_that_makes_room_stays_readable_while_it_is_open(bucket: str, gate: S3Gate) -> None:

@@ -4,15 +4,21 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.pipeline.release import found_values, make
+from interleaved_assets.pipeline.release.card import _single_licence
 from interleaved_assets.pipeline.release.make import make_release
-from interleaved_assets.pipeline.release.manifest import read_manifest
+from interleaved_assets.pipeline.release.manifest import Manifest, Values, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
+from interleaved_assets.pipeline.stages import filtered, final_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stored_records import read_valid_records
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.s3 import S3Server
@@ -246,3 +252,79 @@ def test_a_tar_that_was_changed_by_hand_is_not_released(settings: Settings, tmp_
     at.write_bytes(at.read_bytes() + b"more")
     with pytest.raises(OptionError, match=r"web/a: no final_tars"):
         make_release("v1", settings)
+
+
+def test_values_of_strangers_can_be_written_and_have_no_control_characters(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    # half of a surrogate pair is JSON, and no text that a file can have
+    licences = ("\ud800 <b>", 3, "a\x00\u202eb")
+    shard = {f"d{at}": document("some words", sharp_image(at), license=one) for at, one in enumerate(licences)}
+    write_shard(tmp_path / "raw/a.tar", shard)
+    through_all("a", settings)
+    make_release("v1", settings)
+    manifest = read_manifest(str(tmp_path / "out/releases/v1/manifest.json"))
+    assert [one.most for one in manifest.licences] == [{"3": 1, "\\ud800 <b>": 1, "a\x00\u202eb": 1}]
+    card = (tmp_path / "out/releases/v1/README.md").read_text()
+    assert "| \\\\ud800 &lt;b&gt; | 1 |" in card
+    assert "| a\\\\x00\\\\u202eb | 1 |" in card
+
+
+def test_images_that_only_the_export_lacks_do_not_count_as_dropped(tmp_path: Path) -> None:
+    text = '[export]\nenabled = true\nreencode = "jpeg"\n[errors]\non_materialize_error = "warn"\n'
+    settings = project(tmp_path, f"{text}[publish]\nmax_lost_samples = 1\n")
+    settings = settings.model_copy(update={"selection": settings.selection.model_copy(update={"order": ()})})
+    write_shard(tmp_path / "raw/a.tar", {"d": document("some words", sharp_image(1), b"no image")})
+    through_all("a", settings)
+    manifest = make_release("v1", settings).manifest
+    assert (manifest.counts_in.images, manifest.counts.images, manifest.dropped) == (2, 2, {})
+
+
+def test_what_a_killed_copy_left_is_replaced(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make, "_link", lambda source, target: False)
+    tars = tmp_path / "copy/tars/web"
+    tars.mkdir(parents=True)
+    (tars / ".a.tar.0.tmp").write_bytes(b"half")
+    (tmp_path / "copy/.manifest.json.0.tmp").write_bytes(b"{")
+    make_release("v1", settings, to=str(tmp_path / "copy"))
+    assert findings(tmp_path / "copy/manifest.json") == []
+    assert list(tmp_path.glob("copy/**/.*")) == []
+    (tmp_path / "other/.notes.0.tmp").parent.mkdir()
+    (tmp_path / "other/.notes.0.tmp").write_text("mine")
+    with pytest.raises(OptionError, match=r"is not empty, it has \.notes"):
+        make_release("v2", settings, to=str(tmp_path / "other"))
+
+
+def test_drops_of_images_alone_take_no_document_from_the_counts(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = settings.storage.shard("b%20c")
+    records = read_valid_records(paths, [filtered.NAME, final_tars.NAME])
+    lossy = {**records, final_tars.NAME: records[final_tars.NAME].model_copy(update={"dropped": {"short_read": 1}})}
+    for sample_ids, documents in (([], 4), (["d1"], 3)):
+        columns = {"sample_id": sample_ids, "modality": ["metadata"] * len(sample_ids)}
+        ledger = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+        monkeypatch.setattr(found_values, "find_table", lambda *_, ledger=ledger, **__: ledger)
+        assert found_values.values_of_shard(paths, lossy)["license"] == {"CC-BY 4.0": documents}
+
+
+@pytest.mark.parametrize(
+    ("columns", "licence"),
+    [
+        ({"license": {"CC-BY 4.0": 4}}, "cc-by-4.0"),
+        ({"license": {"CC-BY 4.0": 3}}, None),
+        ({"license": {"CC-BY 4.0": 4}, "rights": {"all rights reserved": 1}}, None),
+        ({"license": {"CC-BY 4.0": 3, "cc by 4.0": 1}}, "cc-by-4.0"),
+        ({"license": {"CC-BY 4.0": 3, "mit": 1}}, None),
+    ],
+)
+def test_the_card_names_a_licence_that_no_document_contradicts(
+    columns: dict[str, dict[str, int]], licence: str | None
+) -> None:
+    values = [
+        Values(column=name, what="values", documents=sum(most.values()), distinct=len(most), most=most)
+        for name, most in columns.items()
+    ]
+    manifest = Manifest.model_construct(counts=Counts(samples=4), licences=values)
+    assert _single_licence(manifest) == licence

@@ -1,0 +1,42 @@
+"""Cells of any Arrow type as Python values, also those that Python has no value for.
+
+``to_pylist`` raises for a whole column where one cell has a date beyond the year 9999, a time zone that this machine
+does not know, or a struct with two fields of one name. Parquet files of others have such columns.
+"""
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+_NO_PYTHON_VALUE: Final = (OverflowError, ValueError, KeyError)
+"""Of dates and durations out of range, of repeated names, and of unknown time zones, which are KeyErrors."""
+
+
+def cell_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """``column.to_pylist()``; what Python has no value for is the text that Arrow shows for it.
+
+    A struct or map with such a value is a list of (name, value) pairs.
+    """
+    try:
+        return list(column.to_pylist())
+    except _NO_PYTHON_VALUE:
+        return [_value(cell) for cell in column]
+
+
+def row_values(table: pa.Table) -> list[dict[str, Any]]:
+    """``table.to_pylist()``, with the cells of :func:`cell_values`."""
+    columns = [cell_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _value(cell: pa.Scalar) -> Any:
+    try:
+        return cell.as_py()
+    except _NO_PYTHON_VALUE:
+        if isinstance(cell, pa.DictionaryScalar | pa.ExtensionScalar):
+            return _value(cell.value)
+        if isinstance(cell, pa.ListScalar):  # of maps the entries, which are structs
+            return [_value(item) for item in cell.values]
+        if isinstance(cell, pa.StructScalar):
+            return [(field.name, _value(cell[place])) for place, field in enumerate(cell.type)]
+        return pa.array([cell], cell.type).to_string(skip_new_lines=True)[1:-1]
