@@ -15,7 +15,7 @@ export DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS ?= 600
 export DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo ui test test-all check format docs wheel clean help
+.PHONY: demo ui test test-all check format docs screenshots bench wheel clean help
 
 help:
 	@echo "make demo    install, draw demo shards, materialize every asset, print a summary"
@@ -24,6 +24,8 @@ help:
 	@echo "make test-all  tests that need PostgreSQL, Chromium, Caddy, libzbar or Ray; installs these (apt-get, pip)"
 	@echo "make check   lint, format and types"
 	@echo "make docs    the pages that are made from the code: settings, errors, library reference"
+	@echo "make screenshots  the pictures of README and docs, with the demo and Chromium (installs what make test-all does)"
+	@echo "make bench   the four directions on a share of 80 shards, 9.9 GB: make bench SCALE=0.05"
 	@echo "make wheel   the package as a wheel, in dist/"
 
 $(BIN)/.installed: pyproject.toml constraints.txt
@@ -79,6 +81,15 @@ format: $(BIN)/.installed
 
 docs: $(BIN)/.installed
 	$(BIN)/python docs/generate.py
+
+screenshots: $(BIN)/.installed-all
+	$(BIN)/python -m docs.screenshots
+
+# Share of the 80 shards; 1 needs 30 GB of disk.
+SCALE ?= 0.05
+
+bench: $(BIN)/.installed
+	$(BIN)/python -m benchmarks.bench --scale $(SCALE)
 
 # The same bytes for the same commit. build/ is deleted first: removed files would be packed from it.
 wheel: $(BIN)/.installed

@@ -35,9 +35,15 @@ class DatasetSize:
 
     shards: int = 6
     samples: int = 85
+    longer_shards: int = 0
+    """How many of the shards, the first ones, have one document more."""
     seed: int = 20240717
     mean_pixels: int = 130_000
     """Mean size of a picture; 85 documents of 2 pictures of 3 bytes a pixel make shards of 67 MB."""
+
+    def samples_of(self, shard: int) -> int:
+        """Documents of the shard with this number."""
+        return self.samples + (shard < self.longer_shards)
 
 
 def canvas(rng: np.random.Generator, side: int = CANVAS_SIDE) -> np.ndarray:
@@ -130,7 +136,7 @@ def write_shard(
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")
     with tarfile.open(unfinished, "w") as tar:
-        for _ in range(samples or size.samples):
+        for _ in range(samples or size.samples_of(shard)):
             key = rng.bytes(16).hex()
             text, tiff = document(rng, key, canvases, size.mean_pixels, form)
             for name, data in ((f"{key}.json", text), (f"{key}.tiff", tiff)):
