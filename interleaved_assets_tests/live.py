@@ -21,7 +21,7 @@ from dagster._core.execution.backfill import BulkActionStatus
 from interleaved_assets_tests.ports import free_port, wait_until_up
 
 ROOT = Path(__file__).parents[1]
-_START_SECONDS = 90
+_START_SECONDS = 120
 _WAIT_SECONDS = 120
 """How long a wait goes on without anything happening in the instance."""
 _LONGEST_WAIT_SECONDS = 300
