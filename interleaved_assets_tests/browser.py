@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, expect, sync_playwright
 
-from interleaved_assets_tests.live import ROOT
+from interleaved_assets_tests.live import ROOT, LiveDagster
 
 CHROMIUM = "/usr/bin/chromium"
 # Headless, as root in a container, and without the browser's own calls home.
@@ -21,8 +21,8 @@ FLAGS = (
 )
 PATIENCE_MS = 60_000
 """How long a click waits for what it is meant for, and an expectation for what it expects."""
-RUN_PATIENCE_MS = 15 * PATIENCE_MS
-"""How long an expectation waits where the daemon first has runs to launch and to see end."""
+_LOOK_MS = 500
+_SHOWN_OF_PAGE = 3000
 WIDTH, HEIGHT = 1600, 1000
 TALL = 2600
 """For pages that scroll inside: all of their metadata is then on the screenshot."""
@@ -41,15 +41,74 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
-@contextmanager
-def new_page(browser: Browser, url: str, height: int = HEIGHT) -> Iterator[Page]:
-    """A page that knows nothing of those before it; paths given to ``goto`` are below ``url``."""
+def new_context(browser: Browser, url: str, height: int = HEIGHT) -> BrowserContext:
     context = browser.new_context(viewport={"width": WIDTH, "height": height}, base_url=url)
     context.set_default_timeout(PATIENCE_MS)
+    return context
+
+
+@contextmanager
+def next_page(context: BrowserContext, url: str) -> Iterator[Page]:
+    """Another page of the same context, in which pages load twice as fast: the scripts of the UI are compiled already.
+
+    All that pages before it have stored is deleted: it knows nothing of them either.
+    """
+    page = context.new_page()
+    kinds = "cookies,local_storage,indexeddb,cache_storage,service_workers"
+    context.new_cdp_session(page).send("Storage.clearDataForOrigin", {"origin": url, "storageTypes": kinds})
     try:
-        yield context.new_page()
+        yield page
+    finally:
+        page.close()
+
+
+@contextmanager
+def new_page(browser: Browser, url: str, height: int = HEIGHT) -> Iterator[Page]:
+    """A page that knows nothing of those before it; paths given to ``goto`` are below ``url``.
+
+    An error in the block says what the page shows instead of what was looked for.
+    """
+    context = new_context(browser, url, height)
+    page = context.new_page()
+    try:
+        yield page
+    except (AssertionError, Error) as error:
+        error.add_note(what_it_shows(page))
+        raise
     finally:
         context.close()
+
+
+def what_it_shows(page: Page) -> str:
+    """The address and the text of a page, for people to read."""
+    try:
+        text = page.locator("body").inner_text(timeout=1000)
+    except Error as error:
+        text = f"(it has no text: {error.message})"
+    return f"The page {page.url} showed:\n{text[:_SHOWN_OF_PAGE]}"
+
+
+def appears(live: LiveDagster, locator: Locator) -> None:
+    """Wait until the daemon has done what makes the page show this.
+
+    Fails as :meth:`LiveDagster.wait_for` does, and when for a minute nothing is under way that could bring it.
+    """
+    page = locator.page
+
+    def is_there() -> bool:
+        idle = live.is_idle()
+        try:
+            expect(locator).to_be_visible(timeout=PATIENCE_MS if idle else _LOOK_MS)
+        except AssertionError:
+            if idle and live.is_idle():
+                raise AssertionError(
+                    f"waited for {locator}, which the page does not show although all has ended: {live.activity()}. "
+                    f"{what_it_shows(page)}"
+                ) from None
+            return False
+        return True
+
+    live.wait_for(is_there, str(locator))
 
 
 def keep(page: Page, name: str) -> None:

@@ -29,6 +29,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="a skipped test or module is a failure")
 
 
+# Files of `make test-all` that take longest. Two processes take files in this order; the first file mostly waits for
+# the next minute, while the other process computes.
+_LONGEST_FIRST = (
+    *("test_live_nightly", "test_ui_own_data", "test_live_kill", "test_live", "test_ui_backfill", "test_ui_why"),
+    *("test_ui", "test_ui_stale"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: number for number, name in enumerate(_LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     return _strict((yield), item.config)

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,12 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from dagster import DagsterInstance, DagsterRunStatus
+from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
+from dagster._core.execution.backfill import BulkActionStatus
 
-from interleaved_assets_tests.ports import end, free_port, wait_until_up
+from interleaved_assets_tests.ports import free_port, wait_until_up
 
 ROOT = Path(__file__).parents[1]
-_START_SECONDS = 90
+_START_SECONDS = 120
+_WAIT_SECONDS = 120
+"""How long a wait goes on without anything happening in the instance."""
+_LONGEST_WAIT_SECONDS = 300
+_PROGRESS_SECONDS = 2
+"""How often a wait looks whether anything has happened."""
+_NEVER_SECONDS = 86_400
+_SHOWN_OF_LOG = 2000
 UNFINISHED = [
     DagsterRunStatus.QUEUED,
     DagsterRunStatus.NOT_STARTED,
@@ -32,8 +42,8 @@ _LOCATIONS = """
   locationEntries { locationOrLoadError { __typename ... on PythonError { message } } }
 } } }"""
 LAUNCH = """
-mutation ($assets: [AssetKeyInput!]!, $partitions: [String!]!) {
-  launchPartitionBackfill(backfillParams: {assetSelection: $assets, partitionNames: $partitions}) {
+mutation ($assets: [AssetKeyInput!]!, $partitions: [String!]!, $tags: [ExecutionTag!]) {
+  launchPartitionBackfill(backfillParams: {assetSelection: $assets, partitionNames: $partitions, tags: $tags}) {
     __typename
     ... on LaunchBackfillSuccess { backfillId }
     ... on PythonError { message }
@@ -51,11 +61,15 @@ mutation ($key: String!) {
 class LiveDagster:
     """A running webserver and daemon over one project."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str], backfill_seconds: int) -> None:
-        self.home, self._environment, self._backfill_seconds = home, dict(environment), backfill_seconds
+    def __init__(self, home: Path, environment: Mapping[str, str], reload_seconds: int) -> None:
+        self.home, self._reload_seconds = home, reload_seconds
+        # sockets of the code servers, which are left over when these are killed; a socket's path has room for 107 bytes
+        self._temporary = Path(tempfile.mkdtemp(prefix="live-"))
+        self._environment = {**environment, "TMPDIR": str(self._temporary)}
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._killed: set[str] = set()
         self._groups: set[int] = set()
 
     def start(self, name: str, *command: str) -> None:
@@ -70,6 +84,7 @@ class LiveDagster:
                 start_new_session=True,  # a group of its own, in which its code server and runs are as well
             )
         self.processes[name] = process
+        self._killed.discard(name)
         self._groups.add(process.pid)
 
     def start_webserver(self) -> None:
@@ -84,25 +99,32 @@ class LiveDagster:
         wait_until_up(self.processes["webserver"], answers, _START_SECONDS, self.home / "webserver.log")
 
     def start_daemon(self) -> None:
-        command = ("interleaved_assets_tests.live_daemon", str(self._backfill_seconds), "run")
+        command = ("interleaved_assets_tests.live_daemon", str(self._reload_seconds), "run")
         self.start("daemon", *command, "--workspace", "workspace.yaml")
 
     def kill(self, name: str) -> None:
         """End a process the hard way; what it has started lives on."""
+        self._killed.add(name)
         self.processes[name].kill()
         self.processes[name].wait()
 
     def kill_all_of(self, name: str) -> None:
         """End a process the hard way, with all it has started."""
+        self._killed.add(name)
         os.killpg(self.processes[name].pid, signal.SIGKILL)
         self.processes[name].wait()
 
     def stop(self) -> None:
-        """End everything, also what was left over by a process that was killed."""
-        end(*self.processes.values())
+        """End everything at once, also what was left over by a process that was killed.
+
+        Nothing of it is needed any more; an orderly end takes some seconds.
+        """
         for group in self._groups:
             with suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
+        for process in self.processes.values():
+            process.wait()
+        shutil.rmtree(self._temporary)
 
     def ask(self, query: str, **variables: Any) -> Any:
         """The ``data`` of a GraphQL answer; an error in it fails the test."""
@@ -119,14 +141,19 @@ class LiveDagster:
             answer = self.ask(_ADD_PARTITION, key=key)["addDynamicPartition"]
             assert answer["__typename"] == "AddDynamicPartitionSuccess", answer
 
-    def launch(self, assets: Iterable[str], keys: Iterable[str]) -> str:
-        """Launch a backfill, as the UI does; gives its id."""
-        asked = self.ask(LAUNCH, assets=[{"path": [name]} for name in assets], partitions=list(keys))
+    def launch(self, assets: Iterable[str], keys: Iterable[str], tags: Mapping[str, str] | None = None) -> str:
+        """Launch a backfill, as the UI does; gives its id. Its runs have the ``tags``."""
+        asked = self.ask(
+            LAUNCH,
+            assets=[{"path": [name]} for name in assets],
+            partitions=list(keys),
+            tags=[{"key": key, "value": value} for key, value in (tags or {}).items()],
+        )
         answer = asked["launchPartitionBackfill"]
         assert answer["__typename"] == "LaunchBackfillSuccess", answer
         return str(answer["backfillId"])
 
-    def backfill_ended(self, backfill: str, seconds: float) -> str:
+    def backfill_ended(self, backfill: str) -> str:
         """Wait for the end of a backfill; gives its status."""
 
         with self.instance() as instance:
@@ -135,7 +162,63 @@ class LiveDagster:
                 status = instance.get_backfill(backfill).status.value  # type: ignore[union-attr]  # it was launched
                 return status if status not in ("REQUESTED", "CANCELING", "FAILING") else None
 
-            return str(wait_for(ended, seconds, f"the end of the backfill (see {self.home}/daemon.log)"))
+            return str(self.wait_for(ended, f"the end of the backfill {backfill}"))
+
+    def wait_for(self, happened: Callable[[], Any], what: str, seen: Callable[[], str] | None = None) -> Any:
+        """The first true answer of ``happened``, asked five times a second.
+
+        Fails with what was waited for and what was seen instead: once 120 seconds are over in which no run, backfill
+        or asset event was added or changed, after 300 seconds, and at once when a service has ended that was not killed
+        by the test. A slow machine so has the time that it needs as long as the work goes on.
+
+        Args:
+            happened: is asked.
+            what: what it asks for.
+            seen: what there is instead, where runs and backfills do not say it.
+        """
+        began = progressed = looked = time.monotonic()
+        with self.instance() as instance:
+            state = _state(instance)
+            while not (answer := happened()):
+                time.sleep(0.2)
+                now = time.monotonic()
+                if now - looked > _PROGRESS_SECONDS:
+                    looked = now
+                    if state != (state := _state(instance)):
+                        progressed = now
+                    self._assert_alive(what)
+                if now - progressed > _WAIT_SECONDS or now - began > _LONGEST_WAIT_SECONDS:
+                    raise AssertionError(
+                        f"waited {now - began:.0f} s for {what}, the last {now - progressed:.0f} s without any change. "
+                        f"Instead: {seen() if seen else self.activity()}\n{self._end_of_logs()}"
+                    )
+            return answer
+
+    def activity(self) -> str:
+        """Runs and backfills with their status, for people to read."""
+        with self.instance() as instance:
+            found = [f"backfill {one.backfill_id} {one.status.value}" for one in instance.get_backfills()]
+            found += [f"run {run.run_id[:8]} of {run.job_name} {run.status.value}" for run in instance.get_runs()]
+        return ", ".join(found) or "no run and no backfill"
+
+    def is_idle(self) -> bool:
+        """Whether no run and no backfill is under way."""
+        with self.instance() as instance:
+            return not instance.get_runs(RunsFilter(statuses=UNFINISHED), limit=1) and not any(
+                one.status in (BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING)
+                for one in instance.get_backfills()
+            )
+
+    def _assert_alive(self, what: str) -> None:
+        for name, process in self.processes.items():
+            if name not in self._killed and process.poll() is not None:
+                raise AssertionError(
+                    f"waited for {what}, and the {name} has ended with exit code {process.returncode}\n"
+                    f"{self._end_of_logs()}"
+                )
+
+    def _end_of_logs(self) -> str:
+        return "\n".join(f"{name}.log ends:\n{self.log(name)[-_SHOWN_OF_LOG:]}" for name in self.processes)
 
     def instance(self) -> DagsterInstance:
         """The same instance, from inside the test."""
@@ -145,14 +228,13 @@ class LiveDagster:
         return (self.home / f"{name}.log").read_text(errors="replace")
 
 
-def wait_for(happened: Callable[[], Any], seconds: float, what: str) -> Any:
-    """The first true answer of ``happened``, asked twice a second."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if answer := happened():
-            return answer
-        time.sleep(0.5)
-    raise AssertionError(f"{what} did not happen within {seconds:.0f} s")
+def _state(instance: DagsterInstance) -> object:
+    """What changes when anything happens: the newest event of an asset or run, statuses of runs and backfills."""
+    return (
+        instance.event_log_storage.get_maximum_record_id(),
+        [(run.run_id, run.status) for run in instance.get_runs(limit=20)],
+        [(one.backfill_id, one.status) for one in instance.get_backfills(limit=20)],
+    )
 
 
 @contextmanager
@@ -161,9 +243,8 @@ def live_dagster(
     settings_file: Path,
     *,
     daemon: bool = True,
-    backfill_seconds: int = 3,
+    reload_seconds: int = _NEVER_SECONDS,
     monitoring_seconds: int | None = None,
-    max_runtime_seconds: int | None = None,
 ) -> Iterator[LiveDagster]:
     """Webserver and daemon on the project whose settings are in ``settings_file``; ended with the block.
 
@@ -171,27 +252,39 @@ def live_dagster(
         home: becomes the instance's folder, with the project's own ``dagster.yaml``.
         settings_file: the project's settings.
         daemon: whether to start one.
-        backfill_seconds: how often the daemon looks after backfills, which Dagster sets to 30.
+        reload_seconds: how often the daemon loads the definitions anew, which Dagster does every minute by starting
+            another code server.
         monitoring_seconds: how often the daemon looks after runs, and after how long it frees the pool slots of one
             that was killed, where that is not as in ``dagster.yaml``.
-        max_runtime_seconds: after which it ends a run as failed, where that is not as in ``dagster.yaml``.
     """
     home.mkdir(parents=True, exist_ok=True)
-    config = yaml.safe_load((ROOT / "dagster.yaml").read_text())
-    if monitoring_seconds is not None:
-        config["run_monitoring"]["poll_interval_seconds"] = monitoring_seconds
-        config["run_monitoring"]["free_slots_after_run_end_seconds"] = monitoring_seconds
-    if max_runtime_seconds is not None:
-        config["run_monitoring"]["max_runtime_seconds"] = max_runtime_seconds
-    (home / "dagster.yaml").write_text(yaml.safe_dump(config))
+    configure(home, monitoring_seconds=monitoring_seconds)
     environment = {**os.environ, "DAGSTER_HOME": str(home), "INTERLEAVED_SETTINGS": str(settings_file)}
-    live = LiveDagster(home, environment, backfill_seconds)
-    with live.instance():
-        pass  # made once before the services start: two of them at once have corrupted a fresh SQLite storage
+    live = LiveDagster(home, environment, reload_seconds)
     try:
+        with live.instance():
+            pass  # made once before the services start: two of them at once have corrupted a fresh SQLite storage
         if daemon:
             live.start_daemon()
         live.start_webserver()
         yield live
     finally:
         live.stop()
+
+
+def configure(home: Path, *, monitoring_seconds: int | None = None, max_runtime_seconds: int | None = None) -> None:
+    """Write the project's ``dagster.yaml`` with these differences; a service that runs needs to be started again.
+
+    Args:
+        home: the instance's folder.
+        monitoring_seconds: as :func:`live_dagster` has it.
+        max_runtime_seconds: after which a run is ended as failed, where that is not as in ``dagster.yaml``.
+    """
+    config = yaml.safe_load((ROOT / "dagster.yaml").read_text())
+    config["run_queue"] = {"dequeue_interval_seconds": 1}  # Dagster's own is 5
+    if monitoring_seconds is not None:
+        config["run_monitoring"]["poll_interval_seconds"] = monitoring_seconds
+        config["run_monitoring"]["free_slots_after_run_end_seconds"] = monitoring_seconds
+    if max_runtime_seconds is not None:
+        config["run_monitoring"]["max_runtime_seconds"] = max_runtime_seconds
+    (home / "dagster.yaml").write_text(yaml.safe_dump(config))

@@ -133,6 +133,7 @@ def test_cycles_and_upward_imports_would_be_found(tmp_path: Path) -> None:
 
 HEAVY = ("dagster", "torch", "open_clip", "matplotlib")
 CLIP = "interleaved_assets.scoring.clip"
+DEMO = "interleaved_assets.demo.shards"
 # In the order in which one interpreter imports them: what is absent after a module was absent after those before it.
 LOADS = {
     "interleaved_assets.cli": ("pandas", "pyarrow", "rich", *HEAVY, CLIP),  # --help and completion do not wait for them
@@ -153,7 +154,7 @@ LOADS = {
     "interleaved_assets.cli.validate": ("pandas", *HEAVY),
     "interleaved_assets.cli.score": ("pandas", *HEAVY),
     "interleaved_assets.cli.run": ("pandas", *HEAVY),
-    "interleaved_assets.defs.build": ("pandas", "webdataset", "torch", "open_clip", "matplotlib"),
+    "interleaved_assets.defs.build": ("pandas", "webdataset", "torch", "open_clip", "matplotlib", "jinja2", DEMO),
 }
 
 
@@ -162,7 +163,7 @@ def loaded() -> dict[str, list[str]]:
     """Which of the watched modules are loaded after each import."""
     code = (
         "import importlib, json, sys\n"
-        f"watched, found = {('pandas', 'pyarrow', 'rich', 'webdataset', *HEAVY, CLIP)!r}, {{}}\n"
+        f"watched, found = {('pandas', 'pyarrow', 'rich', 'webdataset', 'jinja2', *HEAVY, CLIP, DEMO)!r}, {{}}\n"
         f"for name in {tuple(LOADS)!r}:\n"
         "    importlib.import_module(name)\n"
         "    found[name] = [one for one in watched if one in sys.modules]\n"

@@ -19,7 +19,7 @@ from interleaved_assets.reporting.about import About
 from interleaved_assets.reporting.aggregate import DatasetAggregate, Example
 from interleaved_assets.reporting.examples import Held
 from interleaved_assets.reporting.explorer import sliders
-from interleaved_assets.reporting.page import ENVIRONMENT, source
+from interleaved_assets.reporting.page import source, template
 from interleaved_assets.reporting.sketch import BINS, ScoreSketch
 from interleaved_assets.selection.settings import SelectionSettings
 
@@ -83,7 +83,7 @@ def html_report(
     script = Markup("\n").join(source(name) for name in ("dataset_report.js", "explorer.js"))
     style = Markup("\n").join(source(name) for name in ("theme.css", "dataset_report.css", "explorer.css"))
     shards = data.worst(HTML_SHARDS)
-    return ENVIRONMENT.get_template("dataset_report.html.j2").render(
+    return template("dataset_report.html.j2").render(
         title=title,
         subtitle=subtitle,
         script=script,

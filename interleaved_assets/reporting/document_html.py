@@ -13,7 +13,7 @@ from interleaved_assets.reporting.document_pages import DocumentPage
 from interleaved_assets.reporting.documents import sortable_scores
 from interleaved_assets.reporting.drops import common_prefix
 from interleaved_assets.reporting.facts import shard_counts
-from interleaved_assets.reporting.page import ENVIRONMENT, source
+from interleaved_assets.reporting.page import source, template
 
 _TEMPLATE: Final = "documents.html.j2"
 
@@ -28,7 +28,7 @@ def documents_html(page: DocumentPage) -> str:
     with_reason = Counter(reason for found in reasons for reason in found)
     style = Markup("\n").join(source(name) for name in ("theme.css", "documents.css"))
     script = source("documents.js")
-    return ENVIRONMENT.get_template(_TEMPLATE).render(
+    return template(_TEMPLATE).render(
         page=page,
         documents=documents,
         reasons_of=[sorted(found) for found in reasons],

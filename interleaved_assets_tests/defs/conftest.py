@@ -1,7 +1,7 @@
 """What real runs need not do in each test anew: wait for the disk, compile SQL, import migrations, draw charts."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from interleaved_assets.reporting import report_charts
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
     from interleaved_assets_tests.live import LiveDagster
 
@@ -87,10 +87,33 @@ def plain_charts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(report_charts, "to_svg", lambda *_: "<svg></svg>")
 
 
-@pytest.fixture
-def page(browser: "Browser", live: "LiveDagster") -> Iterator["Page"]:
-    """A page of the module's own webserver, its fixture ``live``."""
-    from interleaved_assets_tests.browser import new_page
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The report of a failed test in the browser has the text of its page."""
+    report = yield
+    page = getattr(item, "funcargs", {}).get("page")
+    if report.failed and report.when == "call" and page is not None and item.get_closest_marker("system"):
+        from interleaved_assets_tests.browser import what_it_shows
 
-    with new_page(browser, live.url) as page:
+        report.sections.append(("page", what_it_shows(page)))
+    return report
+
+
+@pytest.fixture(scope="module")
+def contexts(browser: "Browser") -> Iterator[dict[str, "BrowserContext"]]:
+    """By the address of the webserver; ended with the module."""
+    contexts: dict[str, BrowserContext] = {}
+    yield contexts
+    for context in contexts.values():
+        context.close()
+
+
+@pytest.fixture
+def page(browser: "Browser", contexts: dict[str, "BrowserContext"], live: "LiveDagster") -> Iterator["Page"]:
+    """A page of the module's own webserver, its fixture ``live``."""
+    from interleaved_assets_tests.browser import new_context, next_page
+
+    if live.url not in contexts:
+        contexts[live.url] = new_context(browser, live.url)
+    with next_page(contexts[live.url], live.url) as page:
         yield page

@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.raw.listing import find_raw_shard
 from interleaved_assets.pipeline.raw.snapshot import read_snapshot
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard, project
-from interleaved_assets_tests.live import UNFINISHED, LiveDagster, live_dagster, wait_for
+from interleaved_assets_tests.live import UNFINISHED, LiveDagster, live_dagster
 
 pytestmark = pytest.mark.system
 
@@ -60,7 +60,7 @@ def looks_again(live: LiveDagster, sensor: str) -> None:
         ticks = live.ask(TICKS, which=where)["sensorOrError"]["sensorState"]["ticks"]
         return [tick["status"] for tick in ticks if tick["timestamp"] > now and tick["status"] != "STARTED"]
 
-    assert set(wait_for(statuses, 120, f"a look of {sensor}")) <= {"SKIPPED", "SUCCESS"}
+    assert set(live.wait_for(statuses, f"a look of {sensor}")) <= {"SKIPPED", "SUCCESS"}
 
 
 def seen(folder: Path, key: str) -> str:
@@ -71,7 +71,7 @@ def seen(folder: Path, key: str) -> str:
 
 def backfill(live: LiveDagster, keys: list[str]) -> str:
     """Launch a backfill of the whole chain and wait for its end; gives its status."""
-    return live.backfill_ended(live.launch(STAGES, keys), 240)
+    return live.backfill_ended(live.launch(STAGES, keys))
 
 
 @pytest.mark.parametrize("live", ["[run]\nshards_per_run = 2\n"], indirect=True)
@@ -105,16 +105,16 @@ def test_a_shard_that_lands_goes_through_and_a_replaced_one_again(live: LiveDags
     raw, tars = tmp_path / "raw", tmp_path / "out" / "tars"
     good_shard(raw / "a.tar", seed=1)
     good_shard(raw / "b.tar", seed=2)
-    wait_for(lambda: materialized(live, "final_tars") == {"a", "b"}, 240, "the way of two new shards to their tars")
+    live.wait_for(lambda: materialized(live, "final_tars") == {"a", "b"}, "the way of two new shards to their tars")
     # at once: the sensor tells of it while the backfill of its first content is ending
     before = {name: (tars / f"{name}.tar").stat().st_mtime_ns for name in "ab"}
     content = (tars / "a.tar").read_bytes()
     good_shard(raw / "a.tar", seed=3)
-    wait_for(lambda: (tars / "a.tar").stat().st_mtime_ns != before["a"], 240, "the way of the replaced shard")
+    live.wait_for(lambda: (tars / "a.tar").stat().st_mtime_ns != before["a"], "the way of the replaced shard")
     assert (tars / "a.tar").read_bytes() != content
     assert (tars / "b.tar").stat().st_mtime_ns == before["b"]
     with live.instance() as instance:
-        wait_for(lambda: not instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)), 120, "the end of all runs")
+        live.wait_for(lambda: not instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)), "the end of all runs")
         before = len(instance.get_backfills()), runs_over_shards(instance)
         good_shard(raw / "a.tar", seed=3)  # the same content under a new time
         for sensor in ("raw_shard_sensor", "automation"):
@@ -129,4 +129,4 @@ def test_a_shard_that_lands_goes_through_and_a_replaced_one_again(live: LiveDags
             found = storage.get_asset_check_execution_history(RAW_ROOT_CHECK, limit=10)
             return [check.status for check in found if check.status is not planned]
 
-        assert set(wait_for(judged, 120, "the check")) == {AssetCheckExecutionRecordStatus.SUCCEEDED}
+        assert set(live.wait_for(judged, "the check")) == {AssetCheckExecutionRecordStatus.SUCCEEDED}

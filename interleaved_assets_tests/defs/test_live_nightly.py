@@ -13,7 +13,7 @@ from interleaved_assets.pipeline.status import CURRENT, shard_statuses
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project
-from interleaved_assets_tests.live import UNFINISHED, LiveDagster, live_dagster, wait_for
+from interleaved_assets_tests.live import UNFINISHED, LiveDagster, live_dagster
 
 pytestmark = pytest.mark.system
 
@@ -44,7 +44,8 @@ mutation {
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[LiveDagster]:
     project(tmp_path, EVERY_MINUTE)
-    with live_dagster(tmp_path / "home", tmp_path / "interleaved.toml") as running:
+    # the daemon learns of a changed threshold when it loads the definitions anew
+    with live_dagster(tmp_path / "home", tmp_path / "interleaved.toml", reload_seconds=10) as running:
         yield running
 
 
@@ -75,7 +76,7 @@ def all_current(live: LiveDagster, folder: Path) -> bool:
 
 def assert_next_tick_requests_nothing(live: LiveDagster) -> None:
     before = len(ticks(live))
-    wait_for(lambda: len(ticks(live)) > before, 120, "the next tick")
+    live.wait_for(lambda: len(ticks(live)) > before, "the next tick", lambda: str(ticks(live)))
     last = ticks(live)[0]
     assert (last["status"], last["runIds"]) == ("SKIPPED", [])
     assert "shards are current" in last["skipReason"]
@@ -105,7 +106,7 @@ def test_only_what_is_not_current_is_requested_and_after_a_changed_threshold_the
         good_shard(raw / f"{name}.tar", seed=100 + 10 * seed)
     assert {key for key, status in statuses(tmp_path).items() if status == CURRENT} == {"current"}
     start_schedule(live)
-    wait_for(lambda: all_current(live, tmp_path), 240, "that all shards are current")
+    live.wait_for(lambda: all_current(live, tmp_path), "all shards to be current", lambda: str(statuses(tmp_path)))
     with live.instance() as instance:
         for asset in STAGES:
             assert materialized(instance, asset) == {"changed", "current", "mended", "new"}
@@ -122,7 +123,11 @@ def test_only_what_is_not_current_is_requested_and_after_a_changed_threshold_the
     assert all(status.startswith("filtered stale: settings changed: ") for status in statuses(tmp_path).values())
     reloaded = live.ask(RELOAD)["reloadRepositoryLocation"]
     assert reloaded == {"locationOrLoadError": {"__typename": "RepositoryLocation"}}
-    wait_for(lambda: all_current(live, tmp_path), 240, "that all shards are current under the new threshold")
+    live.wait_for(
+        lambda: all_current(live, tmp_path),
+        "all shards to be current under the new threshold",
+        lambda: str(statuses(tmp_path)),
+    )
     with live.instance() as instance:
         runs = instance.get_runs(RunsFilter(job_name=BRING_UP_TO_DATE))
         (ranges,) = [run for run in runs if run.run_id not in before]  # all of them in one

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from interleaved_assets_tests.browser import PATIENCE_MS, RUN_PATIENCE_MS, expand_graph, keep, new_page
+from interleaved_assets_tests.browser import appears, expand_graph, keep, new_page
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.live import LiveDagster, live_dagster
 
@@ -21,14 +21,13 @@ WHY = f"truncated_shard: the tar is cut at byte {CUT_AT}"
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveDagster]:
-    """Webserver and daemon on four registered shards, one of them cut, none materialized."""
+    """A webserver on four registered shards, one of them cut, none materialized."""
     folder = tmp_path_factory.mktemp("project")
     project(folder)
     for seed, name in enumerate((*GOOD, CUT, NOT_CHOSEN)):
         good_shard(folder / "raw" / f"{name}.tar", seed=10 * seed)
     cut(folder / "raw" / f"{CUT}.tar")
-    # long enough for the page of the backfill to be looked at before it has ended
-    with live_dagster(folder / "home", folder / "interleaved.toml", backfill_seconds=10) as running:
+    with live_dagster(folder / "home", folder / "interleaved.toml", daemon=False) as running:
         running.add_partitions((*GOOD, CUT, NOT_CHOSEN))
         yield running
 
@@ -40,22 +39,26 @@ def cut(tar: Path) -> None:
 
 @pytest.fixture(scope="module")
 def backfill(browser: Browser, live: LiveDagster) -> str:
-    """Launch the backfill by hand and watch it to its end; gives the path of its page."""
+    """Launch the backfill by hand and watch it to its end; gives the path of its page.
+
+    The daemon starts only now, so that the page is seen before the backfill has ended.
+    """
     with new_page(browser, live.url) as page:
         launch_by_hand(page)
         page.get_by_role("button", name="View", exact=True).or_(page.get_by_role("link", name="View")).first.click()
         page.wait_for_url(re.compile(r"/runs/b/\w+"))
         says(page, r"Status\s+(Requested|In progress)")
         keep(page, "backfill-under-way")
-        # the daemon takes a tick to launch the run, and one to see that it has ended
-        says(page, r"Status\s+Failed", patience_ms=RUN_PATIENCE_MS)
+        live.start_daemon()
+        appears(live, page.locator("body").filter(has_text=re.compile(r"Status\s*Failed")))
+        says(page, r"Status\s+Failed")
         keep(page, "backfill-ended")
         return page.url.removeprefix(live.url)
 
 
-def says(page: Page, pattern: str, patience_ms: int = PATIENCE_MS) -> None:
+def says(page: Page, pattern: str) -> None:
     """Wait until the page's text, as people read it, has ``pattern`` in it."""
-    expect(page.locator("body")).to_contain_text(re.compile(pattern), use_inner_text=True, timeout=patience_ms)
+    expect(page.locator("body")).to_contain_text(re.compile(pattern), use_inner_text=True)
 
 
 def launch_by_hand(page: Page) -> None:

@@ -10,9 +10,9 @@ from dagster import DagsterInstance
 from playwright.sync_api import Browser, Page, expect
 
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets_tests.browser import RUN_PATIENCE_MS, expand_graph, keep, new_page
+from interleaved_assets_tests.browser import appears, expand_graph, keep, new_page
 from interleaved_assets_tests.documents import good_shard, project
-from interleaved_assets_tests.live import ROOT, LiveDagster, live_dagster, wait_for
+from interleaved_assets_tests.live import ROOT, LiveDagster, live_dagster
 from interleaved_assets_tests.s3 import S3Server
 
 pytestmark = pytest.mark.system
@@ -75,7 +75,7 @@ def loaded(browser: Browser, live: LiveDagster) -> None:
         page.get_by_role("button", name="Launch backfill").click()
         expect(page.get_by_text("Created backfill")).to_be_visible()
         page.goto("/assets/final_tars?view=partitions")
-        expect(page.get_by_text("Materialized (2)")).to_be_visible(timeout=RUN_PATIENCE_MS)
+        appears(live, page.get_by_text("Materialized (2)"))
 
 
 def turn_on(page: Page, sensor: str) -> None:
@@ -91,7 +91,7 @@ def tick_says(page: Page, live: LiveDagster, text: str, name: str) -> None:
         said[:] = [tick["skipReason"] for tick in live.ask(TICKS)["sensorOrError"]["sensorState"]["ticks"]]
         return text in said
 
-    wait_for(is_there, 120, f"a tick that says {text!r}")
+    live.wait_for(is_there, f"a tick that says {text!r}", lambda: f"ticks that say {sorted(set(map(str, said)))}")
     page.goto("/locations/interleaved_assets/sensors/raw_shard_sensor")
     rows = page.locator("tr", has=page.get_by_role("button", name="View logs"))
     expect(rows.first).to_be_visible()
@@ -138,14 +138,14 @@ def test_a_renamed_shard_is_named_and_the_old_one_forgotten(
     tick_says(page, live, "1 registered, 1 unchanged, 1 vanished, their outputs are kept", "own-data-renamed")
     turn_on(page, "automation")
     page.goto("/assets/final_tars?view=partitions")
-    expect(page.get_by_text("Materialized (3)")).to_be_visible(timeout=RUN_PATIENCE_MS)
+    appears(live, page.get_by_text("Materialized (3)"))
 
     page.goto("/assets/dataset_report")
     page.get_by_role("button", name=re.compile("Materialize$")).click()
     expect(page.get_by_text("Launched run").first).to_be_visible()
     page.goto("/assets/dataset_report?view=checks&checkDetail=published_once")
     gone = f"The final tars of 1 shard are still published although their raw tars are gone: {OWN[1]}."
-    expect(page.get_by_text(gone).first).to_be_visible(timeout=RUN_PATIENCE_MS)
+    appears(live, page.get_by_text(gone).first)
     expect(page.get_by_text(f"counts as often as training data: {OWN[1]} = web/renamed.").first).to_be_visible()
     keep(page, "own-data-published-twice")
 
@@ -159,7 +159,7 @@ def test_a_renamed_shard_is_named_and_the_old_one_forgotten(
         page.keyboard.press("Control+a")
         page.keyboard.insert_text(f"ops: {{forget: {{config: {config}}}}}")
         page.get_by_role("button", name="Launch Run").click()
-        expect(page.get_by_text(re.compile(done)).first).to_be_visible(timeout=RUN_PATIENCE_MS)
+        appears(live, page.get_by_text(re.compile(done)).first)
         keep(page, "own-data-forgotten")
     page.goto("/assets/final_tars?view=partitions")
     expect(page.get_by_text("Materialized (2)")).to_be_visible()

@@ -10,9 +10,9 @@ from playwright.sync_api import Page, expect
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets_tests.browser import RUN_PATIENCE_MS, chromium, expand_graph, keep, new_page
+from interleaved_assets_tests.browser import appears, expand_graph, keep
 from interleaved_assets_tests.documents import good_shard, project
-from interleaved_assets_tests.live import live_dagster
+from interleaved_assets_tests.live import LiveDagster, live_dagster
 
 pytestmark = pytest.mark.system
 
@@ -22,18 +22,19 @@ CHANGED = "filtered stale: settings changed: min_sharpness 100.0 → 9000.0"
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
-    """A browser before webserver and daemon, on a project with one shard that went through every asset."""
+def live(tmp_path: Path) -> Iterator[LiveDagster]:
+    """Webserver and daemon on a project with one shard that went through every asset."""
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / f"{KEY}.tar")
     with live_dagster(tmp_path / "home", tmp_path / "interleaved.toml") as live:
         with live.instance() as instance:
             assert materialize_all(instance, settings, register_all(instance, settings))
-        with chromium() as browser, new_page(browser, live.url) as page:
-            yield page
+        yield live
 
 
-def test_a_changed_threshold_makes_the_selection_stale_and_no_score(page: Page, tmp_path: Path) -> None:
+def test_a_changed_threshold_makes_the_selection_stale_and_no_score(
+    page: Page, live: LiveDagster, tmp_path: Path
+) -> None:
     page.goto(PAGE_OF.format(asset="filtered"))
     expect(page.get_by_text("Materialized", exact=True)).to_be_visible()
     expect(page.get_by_text("Unsynced")).to_have_count(0)
@@ -66,7 +67,7 @@ def test_a_changed_threshold_makes_the_selection_stale_and_no_score(page: Page, 
     expect(before).to_contain_text("0")
     page.get_by_role("button", name=re.compile("Materialize$")).click()
     after = page.locator("tr", has_text="shards_stale").get_by_text("1", exact=True)
-    expect(after).to_be_visible(timeout=RUN_PATIENCE_MS)
+    appears(live, after)
     page.get_by_text("[Show Markdown]").click()
     expect(page.get_by_role("dialog").get_by_text(CHANGED.removeprefix("filtered stale: ")).first).to_be_visible()
     keep(page, "stale-report")

@@ -8,7 +8,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import NOT_COMPARED, InterleavedError, error_code
@@ -71,6 +70,8 @@ def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[
 
 def _is_demo_data(storage: StorageSettings) -> bool:
     """Whether the raw root holds shards of the demo and no others."""
+    from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO  # all that draws them, for this stage alone
+
     keys = {shard.key for shard in list_raw_shards(storage)}
     return bool(keys) and keys <= {shard_key(name) for name in SHARDS_OF_DEMO}
 
