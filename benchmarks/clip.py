@@ -110,10 +110,9 @@ def model_alone(scorer: ClipScorer, images: int) -> Callable[[], None]:
     pixels = torch.rand(min(size, images), 3, *scorer.preprocess.height_width, device=model.device)
     tokens = torch.randint(1, 40000, (min(size, images), model.tokenizer.context_length), device=model.device)
     tokens[:, -1] = model.tokenizer.eot_token_id
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(model.precision, torch.float32)
 
     def run() -> None:
-        with torch.inference_mode(), torch.autocast(model.device.type, dtype, enabled=dtype != torch.float32):
+        with torch.inference_mode():
             for start in range(0, images, size):
                 model.module.encode_image(pixels[: images - start], normalize=True).cpu()
             for start in range(0, images // IMAGES_PER_SAMPLE, size):

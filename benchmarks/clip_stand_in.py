@@ -2,10 +2,11 @@
 
     python -m benchmarks.clip_stand_in                       # 640 x 480 JPEG, a device half as fast as decoding here
     python -m benchmarks.clip_stand_in --device-rate 300     # images a second
+    python -m benchmarks.clip_stand_in --workers 2 --write docs/clip.md
 
-Prints the share of the time between its first batch and its last in which the device had nothing to do; what decoding
-costs with threads and, with --workers, with the worker processes of a torch DataLoader; and from these the rate of a
-device that cores can keep busy, with the arithmetic:
+Prints, as Markdown, the share of the time between its first batch and its last in which the device had nothing to do;
+what decoding costs with threads and, with --workers, with the worker processes of a torch DataLoader; and from these
+the rate of a device that cores can keep busy, with the arithmetic:
 
     by the cores          cores ÷ CPU seconds an image takes on the host, all threads together
     by the interpreter    1 ÷ seconds of them that hold the interpreter's lock: all but the decoder and the scaling
@@ -27,6 +28,7 @@ from open_clip.transform import PreprocessCfg
 from torch.utils.data import DataLoader
 
 from benchmarks.clip import photo, read, write_shards
+from benchmarks.clip_figures import markdown_table, replace_figures
 from interleaved_assets.scoring.clip.image import Pixels, Preprocess
 from interleaved_assets.scoring.clip.reading import SampleReader
 from interleaved_assets.scoring.clip.samples import clip_schema
@@ -174,6 +176,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=processors(), help="decoding threads (default one a processor)")
     parser.add_argument("--workers", type=int, default=0, help="DataLoader workers to measure too (default none)")
     parser.add_argument("--cores", type=int, nargs="+", default=[2, 16], help="cores to compute for (default 2 16)")
+    parser.add_argument("--write", type=Path, help="Markdown page whose tables are to be replaced")
     options = parser.parse_args()
     preprocess = Preprocess(CONFIG, "torch")
     random = np.random.default_rng(0)
@@ -200,30 +203,51 @@ def main() -> None:
 
         _, stream_cpu = timed(run)
 
-    print(f"640 x 480 JPEG, {len(files[0]) / 1000:.0f} kB, to {CONFIG.size} x {CONFIG.size}, resize = 'torch'")
-    print(f"{'decoding with':<34}{'images/s':>10}{'CPU ms/image':>14}")
-    for name, (seconds, cpu) in decoding.items():
-        print(f"{name:<34}{len(files) / seconds:>10.0f}{1000 * cpu / len(files):>14.2f}")
+    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    print(f"640 x 480 JPEG, {len(files[0]) / 1000:.0f} kB, to {CONFIG.size} x {CONFIG.size}, resize = 'torch'; {load}")
+    costs = markdown_table(
+        ["decoding with", "images/s", "CPU ms an image"],
+        [
+            [name, f"{len(files) / seconds:.0f}", f"{1000 * cpu / len(files):.2f}"]
+            for name, (seconds, cpu) in decoding.items()
+        ],
+    )
     span = device.ready - device.began
-    share = device.waited / span
-    print(
-        f"device of {rate:.0f} images/s, batches of {options.batch_size}: waited {device.waited:.2f} s of "
-        f"{span:.2f} s, {100 * share:.1f} % (limit {100 * LIMIT:.0f} %)"
+    waiting = markdown_table(
+        ["device of", "in batches of", "decoders", "had nothing to do for", "share", "limit"],
+        [
+            [
+                f"{rate:.0f} images/s",
+                f"{options.batch_size}",
+                f"{options.threads} threads",
+                f"{device.waited:.2f} s of {span:.2f} s",
+                f"{100 * device.waited / span:.1f} %",
+                f"{100 * LIMIT:.0f} %",
+            ]
+        ],
     )
     an_image, free = stream_cpu / images, free_cpu / len(files)
     held = max(an_image - free, 1e-9)
-    print(
-        f"host: {1000 * an_image:.2f} CPU ms an image, texts, tables and reading included; of these "
-        f"{1000 * free:.2f} ms decode and scale without the interpreter's lock, {1000 * held:.2f} ms hold it at most"
+    host = (
+        f"An image costs the host {1000 * an_image:.2f} CPU ms, with texts, tables and reading; {1000 * free:.2f} ms "
+        f"of these decode and scale without the interpreter's lock, {1000 * held:.2f} ms hold it at most."
     )
-    for cores in options.cores:
-        by_cores, by_lock = cores / an_image, 1 / held
-        print(
-            f"{cores:>3} cores keep a device of {min(by_cores, by_lock):.0f} images/s busy: {cores} ÷ "
-            f"{1000 * an_image:.2f} ms = {by_cores:.0f} by the cores, 1 ÷ {1000 * held:.2f} ms = {by_lock:.0f} by the "
-            "interpreter's lock"
-        )
-    print(f"load average of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    busy = markdown_table(
+        ["cores", "by the cores", "by the interpreter's lock", "keep busy a device of"],
+        [
+            [
+                f"{cores}",
+                f"{cores} ÷ {1000 * an_image:.2f} ms = {cores / an_image:.0f} images/s",
+                f"1 ÷ {1000 * held:.2f} ms = {1 / held:.0f} images/s",
+                f"{min(cores / an_image, 1 / held):.0f} images/s",
+            ]
+            for cores in options.cores
+        ],
+    )
+    report = "\n\n".join((f"Measured at {load}.", waiting, costs, host, busy))
+    print(report)
+    if options.write:
+        replace_figures(options.write, "stand-in", report)
 
 
 if __name__ == "__main__":

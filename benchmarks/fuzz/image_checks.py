@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Final, get_args
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +33,11 @@ def load_models() -> None:
 def _preparations():  # type: ignore[no-untyped-def]  # torch loads where images are checked
     from open_clip.transform import PreprocessCfg
 
-    from interleaved_assets.scoring.clip.image import Preprocess, Resizer
+    from interleaved_assets.scoring.clip.image import Preprocess
 
-    return [Preprocess(PreprocessCfg(), resizer, _MAX_PIXELS) for resizer in get_args(Resizer)]
+    # the images have 64 x 48 pixels, and the decoder reduces what has four times the model's input
+    sides = {"pillow": 224, "torch": 224, "reduced": 6}
+    return [Preprocess(PreprocessCfg(size=side), resizer, _MAX_PIXELS) for resizer, side in sides.items()]
 
 
 def check_image(content: bytes) -> str:
@@ -64,7 +66,10 @@ def check_image(content: bytes) -> str:
 
 
 def _check_preparations(content: bytes) -> set[str]:
-    """Error codes of the preparations for CLIP; without any, they give the same square of pixels, roughly."""
+    """Error codes of the preparations for CLIP: all of them refuse the image, or none does.
+
+    Those that see all pixels give the same square, roughly.
+    """
     found, codes = [], set()
     for preparation in _preparations():
         try:
@@ -75,8 +80,8 @@ def _check_preparations(content: bytes) -> set[str]:
         if pixels.shape != (*preparation.height_width, 3) or pixels.dtype != np.uint8:
             raise WrongRead(f"prepared for CLIP as {pixels.dtype} of shape {pixels.shape}")
         found.append(pixels.astype(np.int16))
-    if len(found) == 1 or len(codes) > 1:
-        raise WrongRead(f"one preparation for CLIP gives pixels, the other {codes}")
+    if len(found) not in (0, len(_preparations())) or len(codes) > 1:
+        raise WrongRead(f"{len(found)} preparations for CLIP give pixels, the others {codes}")
     if found and (difference := np.abs(found[0] - found[1]).mean()) > 1:
         raise WrongRead(f"the preparations for CLIP differ by {difference:.1f} grey levels in the mean")
     return codes

@@ -5,6 +5,7 @@ import ctypes
 import functools
 import logging
 import os
+import re
 import threading
 import warnings
 from collections.abc import Iterator
@@ -25,7 +26,9 @@ def decoders_for_threads() -> Iterator[None]:
     """Decode with one thread per call and without messages on stderr: the caller's pool parallelizes and reports.
 
     Several pools may run at once (shards in parallel): the first one changes the settings, the last one restores
-    them.
+    them. What other threads write to stderr from Python, with ``os.write`` or in child processes arrives meanwhile, and
+    warning filters that they add stay. Not shown is what C libraries print to the C ``stderr``, in any thread: see
+    :func:`_silent_c_libraries`.
     """
     _count(entering=1)
     is_closed = False
@@ -66,8 +69,7 @@ def _set_up() -> None:
     cv2.setNumThreads(1)
     _undo.callback(cv2.utils.logging.setLogLevel, cv2.utils.logging.getLogLevel())
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-    _undo.enter_context(warnings.catch_warnings())
-    warnings.filterwarnings("ignore", module=r"PIL\.")
+    _undo.enter_context(_no_warnings_of_pillow())
     pillow = logging.getLogger("PIL")
     _undo.callback(pillow.setLevel, pillow.level)
     pillow.setLevel(logging.CRITICAL + 1)
@@ -75,11 +77,33 @@ def _set_up() -> None:
 
 
 @contextlib.contextmanager
-def _silent_c_libraries() -> Iterator[None]:
-    """Suppress messages that libpng, libjpeg and libtiff print to the C ``stderr``; they have no option for it.
+def _no_warnings_of_pillow() -> Iterator[None]:
+    """Ignore Pillow's warnings by one filter, which is taken away again.
 
-    Only the C library's variable ``stderr`` is redirected: Python and its fault handler still write to file
-    descriptor 2. Systems where the variable cannot be set (macOS, Windows, musl) are not changed.
+    ``warnings.catch_warnings`` would put back all filters as they were and so undo what other threads changed.
+    """
+    # the comment in the pattern makes the filter differ from a caller's own
+    warnings.filterwarnings("ignore", module=r"PIL\.(?#while decoding)")
+    try:
+        yield
+    finally:
+        for own in [entry for entry in warnings.filters if entry[3] is not None and _is_own(entry[3])]:
+            warnings.filters.remove(own)  # type: ignore[attr-defined]  # a list, in typeshed a Sequence
+
+
+def _is_own(pattern: object) -> bool:
+    return isinstance(pattern, re.Pattern) and pattern.pattern.endswith("(?#while decoding)")
+
+
+@contextlib.contextmanager
+def _silent_c_libraries() -> Iterator[None]:
+    """Suppress messages that libpng, libjpeg and libtiff print to the C ``stderr``.
+
+    OpenCV has the first two built in, without a way to give them a handler for warnings. Only the C library's variable
+    ``stderr`` is changed, to a stream on the null device. File descriptor 2 is not: Python's ``sys.stderr``, logging,
+    its fault handler, child processes, the C++ ``std::cerr`` and the messages of ``malloc`` arrive. The text of a C
+    ``assert`` or of ``Py_FatalError`` does not; the process still ends with SIGABRT. Systems where the variable cannot
+    be set (macOS, Windows, musl) are not changed.
     """
     library = ctypes.CDLL(None) if os.name == "posix" else None
     if library is None or not hasattr(library, "gnu_get_libc_version"):

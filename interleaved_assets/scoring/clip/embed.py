@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import numpy as np
@@ -14,7 +13,7 @@ from open_clip.transform import PreprocessCfg
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.scoring.clip.heads import Head
 from interleaved_assets.scoring.clip.image import Pixels
-from interleaved_assets.scoring.clip.model import HALF_DTYPES, ClipModel
+from interleaved_assets.scoring.clip.model import ClipModel
 from interleaved_assets.scoring.clip.text import Tokens
 
 logger = logging.getLogger(__name__)
@@ -97,8 +96,7 @@ class Embedder:
             values = (
                 batch.to(torch.float32, memory_format=torch.contiguous_format).div(255).sub(self._mean).div(self._std)
             )
-            with self._autocast():
-                embeddings = self.model.module.encode_image(values)
+            embeddings = self.model.module.encode_image(values)
             embeddings = torch.nn.functional.normalize(embeddings.float(), dim=-1)
             scores = [head.score(embeddings)[:, None] for head in self._heads]
             return torch.cat([embeddings, *scores], dim=1)
@@ -112,9 +110,8 @@ class Embedder:
         def embed(part: slice) -> torch.Tensor:
             host = torch.from_numpy(self._padded([tokens[index] for index in order[part]]))
             batch = host if self.is_on_cpu else host.pin_memory().to(self.model.device, non_blocking=True)
-            with self._autocast():
-                module = self.model.module
-                embeddings = _encode_trimmed(module, batch) if self._is_trimmable else module.encode_text(batch)
+            module = self.model.module
+            embeddings = _encode_trimmed(module, batch) if self._is_trimmable else module.encode_text(batch)
             return torch.nn.functional.normalize(embeddings.float(), dim=-1)
 
         return self._launch(embed, len(tokens), np.argsort(order))
@@ -152,10 +149,6 @@ class Embedder:
         )
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
-
-    def _autocast(self) -> AbstractContextManager[object]:
-        dtype = HALF_DTYPES.get(self.model.precision)
-        return nullcontext() if dtype is None else torch.autocast(self.model.device.type, dtype=dtype)
 
     def _padded(self, tokens: Sequence[Tokens]) -> NDArray[np.int64]:
         length = max(map(len, tokens))

@@ -15,11 +15,11 @@ from typing import Any, Final, Literal
 
 import open_clip
 import torch
-from open_clip.model import convert_weights_to_lp
 from safetensors import SafetensorError
 
 from interleaved_assets.io.storage import StorageOptionsByScheme, local_copy, options_of
 from interleaved_assets.model.errors import MissingDependency, SettingsError, StorageError, StorageUnavailable
+from interleaved_assets.scoring.clip.half import HALF_DTYPES, compute_in_half
 from interleaved_assets.scoring.clip.identity import HUB_PREFIX, LOCAL_DIR_PREFIX, checkpoint_file, model_fingerprint
 from interleaved_assets.scoring.clip.image import Resizer
 from interleaved_assets.scoring.clip.settings import ClipSettings
@@ -27,9 +27,6 @@ from interleaved_assets.scoring.clip.settings import ClipSettings
 logger = logging.getLogger(__name__)
 
 Precision = Literal["fp32", "bf16", "fp16"]
-
-HALF_DTYPES: Final[Mapping[str, torch.dtype]] = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""The dtype of each precision but fp32."""
 
 _CONFIG_KEYS: Final = ("embed_dim", "vision_cfg", "text_cfg")
 
@@ -57,7 +54,8 @@ class ClipModel:
 
     Attributes:
         name: model and weights, as a person would say it.
-        module: open_clip's model, in evaluation mode, to be called under autocast where ``precision`` is a half one.
+        module: open_clip's model, in evaluation mode. Where ``precision`` is a half one its parts turn autocast on
+            themselves, so it is called outside of it.
         tokenizer: open_clip's tokenizer for it.
         preprocess_config: open_clip's preprocessing configuration.
         width: width of its embeddings.
@@ -155,7 +153,7 @@ def _load(
         )
     module.eval().requires_grad_(False)
     if precision in HALF_DTYPES:
-        convert_weights_to_lp(module.visual, HALF_DTYPES[precision])
+        compute_in_half(module, device.type, HALF_DTYPES[precision])
     logger.info("loaded %s from %s on %s in %s", label, uri or settings.pretrained, device, precision)
     return ClipModel(
         name=f"{settings.model}/{uri.rpartition('/')[2] if uri else settings.pretrained}",

@@ -319,6 +319,47 @@ def test_the_next_batch_is_launched_before_the_result_of_the_one_before_is_asked
     assert model.log == ["launch", "launch", "result", "launch", "result", "launch", "result", "result"]
 
 
+def test_while_the_device_computes_the_next_table_is_read_and_its_images_are_decoded_and_launched() -> None:
+    log: list[str] = []
+    decoded = [threading.Event() for _ in range(3)]
+
+    def tables() -> Iterator[pa.Table]:
+        for number in range(3):
+            log.append(f"table {number} read")
+            yield table((f"s{number}", 0, "text"), (f"s{number}", 1, b"%d" % number))
+
+    def noted(data: Buffer) -> np.ndarray:
+        number = int(bytes(data))
+        log.append(f"image {number} decoded")
+        decoded[number].set()
+        return decode(data)
+
+    class Busy(Model):
+        """Is done with a batch only once the image of the batch after it is decoded and launched."""
+
+        def images(self, pixels: np.ndarray) -> "Done":
+            number = len(self.images_given)
+            log.append(f"batch {number} launched")
+            return Done(number, super().images(pixels))
+
+    class Done:
+        def __init__(self, number: int, ready: Ready) -> None:
+            self._number, self._ready = number, ready
+
+        def result(self) -> np.ndarray:
+            if self._number < 2:
+                assert decoded[self._number + 1].wait(PATIENCE)
+            log.append(f"batch {self._number} taken")
+            return self._ready.result()
+
+    ((_, scores),) = stream(Busy(batch_size=1), preprocess=noted).run([("a", tables())])
+    assert scores["clip_score"].null_count == 0
+    for number in range(2):
+        before = log.index(f"batch {number} taken")
+        for event in (f"table {number + 1} read", f"image {number + 1} decoded", f"batch {number + 1} launched"):
+            assert log.index(event) < before, log
+
+
 def test_buffers_are_used_again_and_not_before_the_device_has_read_them() -> None:
     model = Lazy(batch_size=4)
     ((_, scores),) = stream(model).run([shard("a", 160)])

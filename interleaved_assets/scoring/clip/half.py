@@ -1,0 +1,62 @@
+"""Half precision where a model's arithmetic is, and float32 where rounding costs most of the accuracy."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import torch
+from open_clip.model import convert_weights_to_lp
+from open_clip.modified_resnet import ModifiedResNet
+from open_clip.transformer import VisionTransformer
+
+HALF_DTYPES: Final[Mapping[str, torch.dtype]] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""The dtype of each precision but fp32."""
+
+
+def compute_in_half(module: Any, device_type: str, dtype: torch.dtype) -> None:
+    """Let the parts of ``module`` that do most of its work compute in half precision, by autocast.
+
+    The module is then called outside of autocast. In float32 stay: the first layer of an image, what is added up from
+    block to block, normalizations, the attention of texts, the final projections. ``python -m
+    benchmarks.clip_precision`` measures what each part costs. Weights of the image model's parts are stored in
+    ``dtype``.
+
+    Args:
+        module: open_clip's model on its device, in evaluation mode; changed in place.
+        device_type: ``cuda`` or ``cpu``.
+        dtype: bfloat16 or float16.
+    """
+    image_parts = half_image_parts(module.visual)
+    for part in image_parts:
+        convert_weights_to_lp(part, dtype)
+    for part in (*image_parts, *half_text_parts(module)):
+        _autocast(part, device_type, dtype)
+
+
+def half_image_parts(visual: Any) -> list[Any]:
+    """The parts of an image model that compute in half precision; all of it where its architecture is not known."""
+    if isinstance(visual, VisionTransformer):
+        # what is added up from block to block has the dtype of what goes in, which is float32
+        return [visual.transformer]
+    if isinstance(visual, ModifiedResNet):
+        # the stem and the first two layers, half of the work of an RN50, round most; so do sums between convolutions
+        layers = (visual.layer3, visual.layer4)
+        return [part for layer in layers for part in layer.modules() if isinstance(part, torch.nn.Conv2d)]
+    return [visual]
+
+
+def half_text_parts(module: Any) -> list[Any]:
+    """The parts of a model's text model that compute in half precision: two thirds of the work, or all of it."""
+    text = getattr(module, "text", module)
+    blocks = getattr(getattr(text, "transformer", None), "resblocks", None)
+    return [text] if blocks is None else [block.mlp for block in blocks]
+
+
+def _autocast(part: Any, device_type: str, dtype: torch.dtype) -> None:
+    forward = part.forward
+
+    def in_half(*arguments: Any, **keywords: Any) -> Any:
+        with torch.autocast(device_type, dtype=dtype):
+            result = forward(*arguments, **keywords)
+        return result.float() if isinstance(result, torch.Tensor) else result
+
+    part.forward = in_half
