@@ -65,6 +65,7 @@ def main() -> None:
                 write_demo_shards(Path(settings.storage.raw_root))
             else:
                 write_shards(work / "raw", contents(work / "tars"), range(arguments.shards))
+            stack.enter_context(environment({"DAGSTER_HOME": str(home)}))
             instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
             register_all(instance, settings)
             bare = write_settings(work / "bare", raw_root=settings.storage.raw_root)

@@ -14,6 +14,7 @@ from interleaved_assets.defs.pictures import Draw, selection_pictures
 from interleaved_assets.defs.pools import SHARD_IO
 from interleaved_assets.defs.shard_events import OUTPUT_VALID
 from interleaved_assets.defs.shard_run import run_over_shards
+from interleaved_assets.defs.sqlite_files import sqlite_files_open
 from interleaved_assets.pipeline.checks import (
     CLIP_SCORE_SCHEMA,
     CLIP_SCORES_IN_RANGE,
@@ -164,6 +165,7 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         check_specs=_check_specs(stage.name, display.checks),
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
-        yield from run_over_shards(context, stage, display.checks, display.draw, settings, code_version)
+        with sqlite_files_open(context.run.run_id):
+            yield from run_over_shards(context, stage, display.checks, display.draw, settings, code_version)
 
     return shard_asset
