@@ -16,7 +16,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.demo.shards import write_demo_shards
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 
@@ -63,12 +65,14 @@ def main() -> None:
                 write_demo_shards(Path(settings.storage.raw_root))
             else:
                 write_shards(work / "raw", contents(work / "tars"), range(arguments.shards))
+            stack.enter_context(environment({"DAGSTER_HOME": str(home)}))
             instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
             register_all(instance, settings)
-            found = {
-                "new shards": measured(instance, home, settings, arguments.profile),
-                "the same shards again, unchanged": measured(instance, home, settings, 0),
-            }
+            bare = write_settings(work / "bare", raw_root=settings.storage.raw_root)
+            found = {}
+            for shards, lines in (("new shards", arguments.profile), ("the same shards again, unchanged", 0)):
+                alone = {"seconds a shard and asset, stage functions alone": seconds_alone(instance, bare)}
+                found[shards] = alone | measured(instance, home, settings, lines)
             print(table(found))
             if arguments.json:
                 arguments.json.write_text(json.dumps(found, indent=1))
@@ -111,6 +115,17 @@ def measured(instance: dg.DagsterInstance, home: Path, settings: Settings, profi
         "bytes a shard by event": {kind: count / len(keys) for kind, count in size.most_common()},
         "bytes a shard by metadata": {name: count / len(keys) for name, count in entries.most_common(40)},
     }
+
+
+def seconds_alone(instance: dg.DagsterInstance, settings: Settings) -> float:
+    """Seconds for each shard and asset of the stage functions over every registered shard, one call after another."""
+    keys, stages = instance.get_dynamic_partitions(SHARDS), stage_dag(settings).values()
+    started = time.perf_counter()
+    for key in keys:
+        with suppress(InterleavedError):  # a damaged shard fails at its first stage, and takes part in no other
+            for stage in stages:
+                take_through(stage, key, settings)
+    return (time.perf_counter() - started) / len(keys) / len(stages)
 
 
 def run_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> Iterator[str]:

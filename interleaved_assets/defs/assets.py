@@ -7,11 +7,14 @@ from typing import Final
 
 import dagster as dg
 
+from interleaved_assets.defs.columns import definition_metadata
 from interleaved_assets.defs.executors import StepNeeds, gpu_step
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.pictures import Draw, selection_pictures
 from interleaved_assets.defs.pools import SHARD_IO
+from interleaved_assets.defs.shard_events import OUTPUT_VALID
 from interleaved_assets.defs.shard_run import run_over_shards
+from interleaved_assets.defs.sqlite_files import sqlite_files_open
 from interleaved_assets.pipeline.checks import (
     CLIP_SCORE_SCHEMA,
     CLIP_SCORES_IN_RANGE,
@@ -126,6 +129,18 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
     return raw_shards
 
 
+def _check_specs(asset: str, checks: Sequence[ShardCheck]) -> list[dg.AssetCheckSpec]:
+    """One check that holds all checks of a shard alone, and each check that compares it with others."""
+    alone = [check for check in checks if not check.compares]
+    described = "\n".join(f"* `{check.name}`: {check.description}" for check in alone)
+    held = f"All of these hold for the shard; its result lists each by name.\n\n{described}"
+    descriptions = {OUTPUT_VALID: held} | {check.name: check.description for check in checks if check.compares}
+    return [
+        dg.AssetCheckSpec(name, asset=asset, description=description, partitions_def=shards)
+        for name, description in descriptions.items()
+    ]
+
+
 def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.AssetsDefinition:
     display = STAGE_DISPLAYS[stage.name]
     # stages that take their shards together run on a device
@@ -146,12 +161,11 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         tags={"layer": display.group, "pool": needs.pool},  # for selections such as tag:pool=gpu
         pool=needs.pool,
         op_tags=needs.op_tags,
-        check_specs=[
-            dg.AssetCheckSpec(check.name, asset=stage.name, description=check.description, partitions_def=shards)
-            for check in display.checks
-        ],
+        metadata=definition_metadata(stage, settings),
+        check_specs=_check_specs(stage.name, display.checks),
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
-        yield from run_over_shards(context, stage, display.checks, display.draw, settings, code_version)
+        with sqlite_files_open(context.run.run_id):
+            yield from run_over_shards(context, stage, display.checks, display.draw, settings, code_version)
 
     return shard_asset

@@ -1,13 +1,14 @@
 """The record of a stage as Dagster metadata and tags."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import dagster as dg
 
-from interleaved_assets.pipeline.lineage.columns import column_lineage, deciding_columns
+from interleaved_assets.model.schema import RESERVED_COLUMNS
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import StageOutcome
+from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.settings import Settings
 
 # Tag names of Dagster: its staleness and its UI read versions from them.
@@ -17,6 +18,9 @@ CODE_VERSION = "dagster/code_version"
 INPUT_DATA_VERSION = "dagster/input_data_version"
 INPUT_EVENT = "dagster/input_event_pointer"
 NO_EVENT = "NULL"
+
+_BY_SETTINGS: Final = frozenset({"filters"})
+"""Notes of records that are the same for all shards of the same settings; the record has them."""
 
 _Value = TypeVar("_Value", int, float, str, float | int | str)
 
@@ -46,8 +50,8 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
 def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
     """Metadata of one shard's materialization; figures are numbers, so that the UI plots them over time.
 
-    Everything else about the shard is in its record, whose place is an entry: each entry takes 100 bytes and more of
-    every event.
+    Each entry takes 120 bytes and more of every event. Therefore counts of 0 are left out, except of dropped rows, and
+    an unchanged shard has only its counts. Everything else about the shard is in its record, whose place is an entry.
 
     Args:
         outcome: of the shard at this stage.
@@ -56,78 +60,58 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
     """
     record = outcome.record
     # in the order of interest: pictures, figures, places of the files
-    rows = [*record.rows_files.values()]
     metadata: dict[str, Any] = {
         **extra,
         "dagster/partition_row_count": record.counts_out.rows,
         **_counts(record),
-        "seconds": round(outcome.seconds, 3),
-        **_speed(outcome),
-        "unchanged": outcome.unchanged,
-        **{name: _rounded(value) for name, value in record.notes.items()},
-        "dagster/uri": record.rows_uri,
-        "output_bytes": sum(file.size for file in rows),
-        **({"output_sha256": rows[0].sha256} if len(rows) == 1 else {}),
-        "record": dg.MetadataValue.path(settings.storage.shard(record.shard).record(record.stage)),
     }
-    if record.source is not None:
-        metadata |= {"source": dg.MetadataValue.path(record.source.uri), "source_version": record.source.version}
-    if "ledger" in record.outputs:
+    if outcome.unchanged:
+        metadata["unchanged"] = True
+    else:
+        metadata |= _made(outcome)
+    if record.dropped:
         metadata["ledger"] = dg.MetadataValue.path(record.outputs["ledger"].uri)
-    lineage = column_lineage(record, settings.reading)
-    if record.columns:
-        columns = [dg.TableColumn(name, type=dtype) for name, dtype in record.columns.items()]
-        metadata["dagster/column_schema"] = dg.TableSchema(columns=columns)
-    if lineage:
-        metadata["dagster/column_lineage"] = dg.TableColumnLineage(
-            {
-                name: [dg.TableColumnDep(dg.AssetKey(source.stage), source.column) for source in sources]
-                for name, sources in lineage.items()
-            }
-        )
-    if deciding := deciding_columns(record, settings.scoring, settings.selection):
-        metadata["rows_decided_by"] = ", ".join(f"{source.stage}.{source.column}" for source in deciding)
+    metadata["record"] = dg.MetadataValue.path(settings.storage.shard(record.shard).record(record.stage))
     return metadata
 
 
 def _counts(record: Record) -> dict[str, int | float]:
-    """Counts of input, output and drops, each with its own name."""
+    """Counts of output, drops and errors, each with its own name; what went in, where it differs."""
     before, after = record.counts_in, record.counts_out
-    numbers: dict[str, int | float] = {"rows": after.rows}
+    numbers: dict[str, int | float] = {}
     if "ledger" in record.outputs:  # a stage that passes rows on; a table of scores has one row for each image
-        numbers = {
+        numbers |= {"images": after.images, "rows_dropped": sum(record.dropped.values())}
+    if record.dropped:
+        numbers |= {
             "rows_in": before.rows,
-            "rows": after.rows,
-            "rows_dropped": sum(record.dropped.values()),
-            "samples_in": before.samples,
-            "samples": after.samples,
-            "image_bytes": after.image_bytes,
+            "images_in": before.images,
             **{f"dropped/{reason}": count for reason, count in record.dropped.items()},
+            "rows_keep_rate": rounded(after.rows / before.rows),
         }
-        if before.rows:
-            numbers["rows_keep_rate"] = _rounded(after.rows / before.rows)
         if before.images:
-            numbers["images_keep_rate"] = _rounded(after.images / before.images)
-    return {
-        **numbers,
-        "images_in": before.images,
-        "images": after.images,
-        "errors": sum(record.errors.values()),
-        **{f"errors/{code}": count for code, count in record.errors.items()},
-    }
+            numbers["images_keep_rate"] = rounded(after.images / before.images)
+    if record.errors:
+        numbers |= {
+            "errors": sum(record.errors.values()),
+            **{f"errors/{code}": count for code, count in record.errors.items()},
+        }
+    return numbers
 
 
-def _speed(outcome: StageOutcome) -> dict[str, float]:
-    """Images, and MB of images, per second of the shard; nothing for an unchanged shard or one without images."""
-    counts = outcome.record.counts_in
-    if outcome.unchanged or not counts.images:
-        return {}
-    return {
-        "images_per_second": round(counts.images / outcome.seconds, 1),
-        "mb_per_second": round(counts.image_bytes / 1e6 / outcome.seconds, 2),
-    }
+def _made(outcome: StageOutcome) -> dict[str, Any]:
+    """How long a shard took that was made, and what was written."""
+    record, rows = outcome.record, outcome.record.rows_files.values()
+    made: dict[str, Any] = {"seconds": round(outcome.seconds, 3)}
+    if record.counts_in.images and "ledger" not in record.outputs:  # scores: others are as fast as their storage
+        made["images_per_second"] = round(record.counts_in.images / outcome.seconds, 1)
+    made |= {name: rounded(value) for name, value in record.notes.items() if value and name not in _BY_SETTINGS}
+    if record.stage == normalized.NAME:
+        others = {name: dtype for name, dtype in record.columns.items() if name not in RESERVED_COLUMNS}
+        if others:
+            made["passthrough_columns"] = ", ".join(f"{name}: {dtype}" for name, dtype in others.items())
+    return made | {"dagster/uri": record.rows_uri, "output_bytes": sum(file.size for file in rows)}
 
 
-def _rounded(value: _Value) -> _Value:
+def rounded(value: _Value) -> _Value:
     """A figure with 4 decimals; whole numbers and texts are unchanged."""
     return round(value, 4) if isinstance(value, float) else value

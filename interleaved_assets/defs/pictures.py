@@ -20,7 +20,7 @@ from interleaved_assets.reporting.document_html import documents_html
 from interleaved_assets.reporting.document_pages import shard_documents
 from interleaved_assets.reporting.drops import choose_drops, reason_text
 from interleaved_assets.reporting.measures import measures_of
-from interleaved_assets.reporting.shard_report import Sheet, shard_report
+from interleaved_assets.reporting.shard_report import Sheet, plots_url, shard_report
 from interleaved_assets.reporting.tiles import PictureChoice, choose_pictures, compared_texts, tiles_of
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.selection.settings import selection_version
@@ -30,7 +30,7 @@ FIRST_DROPS: Final = 5
 """Dropped rows in the table on the page of a shard."""
 _CONTENT_LENGTH: Final = 60
 _PAGE_DROPPED, _PAGE_KEPT = 60, 24  # most pictures of the contact sheet
-_VERSION: Final = 4  # of what is drawn: a change draws the pictures of unchanged shards again
+_VERSION: Final = 5  # of what is drawn: a change draws the pictures of unchanged shards again
 
 
 class Drawn(NamedTuple):
@@ -46,11 +46,14 @@ Draw = Callable[[str, Settings], Drawn]
 """Draws the pictures of a shard from the stored outputs of its stages."""
 
 
-def shard_pictures(record: Record, settings: Settings, draw: Draw | None) -> dict[str, dg.MetadataValue]:
+def shard_pictures(
+    record: Record, settings: Settings, draw: Draw | None, *, unchanged: bool = False
+) -> dict[str, dg.MetadataValue]:
     """The first dropped rows of a shard, and its pictures by ``draw``, where a stage has one, as one entry.
 
     They are made once for each output and set of thresholds, and stored beside the output: for a shard that has not
     changed, making them would take longer than everything else. ``run.pictures = false`` leaves the pictures out.
+    ``unchanged`` shards whose pictures are unchanged too have only the place of their page, which has all of this.
     """
     draw = draw if settings.run.pictures else None
     if draw is None and not record.dropped:
@@ -61,7 +64,7 @@ def shard_pictures(record: Record, settings: Settings, draw: Draw | None) -> dic
     text = f"{_VERSION} {record.data_version} {selection_version(settings.selection)} {chosen}"
     version = hashlib.sha256(text.encode()).hexdigest()
     kept = _kept(uri, settings)
-    if kept.get("version") != version:
+    if stale := kept.get("version") != version:
         drawn = draw(record.shard, settings) if draw else None
         if drawn and drawn.page:
             with atomic_output(page_uri, paths.options) as out:
@@ -74,6 +77,8 @@ def shard_pictures(record: Record, settings: Settings, draw: Draw | None) -> dic
         }
         with atomic_output(uri, paths.options) as out:
             out.write(json.dumps(kept).encode())
+    if unchanged and not stale and kept["page"]:
+        return {"page": dg.MetadataValue.path(page_uri)}
     metadata: dict[str, dg.MetadataValue] = {}
     if kept["drops"]:
         dropped = sum(record.dropped.values())
@@ -98,9 +103,7 @@ def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
     return [
         {
             "why": reason_text(row, measures),
-            "sample": row["sample_id"],
-            "position": row["position"],
-            "modality": row["modality"],
+            "row": f"{row['sample_id']}, position {row['position']}, {row['modality']}",
             "content or detail": cut_text(contents.get(key) or row["detail"] or "", _CONTENT_LENGTH),
         }
         for key, row in zip(row_keys(drops), drops.to_pylist(), strict=True)
@@ -124,7 +127,8 @@ def selection_pictures(key: str, settings: Settings) -> Drawn:
     sheet = Sheet(*(tiles_of(facts, images, measures, texts) if images else [] for images in chosen))
     page = ""
     if settings.pages.enabled:
-        page = documents_html(shard_documents(key, settings, Choice(settings.pages.max_documents), facts=facts))
+        documents = shard_documents(key, settings, Choice(settings.pages.max_documents), facts=facts)
+        page = documents_html(documents, plots_url(facts, measures))
     return Drawn(shard_report(facts, measures, sheet), page)
 
 

@@ -6,17 +6,20 @@ from typing import Final, NamedTuple
 import dagster as dg
 
 from interleaved_assets.defs.latest import event_type, latest_ids, observations
-from interleaved_assets.defs.metadata import DATA_VERSION, INPUT_EVENT, shard_metadata
+from interleaved_assets.defs.metadata import DATA_VERSION, INPUT_EVENT, rounded, shard_metadata
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.private_api import TargetMaterialization, failure_of_last_run
 from interleaved_assets.model.errors import InterleavedError, describe
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
-from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
+from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, combine
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.status import Status
 from interleaved_assets.settings import Settings
 
+OUTPUT_VALID: Final = "output_valid"
+"""The check of each stage that holds all checks of one shard, except those that compare it with others: evaluations of
+each would take three times as many bytes and commits."""
 _FAILED_AT: Final = "failed_at"
 _ERROR: Final = "error"
 _RUNS_ASKED: Final = 100
@@ -44,15 +47,14 @@ def record_success(
     Checks judge before anything is logged: where a check raises, the shard does not count as materialized.
     """
     basis = Basis(settings)
-    verdicts = {check.name: check.judge(outcome.record, basis) for check in checks if not check.compares}
+    verdict = combine({check.name: check.judge(outcome.record, basis) for check in checks if not check.compares})
     context.log_event(
         dg.AssetMaterialization(
             context.asset_key, partition=key, metadata=shard_metadata(outcome, settings, pictures), tags=tags
         )
     )
     recorded = LoggedShard(outcome.record, _latest(context, key))
-    for name, verdict in verdicts.items():
-        _log(context, name, key, verdict, recorded.target)
+    _log(context, OUTPUT_VALID, key, verdict, recorded.target)
     return recorded
 
 
@@ -94,11 +96,9 @@ def record_failure(
             tags={f"{INPUT_EVENT}/{name}": str(event) for name, event in input_events.items()},
         )
     )
-    broken = [check for check in checks if isinstance(error, check.failed_by)]
-    target = _latest(context, key) if broken else None
-    for check in broken:
-        verdict = Verdict(False, "ERROR", f"not materialized: {error}", {"error": describe(error)})
-        _log(context, check.name, key, verdict, target)
+    verdict = Verdict(False, "ERROR", f"not materialized: {error}", {})
+    if broken := {check.name: verdict for check in checks if isinstance(error, check.failed_by)}:
+        _log(context, OUTPUT_VALID, key, combine(broken), _latest(context, key))
 
 
 class ShardFailure(NamedTuple):
@@ -227,8 +227,8 @@ def _log(
             check_name=check_name,
             passed=verdict.passed,
             severity=dg.AssetCheckSeverity(verdict.severity),
-            description=verdict.summary,
-            metadata=dict(verdict.figures),
+            description=None if verdict.passed else verdict.summary,  # Dagster stores it three times
+            metadata={name: rounded(value) for name, value in verdict.figures.items()},
             target_materialization_data=target,
             partition=key,
         )

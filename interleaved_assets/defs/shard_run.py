@@ -52,7 +52,7 @@ class Done(NamedTuple):
     def of(cls, outcome: StageOutcome, draw: Draw | None, settings: Settings) -> "Done":
         """A shard with its pictures. An error while drawing does not fail the shard."""
         try:
-            return cls(outcome, shard_pictures(outcome.record, settings, draw))
+            return cls(outcome, shard_pictures(outcome.record, settings, draw, unchanged=outcome.unchanged))
         except Exception as error:  # noqa: BLE001  any error is about pictures of this shard, and is shown there
             return cls(outcome, {"pictures": dg.MetadataValue.text(f"could not be drawn: {describe(error)}")}, error)
 

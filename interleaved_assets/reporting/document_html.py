@@ -18,10 +18,14 @@ from interleaved_assets.reporting.page import source, template
 _TEMPLATE: Final = "documents.html.j2"
 
 
-def documents_html(page: DocumentPage) -> str:
+def documents_html(page: DocumentPage, plots: str = "") -> str:
     """The page as HTML; the same documents give the same page.
 
     All text from data is escaped, and a content security policy allows only the page's own style and script.
+
+    Args:
+        page: its documents.
+        plots: a picture of the shard's scores, as a ``data:`` URL; empty for none.
     """
     documents = fit_documents(page.documents)
     reasons = [document.reasons for document in documents]
@@ -30,6 +34,7 @@ def documents_html(page: DocumentPage) -> str:
     script = source("documents.js")
     return template(_TEMPLATE).render(
         page=page,
+        plots=plots,
         documents=documents,
         reasons_of=[sorted(found) for found in reasons],
         with_reason=sorted(with_reason.items(), key=lambda item: (-item[1], item[0])),

@@ -16,10 +16,10 @@ from interleaved_assets.reporting.sketch import ScoreSketch
 from interleaved_assets.reporting.svg import shard_plots, svg_url
 from interleaved_assets.reporting.tiles import Tile, markdown_tiles
 
-REPORT_BYTES: Final = 12_000
+REPORT_BYTES: Final = 4_500
 """Largest report of a shard that is stored with its materialization."""
-PLOTS_BYTES: Final = 7_500
-"""Part of it that the plots may take."""
+PLOTS_BYTES: Final = 3_000
+"""Part of it that the plots may take; the page of the shard has all of them."""
 _MOST_REASONS: Final = 12
 
 
@@ -47,16 +47,30 @@ def shard_report(facts: ShardFacts, measures: Sequence[Measure], sheet: Sheet | 
     return "\n\n".join(parts)
 
 
-def _plots(facts: ShardFacts, measures: Sequence[Measure]) -> str:
-    """The plots as one picture; scores for which there is no room are named."""
-    reasons = drop_reasons(facts.ledger) if facts.ledger is not None else {}
+def plots_url(facts: ShardFacts, measures: Sequence[Measure]) -> str:
+    """The plots of all scores of a shard as one picture: a URL that contains it."""
+    return _url(facts, _sketches(facts, measures))
+
+
+def _sketches(facts: ShardFacts, measures: Sequence[Measure]) -> list[ScoreSketch]:
     sketches = []
     for measure in measures:
         if (values := facts.values_of(measure)) is not None:
             sketches.append(ScoreSketch(measure))
             sketches[-1].add(values)
+    return sketches
+
+
+def _url(facts: ShardFacts, sketches: Sequence[ScoreSketch]) -> str:
+    reasons = drop_reasons(facts.ledger) if facts.ledger is not None else {}
+    return svg_url(shard_plots(facts.rows_kept, reasons, sketches))
+
+
+def _plots(facts: ShardFacts, measures: Sequence[Measure]) -> str:
+    """The plots as one picture; scores for which there is no room are named."""
+    sketches = _sketches(facts, measures)
     for shown in range(len(sketches), -1, -1):
-        url = svg_url(shard_plots(facts.rows_kept, reasons, sketches[:shown]))
+        url = _url(facts, sketches[:shown])
         if len(url) <= PLOTS_BYTES:
             break
     left_out = ", ".join(markdown_cell(sketch.measure.label) for sketch in sketches[shown:])

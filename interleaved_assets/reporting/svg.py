@@ -28,6 +28,7 @@ _MOST_REASONS: Final = 8
 _MOST_TICKS: Final = 4
 _LABEL_ROOM: Final = 80
 _NAME_LENGTH: Final = 26
+# a space in a URL takes three bytes, so that numbers are separated by commas
 _LITERAL: Final = "/:=;,'*+!$@?~-._"  # Markdown ends a URL at a space, counts its brackets, and decodes entities
 _STYLE: Final = (
     f".t{{font-weight:600;font-size:12px;fill:{INK}}}.i{{fill:{INK}}}.k{{fill:{KEPT}}}.d{{fill:{DROPPED}}}"
@@ -48,11 +49,11 @@ def shard_plots(kept: int, dropped: Mapping[str, int], sketches: Sequence[ScoreS
     panels = []
     for number, sketch in enumerate(sketches):
         x, y = number % 2 * _PANEL, height + number // 2 * _PANEL_HEIGHT
-        panels.append(f"<g transform='translate({x} {y})'>{_histogram(sketch)}</g>")
+        panels.append(f"<g transform='translate({x},{y})'>{_histogram(sketch)}</g>")
     height += math.ceil(len(sketches) / 2) * _PANEL_HEIGHT
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{_WIDTH}' height='{height}' font-family='sans-serif' "
-        f"font-size='10' fill='{MUTED}'><style>{_STYLE}</style><path fill='{SURFACE}' d='M0 0h{_WIDTH}v{height}H0'/>"
+        f"font-size='10' fill='{MUTED}'><style>{_STYLE}</style><path fill='{SURFACE}' d='M0,0h{_WIDTH}v{height}H0'/>"
         f"{bars}{''.join(panels)}</svg>"
     )
 
@@ -75,7 +76,7 @@ def _reasons(kept: int, dropped: Mapping[str, int]) -> tuple[str, int]:
         said = f"{count:,} ({text.share(count, total)})" if total else "0"
         drawn.append(
             f"<text class='i e' x='{_BARS_LEFT - 6}' y='{y + 10}'>{_short(name)}</text>"
-            f"<path class='{'d' if number else 'k'}' d='M{_BARS_LEFT} {y}h{width}v12h-{width}'/>"
+            f"<path class='{'d' if number else 'k'}' d='M{_BARS_LEFT},{y}h{width}v12h-{width}'/>"
             f"<text class='i' x='{_BARS_LEFT + width + 6}' y='{y + 10}'>{said}</text>"
         )
     return "".join(drawn), _TOP + len(bars) * _ROW + 8
@@ -95,7 +96,7 @@ def _histogram(sketch: ScoreSketch) -> str:
     for value, _, side in bounds_to_draw(measure):
         at = place(value)
         left, end = (_MARGIN, at) if side > 0 else (at, right)
-        drawn.append(f"<path class='s' d='M{left} {_TOP}H{end}V{bottom}H{left}'/>")
+        drawn.append(f"<path class='s' d='M{left},{_TOP}H{end}V{bottom}H{left}'/>")
     for shown, colour in ((kept, "k"), (~kept, "d")):
         if path := _steps(edges, np.where(shown, counts, 0), int(counts.max()), place):
             drawn.append(f"<path class='{colour}' d='{path}'/>")
@@ -104,12 +105,12 @@ def _histogram(sketch: ScoreSketch) -> str:
         # beside the line, on the kept side where there is room
         after = side > 0 if _MARGIN + _LABEL_ROOM < at < right - _LABEL_ROOM else at < _PANEL / 2
         anchor, x = ("i", at + 4) if after else ("i e", at - 4)
-        drawn.append(f"<path class='b' d='M{at} {_TOP}V{bottom}'/>")
+        drawn.append(f"<path class='b' d='M{at},{_TOP}V{bottom}'/>")
         drawn.append(f"<text class='{anchor}' x='{x}' y='{_TOP + 9}'>{escape(label)}</text>")
-    drawn.append(f"<path class='a' d='M{_MARGIN} {bottom}H{right}'/>")
+    drawn.append(f"<path class='a' d='M{_MARGIN},{bottom}H{right}'/>")
     ticks = _ticks(float(edges[0]), float(edges[-1]), log=measure.scale == "log")
-    labels = "".join(f"<text x='{place(tick)}' y='{bottom + 13}'>{tick:,g}</text>" for tick in ticks)
-    return f"{''.join(drawn)}<g class='m'>{labels}</g>"
+    labels = "".join(f"<text x='{place(tick)}'>{tick:,g}</text>" for tick in ticks)
+    return f"{''.join(drawn)}<g class='m' transform='translate(0,{bottom + 13})'>{labels}</g>"
 
 
 def _title(title: str, subtitle: str) -> str:
@@ -142,7 +143,7 @@ def _steps(edges: np.ndarray, counts: np.ndarray, most: int, place: _Places) -> 
         if rise != height:
             at = place(left)
             if not height:
-                path += f"M{at} {bottom}V{bottom - rise}"
+                path += f"M{at},{bottom}V{bottom - rise}"
             else:
                 path += f"H{at}V{bottom - rise}"
             height = rise

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dagster as dg
 
@@ -14,11 +14,16 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.sensors import build_raw_shard_sensor
+from interleaved_assets.defs.shard_events import OUTPUT_VALID
 from interleaved_assets.settings import Settings
 
 STAGES = ("normalized", "image_scores", "filtered", "final_tars")
 NO_TELEMETRY = {"telemetry": {"enabled": False}}
 """For an instance with a folder of its own, which would else write what it did into the home folder."""
+
+
+_SEVERITIES = {"passed": "", "warning": "WARN", "error": "ERROR"}
+_COMPARING = ("keep_rate_within_bounds", "up_to_date")
 
 
 class Ran(NamedTuple):
@@ -112,6 +117,37 @@ def delete_partitions(result: dg.SensorResult, instance: dg.DagsterInstance) -> 
         assert isinstance(request, dg.DeleteDynamicPartitionsRequest)
         for key in request.partition_keys:
             instance.delete_dynamic_partition(request.partitions_def_name, key)
+
+
+class CheckResult(NamedTuple):
+    """The result of one check of a shard, by itself or as one of those that ``output_valid`` holds."""
+
+    passed: bool
+    severity: str
+    description: str
+    figures: dict[str, Any]
+
+
+def check_result(instance: dg.DagsterInstance, asset: str, check: str, key: str) -> CheckResult:
+    """The latest of a shard; the severity of one that passes is empty."""
+    for record in instance.event_log_storage.get_asset_check_execution_history(check_key(asset, check), limit=50):
+        event = record.event.dagster_event if record.event else None
+        found = event.event_specific_data if event else None
+        if record.partition == key and isinstance(found, dg.AssetCheckEvaluation):
+            figures = {name: value.value for name, value in found.metadata.items()}
+            if found.check_name == check:
+                severity = "" if found.passed else found.severity.value
+                return CheckResult(found.passed, severity, str(found.description), figures)
+            if check in figures:
+                result, _, summary = str(figures[check]).partition(": ")
+                own = {name.split("/")[1]: value for name, value in figures.items() if name.startswith(f"{check}/")}
+                return CheckResult(result == "passed", _SEVERITIES[result], summary, own)
+    raise AssertionError(f"{check} of {asset} was not evaluated for {key}")
+
+
+def check_key(asset: str, check: str) -> dg.AssetCheckKey:
+    """The check of Dagster that has the result of ``check``."""
+    return dg.AssetCheckKey(dg.AssetKey(asset), check if check in _COMPARING else OUTPUT_VALID)
 
 
 class Watcher:

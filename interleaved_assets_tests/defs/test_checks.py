@@ -25,7 +25,7 @@ from interleaved_assets.pipeline.stages import image_scores, normalized
 from interleaved_assets.scoring.ranges import Range
 from interleaved_assets.scoring.registry import Scorer, register_scorer, unregister_scorer
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import STAGES, Ran, materialized, run_chain
+from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_result, materialized, run_chain
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
 from interleaved_assets_tests.layouts import foreign_tar
 
@@ -65,25 +65,9 @@ def run(instance: dg.DagsterInstance, folder: Path, settings: str = "") -> Ran:
     return run_chain(instance, loaded, ["a", "b"])
 
 
-def evaluation(instance: dg.DagsterInstance, asset: str, check: str, key: str) -> dg.AssetCheckEvaluation:
-    """The latest of a shard."""
-    for record in instance.event_log_storage.get_asset_check_execution_history(
-        dg.AssetCheckKey(dg.AssetKey(asset), check), limit=50
-    ):
-        if record.partition == key and record.event is not None:
-            found = record.event.dagster_event.event_specific_data  # type: ignore[union-attr]
-            if isinstance(found, dg.AssetCheckEvaluation):
-                return found
-    raise AssertionError(f"{check} of {asset} was not evaluated for {key}")
-
-
-def figures(found: dg.AssetCheckEvaluation) -> dict[str, Any]:
-    return {name: value.value for name, value in found.metadata.items()}
-
-
 def shown(instance: dg.DagsterInstance, asset: str, check: str) -> Mapping[str, set[str]]:
     """What the UI shows for each partition of a check."""
-    key = dg.AssetCheckKey(dg.AssetKey(asset), check)
+    key = check_key(asset, check)
     with partition_loading_context(dynamic_partitions_store=instance):
         state: AssetCheckState = instance.event_log_storage.get_asset_check_state([(key, shards)])[key]
     names = {AssetCheckExecutionResolvedStatus.SUCCEEDED: "passed", AssetCheckExecutionResolvedStatus.FAILED: "failed"}
@@ -99,22 +83,25 @@ def test_every_check_of_a_good_shard_passes_and_the_ui_shows_it(tmp_path: Path, 
     graph = build_definitions(project(tmp_path)).resolve_asset_graph()
     specs = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
     for asset in STAGES:
-        assert {key.name for key in specs if key.asset_key == dg.AssetKey(asset)} == {*CHECKS[asset], "up_to_date"}
+        assert {key for key in specs if key.asset_key == dg.AssetKey(asset)} == {
+            check_key(asset, check) for check in (*CHECKS[asset], "up_to_date")
+        }
         for check in CHECKS[asset]:
-            found = evaluation(instance, asset, check, "a")
+            found = check_result(instance, asset, check, "a")
             assert (found.passed, shown(instance, asset, check)) == (True, {"passed": {"a", "b"}})
-            assert len(str(specs[dg.AssetCheckKey(dg.AssetKey(asset), check)].description)) > 60
-            assert any(isinstance(value, int | float) for value in figures(found).values())
-    assert figures(evaluation(instance, "final_tars", "reads_back", "a")) == {
-        "samples": 3,
-        "samples_read_back": 3,
-        "images_read_back": 4,
-        "bytes_read_back": (tmp_path / "out/tars/a.tar").stat().st_size,
-    }
-    in_range = figures(evaluation(instance, "image_scores", "scores_in_range", "a"))
-    assert (in_range["width_min"], in_range["height_max"], in_range["sharpness_min"]) == (64, 48, 0)
-    assert figures(evaluation(instance, "filtered", "keep_rate_within_bounds", "a")) == {
-        "keep_rate": 12 / 13,
+            description = str(specs[check_key(asset, check)].description)
+            assert len(description) > 60
+            assert ("`" + check + "`" in description) == (check != "keep_rate_within_bounds")
+            assert found.severity == ""
+    assert check_result(instance, "filtered", "rows_accounted_for", "a").description == (
+        "13 rows in = 12 kept + 1 dropped with a reason"
+    )
+    assert check_result(instance, "final_tars", "reads_back", "a").description == (
+        "webdataset reads 3 of 3 samples with 4 images, equal to those written"
+    )
+    assert check_result(instance, "image_scores", "scores_in_range", "a").description.endswith("within their ranges")
+    assert check_result(instance, "filtered", "keep_rate_within_bounds", "a").figures == {
+        "keep_rate": round(12 / 13, 4),
         "image_keep_rate": 0.8,
         "other_shards": 1,
     }
@@ -150,8 +137,8 @@ def test_schema(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytes
 
     wrap_reader(monkeypatch, to_large)
     run(instance, tmp_path)
-    found = evaluation(instance, "normalized", "schema_canonical", "b")
-    assert (found.passed, found.severity.value) == (False, "ERROR")
+    found = check_result(instance, "normalized", "schema_canonical", "b")
+    assert (found.passed, found.severity) == (False, "ERROR")
     assert found.description == "content_type is large_string, not string"
     assert shown(instance, "normalized", "schema_canonical") == {"passed": {"a"}, "failed": {"b"}}
     assert materialized(instance, "normalized") == {"a", "b"}
@@ -160,8 +147,8 @@ def test_schema(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytes
 def test_keys(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     wrap_reader(monkeypatch, lambda table: pa.concat_tables([table, table.slice(table.num_rows - 2)]))
     run(instance, tmp_path)
-    found = evaluation(instance, "normalized", "keys_unique", "b")
-    assert (found.passed, figures(found)) == (False, {"repeated_keys": 2, "repeated_samples": 0})
+    found = check_result(instance, "normalized", "keys_unique", "b")
+    assert (found.passed, found.figures) == (False, {"repeated_keys": 2, "repeated_samples": 0})
     assert shown(instance, "normalized", "keys_unique") == {"passed": {"a"}, "failed": {"b"}}
 
 
@@ -171,11 +158,11 @@ def test_a_foreign_layout_and_a_cut_tar_fail_their_checks(tmp_path: Path, instan
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 6])
     (tmp_path / "raw/b.tar").write_bytes(foreign_tar("img2dataset"))
     assert not run(instance, tmp_path, '[errors]\non_materialize_error = "drop_row"\n').success
-    found = evaluation(instance, "normalized", "layout_as_expected", "b")
-    assert (found.passed, found.severity.value) == (False, "ERROR")
+    found = check_result(instance, "normalized", "layout_as_expected", "b")
+    assert (found.passed, found.severity) == (False, "ERROR")
     assert str(found.description).startswith("not materialized: shard b: 20 of 20 samples yield no text and no image")
-    found = evaluation(instance, "normalized", "materialization_errors", "a")
-    assert (found.passed, found.severity.value) == (False, "ERROR")
+    found = check_result(instance, "normalized", "materialization_errors", "a")
+    assert (found.passed, found.severity) == (False, "ERROR")
     assert "a.tar: truncated_shard: the tar is cut at byte" in str(found.description)
     assert {asset: materialized(instance, asset) for asset in STAGES} == {asset: set() for asset in STAGES}
     assert not (tmp_path / "out/tars").exists()
@@ -192,7 +179,7 @@ def test_rows_that_are_lost_fail_the_shard(
 
     monkeypatch.setattr(settle, "apply_error_policy", lossy)
     assert not run(instance, tmp_path).success
-    found = evaluation(instance, "normalized", "rows_accounted_for", "b")
+    found = check_result(instance, "normalized", "rows_accounted_for", "b")
     assert (found.passed, str(found.description).startswith("not materialized: shard b, normalized: 13 rows")) == (
         False,
         True,
@@ -217,11 +204,11 @@ def test_an_image_without_a_row_of_scores(
     score = image_scores.score_images
     monkeypatch.setattr(image_scores, "score_images", lambda images, settings: score(images, settings).slice(1))
     run(instance, tmp_path, '[selection]\non_score_error = "drop_row"\n')
-    found = evaluation(instance, "image_scores", "every_image_scored", "a")
-    assert (found.passed, found.severity.value) == (False, "ERROR")
+    found = check_result(instance, "image_scores", "every_image_scored", "a")
+    assert (found.passed, found.severity) == (False, "ERROR")
     assert found.description == "4 rows for 5 images, 0 of them with a reason instead of a score"
-    missing = evaluation(instance, "filtered", "materialization_errors", "a")
-    assert (missing.passed, figures(missing)["errors_unscored"]) == (False, 1)
+    missing = check_result(instance, "filtered", "materialization_errors", "a")
+    assert (missing.passed, missing.figures["errors_unscored"]) == (False, 1)
 
 
 def test_a_missing_score_fails_the_check_of_the_selection(
@@ -230,8 +217,8 @@ def test_a_missing_score_fails_the_check_of_the_selection(
     score = image_scores.score_images
     monkeypatch.setattr(image_scores, "score_images", lambda images, settings: score(images, settings).slice(1))
     assert not run(instance, tmp_path, '[selection]\non_score_error = "error"\n').success
-    found = evaluation(instance, "filtered", "materialization_errors", "b")
-    assert (found.passed, found.severity.value) == (False, "ERROR")
+    found = check_result(instance, "filtered", "materialization_errors", "b")
+    assert (found.passed, found.severity) == (False, "ERROR")
     assert "not materialized: b: sample" in str(found.description)
     assert materialized(instance, "filtered") == set()
 
@@ -251,10 +238,10 @@ def brightness() -> Iterator[None]:
 def test_scores_out_of_range(tmp_path: Path, instance: dg.DagsterInstance, brightness: None) -> None:
     write_shard(tmp_path / "raw/b.tar", {"doc": document("text", blurred_image(level=128))})
     assert run(instance, tmp_path, '[scoring]\nscorers = ["sharpness", "qr", "brightness"]\n').success
-    found = evaluation(instance, "image_scores", "scores_in_range", "a")
-    assert (found.passed, found.severity.value) == (False, "ERROR")
+    found = check_result(instance, "image_scores", "scores_in_range", "a")
+    assert (found.passed, found.severity) == (False, "ERROR")
     assert found.description == "brightness: values from 128 to 255, outside of 0 to 200"
-    assert figures(found)["brightness_max"] == 255
+    assert found.figures["brightness_max"] == 255
     assert shown(instance, "image_scores", "scores_in_range") == {"passed": {"b"}, "failed": {"a"}}
 
 
@@ -272,13 +259,13 @@ def test_a_shard_far_from_the_others_warns(tmp_path: Path, instance: dg.DagsterI
     keys = register_all(instance, settings)
     assert run_chain(instance, settings, [key for key in keys if key.startswith("other")]).success
     assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0\n").success
-    far = evaluation(instance, "filtered", "keep_rate_within_bounds", "b")
-    assert (far.passed, far.severity.value) == (False, "WARN")
-    assert figures(far)["other_shards"] == 6
-    assert figures(far)["median_keep_rate"] == 12 / 13
-    assert figures(far)["keep_rate"] == 2 / 10
-    near = evaluation(instance, "filtered", "keep_rate_within_bounds", "a")
-    assert (near.passed, figures(near)["distance_from_median"]) == (True, 0.0)
+    far = check_result(instance, "filtered", "keep_rate_within_bounds", "b")
+    assert (far.passed, far.severity) == (False, "WARN")
+    assert far.figures["other_shards"] == 6
+    assert far.figures["median_keep_rate"] == round(12 / 13, 4)
+    assert far.figures["keep_rate"] == 2 / 10
+    near = check_result(instance, "filtered", "keep_rate_within_bounds", "a")
+    assert (near.passed, near.figures["distance_from_median"]) == (True, 0.0)
     assert materialized(instance, "final_tars") == set(keys) | {"a"}
 
 
@@ -289,8 +276,8 @@ def test_other_settings_are_no_basis(tmp_path: Path, instance: dg.DagsterInstanc
     run_chain(instance, settings, register_all(instance, settings))
     blurred_shard(tmp_path / "raw/b.tar")
     assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0\n[selection]\nmin_sharpness = 99\n").success
-    found = evaluation(instance, "filtered", "keep_rate_within_bounds", "b")
-    assert (found.passed, figures(found)) == (
+    found = check_result(instance, "filtered", "keep_rate_within_bounds", "b")
+    assert (found.passed, found.figures) == (
         True,
         {"keep_rate": 0.2, "image_keep_rate": 0.0, "other_shards": 1},
     )
@@ -308,8 +295,8 @@ def test_shards_of_one_run_are_compared_with_each_other(tmp_path: Path, instance
 
 def test_fixed_bounds_of_the_keep_rate(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0.95\n").success
-    found = evaluation(instance, "filtered", "keep_rate_within_bounds", "a")
-    assert (found.passed, found.severity.value) == (False, "ERROR")
+    found = check_result(instance, "filtered", "keep_rate_within_bounds", "a")
+    assert (found.passed, found.severity) == (False, "ERROR")
     assert str(found.description).startswith("92.3% of 13 rows kept, outside of 95.0% to 100.0%")
     with pytest.raises(SettingsError, match=r"min_keep_rate 0\.9 is above max_keep_rate 0\.5"):
         project(tmp_path, "[checks]\nmin_keep_rate = 0.9\nmax_keep_rate = 0.5\n")
@@ -326,8 +313,8 @@ def test_a_tar_that_does_not_read_back_fails_the_shard(
 
     monkeypatch.setattr(MemberWriter, "put", spoil)
     assert not run(instance, tmp_path).success
-    found = evaluation(instance, "final_tars", "reads_back", "b")
-    assert (found.passed, found.severity.value) == (False, "ERROR")
+    found = check_result(instance, "final_tars", "reads_back", "b")
+    assert (found.passed, found.severity) == (False, "ERROR")
     assert "texts or bytes of images differ" in str(found.description)
     assert shown(instance, "final_tars", "reads_back") == {"passed": {"a"}, "failed": {"b"}}
     assert materialized(instance, "final_tars") == {"a"}
@@ -371,6 +358,10 @@ def test_shards_that_cannot_be_compared_stand(
     assert result.success
     assert result.errors == ["filtered: shards could not be compared: ZeroDivisionError: a defect"]
     assert materialized(instance, "final_tars") == {"a", "b"}
+
+
+def figures(found: dg.AssetCheckEvaluation) -> dict[str, Any]:
+    return {name: value.value for name, value in found.metadata.items()}
 
 
 def check_raw_root(instance: dg.DagsterInstance, settings: Settings) -> dg.AssetCheckEvaluation:

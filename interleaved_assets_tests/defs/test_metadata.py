@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from interleaved_assets.defs.columns import definition_metadata
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import read_record
@@ -17,16 +18,10 @@ from interleaved_assets_tests.documents import good_shard, project
 
 NOT_NUMBERS = {
     "dagster/uri",
-    "dagster/column_schema",
-    "dagster/column_lineage",
-    "output_sha256",
-    "source",
-    "source_version",
+    "passthrough_columns",
     "ledger",
     "record",
-    "filters",
     "filters_without_scores",
-    "rows_decided_by",
     "samples_over_max_tar_bytes",
 }
 
@@ -54,63 +49,84 @@ def test_counts_are_numbers(settings: Settings) -> None:
         assert isinstance(metadata["seconds"], float)
         # what Dagster makes of each is what the UI plots
         event = dg.AssetMaterialization("x", metadata=metadata)
-        assert isinstance(event.metadata["rows"], dg.IntMetadataValue)
+        assert isinstance(event.metadata["dagster/partition_row_count"], dg.IntMetadataValue)
 
 
 def test_counts_of_the_selection(settings: Settings) -> None:
     metadata = of(settings, "filtered")
     expected = {
         "rows_in": 13,
-        "rows": 12,
-        "samples_in": 3,
-        "samples": 3,
         "images_in": 5,
         "images": 4,
         "rows_dropped": 1,
         "dropped/sharpness_below": 1,
-        "errors": 0,
+        "rows_keep_rate": round(12 / 13, 4),
+        "images_keep_rate": 0.8,
         "dagster/partition_row_count": 12,
     }
     assert {name: metadata[name] for name in expected} == expected
-    assert metadata["rows_keep_rate"] == round(12 / 13, 4)
-    assert metadata["images_keep_rate"] == 0.8
-    assert metadata["image_bytes"] > 0
-    assert metadata["rows_decided_by"].startswith("image_scores.sharpness, image_scores.qr_area_ratio")
+    assert "errors" not in metadata
     scores = of(settings, "image_scores")
-    assert {name: scores[name] for name in ("rows", "images_in", "images", "errors")} == dict.fromkeys(
-        ("rows", "images_in", "images"), 5
-    ) | {"errors": 0}
-    assert not {"rows_in", "rows_keep_rate", "samples"} & set(scores)
+    assert scores["dagster/partition_row_count"] == 5
+    assert not {"rows_in", "rows_keep_rate", "rows_dropped"} & set(scores)
+
+
+def test_where_nothing_is_dropped_that_is_one_number(settings: Settings) -> None:
+    metadata = of(settings, "final_tars")
+    assert metadata["rows_dropped"] == 0
+    assert not {"rows_in", "images_in", "rows_keep_rate", "ledger", "errors"} & set(metadata)
+
+
+def test_an_unchanged_shard_has_its_counts_and_the_place_of_its_record(settings: Settings) -> None:
+    outcome = outcomes(settings)["final_tars"]
+    metadata = shard_metadata(StageOutcome(outcome.record, unchanged=True, seconds=0.01), settings, {})
+    assert set(metadata) == {"dagster/partition_row_count", "images", "rows_dropped", "unchanged", "record"}
+    assert metadata["unchanged"] is True
 
 
 def test_every_stage_leads_back_to_the_raw_shard(settings: Settings, tmp_path: Path) -> None:
     raw = tmp_path / "raw" / "a.tar"
     for stage in stage_dag(settings):
-        metadata = of(settings, stage)
-        assert metadata["source"].value == str(raw)
-        assert metadata["source_version"] == f"sha256:{hashlib.sha256(raw.read_bytes()).hexdigest()}"
+        record = read_record(of(settings, stage)["record"].value, {})
+        assert record is not None
+        assert record.source is not None
+        assert record.source.uri == str(raw)
+        assert record.source.version == f"sha256:{hashlib.sha256(raw.read_bytes()).hexdigest()}"
 
 
-def test_an_output_has_its_place_and_hash_and_the_record_those_of_all(settings: Settings) -> None:
+def test_an_output_has_its_place_and_the_record_its_hash_and_those_of_all(settings: Settings) -> None:
     done = outcomes(settings)
     for stage, outcome in done.items():
         metadata = shard_metadata(outcome, settings, {})
         rows = outcome.record.outputs["rows"]
-        assert (metadata["dagster/uri"], metadata["output_sha256"]) == (rows.uri, rows.sha256)
+        assert metadata["dagster/uri"] == rows.uri
         assert hashlib.sha256(Path(rows.uri).read_bytes()).hexdigest() == rows.sha256
         assert metadata["output_bytes"] == Path(rows.uri).stat().st_size
         record = read_record(metadata["record"].value, {})
         assert record == outcome.record, stage
 
 
-def test_schema_and_lineage_name_the_same_columns(settings: Settings) -> None:
-    for stage in ("normalized", "image_scores", "filtered"):
-        metadata = of(settings, stage)
+def test_columns_are_those_of_the_asset_and_passthrough_columns_those_of_the_shard(settings: Settings) -> None:
+    done = outcomes(settings)
+    for name in ("normalized", "image_scores", "filtered"):
+        metadata = definition_metadata(stage_dag(settings)[name], settings)
+        columns = metadata["dagster/column_schema"].columns
         lineage = metadata["dagster/column_lineage"].deps_by_column
-        assert list(lineage) == [column.name for column in metadata["dagster/column_schema"].columns]
-    assert lineage["url"] == [dg.TableColumnDep(dg.AssetKey("normalized"), "url")]
-    tars = of(settings, "final_tars")
-    assert not {"dagster/column_lineage", "dagster/column_schema"} & set(tars)
+        assert list(lineage) == [column.name for column in columns]
+        found = done[name].record.columns
+        assert {column.name: column.type for column in columns}.items() <= found.items()
+        required = {column.name for column in columns if not column.constraints.nullable}
+        assert required == set(done[name].record.required)
+    assert lineage["text_content"] == [dg.TableColumnDep(dg.AssetKey("normalized"), "text_content")]
+    assert metadata["rows_decided_by"].startswith("image_scores.sharpness, image_scores.qr_area_ratio")
+    assert shard_metadata(done["normalized"], settings, {})["passthrough_columns"] == "url: string, year: int64"
+    assert definition_metadata(stage_dag(settings)["final_tars"], settings) == {}
+
+
+def test_embeddings_have_no_width_before_a_model_is_loaded(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[clip]\nenabled = true\nkeep_embeddings = true\n")
+    schema = definition_metadata(stage_dag(settings)["clip_scores"], settings)["dagster/column_schema"]
+    assert {column.name: column.type for column in schema.columns}["embedding"] == "list<item: halffloat>"
 
 
 def test_the_device_in_the_notes_of_a_model_is_shown(settings: Settings) -> None:
@@ -125,9 +141,10 @@ def test_images_per_second_are_the_images_and_seconds_beside_it(settings: Settin
     done = outcomes(settings)
     record = done["image_scores"].record
     metadata = shard_metadata(StageOutcome(record, unchanged=False, seconds=1.25), settings, {})
-    assert (metadata["images"], metadata["seconds"], metadata["images_per_second"]) == (5, 1.25, 4.0)
+    assert record.counts_in.images == 5
+    assert (metadata["seconds"], metadata["images_per_second"]) == (1.25, 4.0)
     assert "images_per_second" not in shard_metadata(StageOutcome(record, unchanged=True, seconds=0.01), settings, {})
-    assert metadata["mb_per_second"] == round(record.counts_in.image_bytes / 1e6 / 1.25, 2)
+    assert "images_per_second" not in shard_metadata(done["final_tars"], settings, {})
 
 
 def test_tags_have_versions_and_events_of_inputs(settings: Settings) -> None:

@@ -72,6 +72,20 @@ def test_all_pictures_are_one_entry_beside_the_page(settings: Settings, tmp_path
     assert (tmp_path / "out/pages/a.html").read_text() == "<html>"
 
 
+def test_an_unchanged_shard_has_the_place_of_its_page_unless_its_pictures_are_new(
+    settings: Settings, tmp_path: Path
+) -> None:
+    record = records(settings)["filtered"]
+    first = shard_pictures(record, settings, Drawn(), unchanged=True)
+    assert "pictures" in first
+    again = shard_pictures(record, settings, Drawn(), unchanged=True)
+    assert again == {"page": first["page"]}
+    no_page = project(tmp_path, "[pages]\nenabled = false\n")
+    draw = lambda *_: Drawing("| a |", "")  # noqa: E731
+    shard_pictures(record, no_page, draw)
+    assert "pictures" in shard_pictures(record, no_page, draw, unchanged=True)
+
+
 def test_pictures_can_be_turned_off_and_on(settings: Settings, tmp_path: Path) -> None:
     draw = Drawn()
     record = records(settings)["filtered"]
@@ -106,15 +120,18 @@ def test_stored_pictures_cost_one_read_and_no_parquet(settings: Settings, monkey
 def test_pictures_of_a_shard(settings: Settings) -> None:
     records(settings)
     drawn = selection_pictures("a", settings)
-    plots = unquote(drawn.report)
+    plots = unquote(drawn.page)
     # every score, also those without bounds
     for label in ("Sharpness (variance", "QR code area", "Images for each word", "Short side", "Aspect ratio"):
         assert label in plots
+    assert "Sharpness (variance" in unquote(drawn.report)
+    assert "Not drawn, for want of room: Aspect ratio" in drawn.report
     assert "| filtered | sharpness\\_below | 1 |" in drawn.report
     # pictures of noise take more bytes than others: not all fit
     assert 1 <= drawn.report.count("data:image/webp") <= 5
     assert len(drawn.report.encode()) <= REPORT_BYTES
     assert drawn.page.count("data:image/jpeg") == 5
+    assert 'alt="plots of the scores"' in drawn.page
 
 
 def test_dropped_rows_are_a_table_with_the_command_for_all(settings: Settings, tmp_path: Path) -> None:
@@ -123,9 +140,7 @@ def test_dropped_rows_are_a_table_with_the_command_for_all(settings: Settings, t
     assert [record.data for record in shown["dropped_rows"].records] == [
         {
             "why": "sharpness 0 < 100",
-            "sample": "doc-1-b",
-            "position": 2,
-            "modality": "image",
+            "row": "doc-1-b, position 2, image",
             "content or detail": "doc-1-b.2.png",
         }
     ]
@@ -152,7 +167,7 @@ def test_without_thumbnails_the_page_still_has_the_dropped_texts(tmp_path: Path)
     records(settings)
     page = selection_pictures("a", settings).page
     assert "one two three" in page
-    assert "data:image" not in page
+    assert "data:image/jpeg" not in page
 
 
 def test_rows_dropped_for_errors_are_shown_where_they_were_dropped(settings: Settings, tmp_path: Path) -> None:
@@ -166,7 +181,7 @@ def test_rows_dropped_for_errors_are_shown_where_they_were_dropped(settings: Set
     assert record.dropped == {"missing_member": 1}
     shown = shard_pictures(record, lenient, None)
     [row] = [record.data for record in shown["dropped_rows"].records]
-    assert (row["why"], row["sample"], row["position"]) == ("missing_member", "doc-1-c", 2)
+    assert (row["why"], row["row"]) == ("missing_member", "doc-1-c, position 2, image")
     assert str(row["content or detail"]).startswith("missing_member: ")
     assert set(shown) == {"dropped_rows", "all_dropped_rows"}
     assert sum(len(str(value.value)) for value in shown.values()) < 1_500

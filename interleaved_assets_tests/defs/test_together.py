@@ -21,8 +21,8 @@ from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages import clip_scores
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import materialized
-from interleaved_assets_tests.defs.test_checks import evaluation, figures, shown
+from interleaved_assets_tests.defs.runs import check_result, materialized
+from interleaved_assets_tests.defs.test_checks import shown
 from interleaved_assets_tests.documents import good_shard, project
 
 CLIP = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\nkeep_embeddings = true\n'
@@ -97,11 +97,11 @@ def test_checks_of_clip_scores(settings: Settings, model: Model, instance: dg.Da
     assert run(instance, settings).success
     assert (model.loaded, model.given) == (1, [list(KEYS)])
     for check in ("materialization_errors", "every_image_scored", "schema_canonical"):
-        assert shown(instance, "clip_scores", check) == {"passed": set(KEYS)}
-    assert shown(instance, "clip_scores", "scores_in_range") == {"passed": {"a", "c"}, "failed": {"b"}}
-    found = evaluation(instance, "clip_scores", "scores_in_range", "b")
+        assert all(check_result(instance, "clip_scores", check, key).passed for key in KEYS)
+    assert shown(instance, "clip_scores", "output_valid") == {"passed": {"a", "c"}, "failed": {"b"}}
+    found = check_result(instance, "clip_scores", "scores_in_range", "b")
     assert found.description == "clip_score: values from 1.5 to 1.5, outside of -1 to 1"
-    assert figures(found)["embedding_max"] == pytest.approx(1, abs=0.001)
+    assert found.figures["embedding_max"] == pytest.approx(1, abs=0.001)
 
 
 def test_scores_of_another_schema_and_without_reason(
@@ -110,11 +110,12 @@ def test_scores_of_another_schema_and_without_reason(
     model.values |= {"b": None}
     model.schema = model.schema.append(pa.field("more", pa.float64()))
     assert run(instance, settings).success
-    assert shown(instance, "clip_scores", "every_image_scored") == {"passed": {"a", "c"}, "failed": {"b"}}
-    found = evaluation(instance, "clip_scores", "every_image_scored", "b")
+    scored = {key: check_result(instance, "clip_scores", "every_image_scored", key).passed for key in KEYS}
+    assert scored == {"a": True, "b": False, "c": True}
+    found = check_result(instance, "clip_scores", "every_image_scored", "b")
     assert found.description == "5 rows for 5 images, 0 of them with a reason instead of a score, 5 with neither"
-    assert shown(instance, "clip_scores", "schema_canonical") == {"failed": set(KEYS)}
-    assert evaluation(instance, "clip_scores", "schema_canonical", "a").description == "more is not expected"
+    assert shown(instance, "clip_scores", "output_valid") == {"failed": set(KEYS)}
+    assert check_result(instance, "clip_scores", "schema_canonical", "a").description == "more is not expected"
 
 
 def fail_reading(monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], times: int) -> None:
@@ -169,10 +170,10 @@ def test_pictures_that_cannot_be_drawn_fail_no_shard(
 ) -> None:
     draw = shard_run.shard_pictures
 
-    def flaky(record: Record, *arguments: Any) -> dict[str, dg.MetadataValue]:
+    def flaky(record: Record, *arguments: Any, **options: Any) -> dict[str, dg.MetadataValue]:
         if record.shard == "a":
             raise pa.ArrowInvalid("no such column")
-        return draw(record, *arguments)
+        return draw(record, *arguments, **options)
 
     monkeypatch.setattr(shard_run, "shard_pictures", flaky)
     result = run(instance, settings)

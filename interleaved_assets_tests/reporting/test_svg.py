@@ -32,7 +32,7 @@ def test_rows_kept_and_dropped_are_bars_in_proportion() -> None:
     said = texts(root)
     assert said[:2] == ["Kept and dropped", "501 rows in · 79.8 % kept"]
     assert said[2:] == ["kept", "400 (79.8 %)", "sharpness_below", "100 (20.0 %)", "qr_above", "1 (0.2 %)"]
-    widths = [int(found[1]) for found in re.finditer(r"M170 \d+h(\d+)v12", shard_plots(400, {"a": 100, "b": 1}, []))]
+    widths = [int(found[1]) for found in re.finditer(r"M170,\d+h(\d+)v12", shard_plots(400, {"a": 100, "b": 1}, []))]
     assert widths == [400, 100, 1]
 
 
@@ -45,13 +45,13 @@ def test_rare_reasons_share_a_bar_and_nothing_is_no_error() -> None:
 def test_a_histogram_has_its_bound_and_both_sides_of_it() -> None:
     root = drawn(sketch("sharpness", SHARPNESS, minimum=100.0))
     assert {"Sharpness (variance of the Laplacian)", "1,000 images · 89.1 % pass", "keep ≥ 100"} <= set(texts(root))
-    bound = int(re.fullmatch(r"M(\d+) 36V106", path(root, "b"))[1])  # type: ignore[index]
+    bound = int(re.fullmatch(r"M(\d+),36V106", path(root, "b"))[1])  # type: ignore[index]
     kept, dropped = path(root.find(f"{SVG}g"), "k"), path(root.find(f"{SVG}g"), "d")  # type: ignore[arg-type]
     assert min(int(at) for at in re.findall(r"[MH](\d+)", kept)) == bound
     assert max(int(at) for at in re.findall(r"[MH](\d+)", dropped)) == bound
     # the highest of all bins is kept, and leaves room for the label
     assert min(int(top) for top in re.findall(r"V(\d+)", kept)) == 49
-    assert path(root, "s").startswith("M12 36H")
+    assert path(root, "s").startswith("M12,36H")
 
 
 def test_every_bin_with_a_value_is_at_least_a_pixel_high() -> None:

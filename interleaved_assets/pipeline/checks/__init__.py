@@ -5,7 +5,7 @@ from interleaved_assets.pipeline.checks.layout import LAYOUT
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, MATERIALIZATION_ERRORS, READS_BACK, ROWS_ACCOUNTED_FOR
 from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA, IMAGE_SCORE_SCHEMA, ROW_SCHEMA
 from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE
-from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict
+from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, combine
 
 __all__ = [
     "CLIP_SCORES_IN_RANGE",
@@ -23,4 +23,5 @@ __all__ = [
     "Basis",
     "ShardCheck",
     "Verdict",
+    "combine",
 ]

@@ -8,6 +8,7 @@ from interleaved_assets.pipeline.record import Record
 from interleaved_assets.settings import Settings
 
 Severity = Literal["WARN", "ERROR"]
+_FAILED: Final[Mapping[Severity, str]] = MappingProxyType({"WARN": "warning", "ERROR": "error"})
 NO_OTHERS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -41,6 +42,24 @@ class ShardCheck(NamedTuple):
     judge: Callable[[Record, Basis], Verdict]
     failed_by: tuple[type[Exception], ...] = ()
     compares: bool = False
+
+
+def combine(verdicts: Mapping[str, Verdict]) -> Verdict:
+    """One verdict for several checks of a shard: it passes where all of them do.
+
+    It has the severity of the worst check that fails, and the summaries of those that fail, which are none where all
+    pass. Its figures are the result
+    and the summary of each check, by name, and of each that fails its figures too, as ``<check>/<figure>``.
+    """
+    failed = {name: verdict for name, verdict in verdicts.items() if not verdict.passed}
+    severity: Severity = "WARN" if all(verdict.severity == "WARN" for verdict in failed.values()) else "ERROR"
+    figures: dict[str, float | int | str] = {}
+    for name, verdict in verdicts.items():
+        figures[name] = f"{'passed' if verdict.passed else _FAILED[verdict.severity]}: {verdict.summary}"
+    for name, verdict in failed.items():
+        figures |= {f"{name}/{figure}": value for figure, value in verdict.figures.items()}
+    summary = "; ".join(f"{name}: {verdict.summary}" for name, verdict in failed.items())
+    return Verdict(not failed, severity, summary, figures)
 
 
 def lacking(what: str) -> Verdict:

@@ -1,10 +1,10 @@
 """Which columns of its inputs each column of a stage's output is made from."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
-from interleaved_assets.pipeline.record import RAW_SHARDS, Record
+from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores, normalized
 from interleaved_assets.scoring.registry import ERROR_COLUMN, scores_schema
 from interleaved_assets.scoring.settings import ScoringSettings
@@ -27,39 +27,46 @@ class SourceColumn(NamedTuple):
 Lineage = Mapping[str, tuple[SourceColumn, ...]]
 
 
-def column_lineage(record: Record, reading: ReadingSettings) -> Lineage:
-    """For each column of the output of ``record``, the input columns that its values are made from.
+def column_lineage(stage: str, columns: Iterable[str], reading: ReadingSettings) -> Lineage:
+    """For each of ``columns`` of the output of ``stage``, the input columns that its values are made from.
 
     Empty if the output is not a table, and for stages that are not part of this package.
     """
-    match record.stage:
+    match stage:
         case normalized.NAME:
-            return {name: _of(RAW_SHARDS, *_json_fields(name, reading)) for name in record.columns}
+            return {name: _of(RAW_SHARDS, *_json_fields(name, reading)) for name in columns}
         case image_scores.NAME:
-            return {name: _of(normalized.NAME, *_scored(name)) for name in record.columns}
+            return {name: _of(normalized.NAME, *_scored(name)) for name in columns}
         case clip_scores.NAME:
-            return {name: _of(normalized.NAME, *_scored_by_clip(name)) for name in record.columns}
+            return {name: _of(normalized.NAME, *_scored_by_clip(name)) for name in columns}
         case filtered.NAME:
-            return {name: _of(normalized.NAME, name) for name in record.columns}
+            return {name: _of(normalized.NAME, name) for name in columns}
         case _:
             return {}
 
 
 def deciding_columns(
-    record: Record, scoring: ScoringSettings, selection: SelectionSettings
+    stage: str, inputs: Collection[str], scoring: ScoringSettings, selection: SelectionSettings
 ) -> tuple[SourceColumn, ...]:
-    """The columns that decide which rows ``filtered`` keeps, in the order of the filters. Empty for other stages."""
+    """The columns that decide which rows ``filtered`` keeps, in the order of the filters. Empty for other stages.
+
+    Args:
+        stage: its name.
+        inputs: names of the stages whose outputs it reads.
+        scoring: which scores are measured.
+        selection: the filters.
+    """
     found: list[SourceColumn] = []
     measured = scores_schema(scoring).names
-    for name in selection.active_filters() if record.stage == filtered.NAME else ():
+    for name in selection.active_filters() if stage == filtered.NAME else ():
         judge = find_filter(name)
         if not isinstance(judge, ImageFilter):
             found += _of(normalized.NAME, "modality", "text_content")
         else:
             for column in judge.columns:
-                stage = image_scores.NAME if column in measured else clip_scores.NAME
+                source = image_scores.NAME if column in measured else clip_scores.NAME
                 # a filter whose scores come from a stage that is turned off is not applied
-                found += _of(stage, column) if stage in record.inputs else ()
+                found += _of(source, column) if source in inputs else ()
     return tuple(dict.fromkeys(found))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.lineage.columns import SourceColumn, column_lineage, deciding_columns
+from interleaved_assets.pipeline.lineage.columns import Lineage, SourceColumn, column_lineage, deciding_columns
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.clip.samples import clip_schema
@@ -29,8 +29,16 @@ def of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
     return tuple(SourceColumn(stage, column) for column in columns)
 
 
+def lineage_of(record: Record, settings: Settings) -> Lineage:
+    return column_lineage(record.stage, record.columns, settings.reading)
+
+
+def deciding(record: Record, settings: Settings) -> tuple[SourceColumn, ...]:
+    return deciding_columns(record.stage, record.inputs, settings.scoring, settings.selection)
+
+
 def test_columns_of_the_row_model_come_from_the_documents_json(settings: Settings) -> None:
-    lineage = column_lineage(records(settings)["normalized"], settings.reading)
+    lineage = lineage_of(records(settings)["normalized"], settings)
     assert lineage["sample_id"] == of("raw_shards", "__key__")
     assert lineage["position"] == lineage["modality"] == of("raw_shards", "texts", "images")
     assert lineage["text_content"] == of("raw_shards", "texts")
@@ -42,7 +50,7 @@ def test_lineage_of_images_with_texts_beside_them(tmp_path: Path) -> None:
     settings = project(tmp_path, '[reading]\nlayout = "images"\n')
     (tmp_path / "raw/a.tar").write_bytes(foreign_tar("img2dataset"))
     record = take_through(stage_dag(settings)["normalized"], "a", settings).record
-    lineage = column_lineage(record, settings.reading)
+    lineage = lineage_of(record, settings)
     assert lineage["text_content"] == of("raw_shards", "txt")
     assert lineage["position"] == of("raw_shards", "txt", "__key__")
     assert lineage["binary_content"] == lineage["sample_id"] == of("raw_shards", "__key__")
@@ -59,7 +67,7 @@ def test_lineage_follows_the_layout_of_the_documents(tmp_path: Path) -> None:
     fields = {"words": fields.pop("texts"), "tokens": [None, None], **fields}
     del fields["images"]
     write_shard(tmp_path / "raw" / "a.tar", {"k": ({"images": [], **fields}, [])})
-    lineage = column_lineage(take_through(stage_dag(settings)["normalized"], "a", settings).record, settings.reading)
+    lineage = lineage_of(take_through(stage_dag(settings)["normalized"], "a", settings).record, settings)
     assert lineage["sample_id"] == of("raw_shards", "name")
     assert lineage["text_content"] == of("raw_shards", "words")
     assert lineage["binary_content"] == of("raw_shards", "tokens", "file")
@@ -68,7 +76,7 @@ def test_lineage_follows_the_layout_of_the_documents(tmp_path: Path) -> None:
 
 def test_scores_come_from_the_bytes_of_the_images(settings: Settings) -> None:
     record = records(settings)["image_scores"]
-    lineage = column_lineage(record, settings.reading)
+    lineage = lineage_of(record, settings)
     assert set(lineage) == set(record.columns)
     assert lineage["sample_id"] == of("normalized", "sample_id")
     assert lineage["sharpness"] == lineage["width"] == of("normalized", "binary_content")
@@ -78,7 +86,7 @@ def test_scores_come_from_the_bytes_of_the_images(settings: Settings) -> None:
 def test_clip_scores_come_from_images_and_texts(settings: Settings) -> None:
     columns = {field.name: str(field.type) for field in clip_schema(settings.clip, 8)}
     record = records(settings)["image_scores"].model_copy(update={"stage": "clip_scores", "columns": columns})
-    lineage = column_lineage(record, settings.reading)
+    lineage = lineage_of(record, settings)
     assert lineage["position"] == of("normalized", "position")
     assert lineage["clip_score"] == of("normalized", "binary_content", "text_content")
     assert lineage["clip_error"] == of("normalized", "binary_content", "text_content", "materialize_error")
@@ -86,20 +94,20 @@ def test_clip_scores_come_from_images_and_texts(settings: Settings) -> None:
 
 def test_the_selection_keeps_columns_and_decides_by_scores(settings: Settings) -> None:
     found = records(settings)
-    lineage = column_lineage(found["filtered"], settings.reading)
+    lineage = lineage_of(found["filtered"], settings)
     assert set(lineage) == set(found["normalized"].columns)
     assert all(sources == of("normalized", name) for name, sources in lineage.items())
     # clip has a threshold by default, and is not applied while its stage is off
-    assert deciding_columns(found["filtered"], settings.scoring, settings.selection) == (
+    assert deciding(found["filtered"], settings) == (
         *of("image_scores", "sharpness", "qr_area_ratio"),
         *of("normalized", "modality", "text_content"),
     )
     with_clip = found["filtered"].model_copy(update={"inputs": {**found["filtered"].inputs, "clip_scores": "v"}})
-    *_, last = deciding_columns(with_clip, settings.scoring, settings.selection)
+    *_, last = deciding(with_clip, settings)
     assert last == SourceColumn("clip_scores", "clip_score")
 
 
 def test_a_tar_has_no_columns(settings: Settings) -> None:
     record = records(settings)["final_tars"]
-    assert column_lineage(record, settings.reading) == {}
-    assert deciding_columns(record, settings.scoring, settings.selection) == ()
+    assert lineage_of(record, settings) == {}
+    assert deciding(record, settings) == ()

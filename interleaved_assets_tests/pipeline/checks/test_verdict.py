@@ -1,0 +1,26 @@
+"""One verdict of several checks."""
+
+from interleaved_assets.pipeline.checks.verdict import Verdict, combine
+
+GOOD = Verdict(True, "ERROR", "4 rows", {"rows": 4})
+ODD = Verdict(False, "WARN", "1 of 4 rows", {"errors": 1})
+BAD = Verdict(False, "ERROR", "2 keys repeat", {"repeated_keys": 2})
+
+
+def test_where_all_pass_each_is_listed_without_its_figures() -> None:
+    assert combine({"a": GOOD, "b": GOOD}) == Verdict(True, "WARN", "", {"a": "passed: 4 rows", "b": "passed: 4 rows"})
+
+
+def test_the_worst_severity_counts_and_failures_have_their_figures() -> None:
+    warned = combine({"a": GOOD, "b": ODD})
+    assert (warned.passed, warned.severity, warned.summary) == (False, "WARN", "b: 1 of 4 rows")
+    failed = combine({"a": GOOD, "b": ODD, "c": BAD})
+    assert (failed.passed, failed.severity) == (False, "ERROR")
+    assert failed.summary == "b: 1 of 4 rows; c: 2 keys repeat"
+    assert failed.figures == {
+        "a": "passed: 4 rows",
+        "b": "warning: 1 of 4 rows",
+        "c": "error: 2 keys repeat",
+        "b/errors": 1,
+        "c/repeated_keys": 2,
+    }
