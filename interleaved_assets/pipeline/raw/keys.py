@@ -55,6 +55,16 @@ def shard_paths(key: str) -> list[str]:
     return [stem + extension for extension in SHARD_EXTENSIONS]
 
 
+def may_lie_below(key: str, folder: str) -> bool:
+    """Whether the shard with this key may lie in ``folder``, a path below the raw root, or below it.
+
+    Of a key that was cut, only the beginning of the folder is known.
+    """
+    start = _encode(f"{folder}/x")[:-1]
+    known = key.partition(_CUT_MARK)[0]
+    return known.startswith(start) or (is_cut(key) and start.startswith(known))
+
+
 def _encode(stem: str) -> str:
     key = quote(stem, safe="/", errors="surrogateescape").replace(_CUT_MARK, "%7E").replace("...", "%2E%2E%2E")
     key = _DOT_FOLDER.sub(lambda found: found[0].replace(".", "%2E"), key)

@@ -1,5 +1,6 @@
 """Which files are shards, and finding them by their keys, also by keys that were cut."""
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -73,6 +74,24 @@ def test_shards_by_their_endings_and_the_files_that_are_ignored(storage: Storage
     assert [shard.key for shard, _ in found.files] == ["a/one", "four", "three", "two", "z"]
     assert found.ignored == list(ignored)
     assert [find_raw_shard(shard.key, storage) for shard, _ in found.files] == [shard for shard, _ in found.files]
+
+
+def test_a_folder_with_the_name_of_a_shard_is_none(storage: StorageSettings) -> None:
+    Path(storage.raw_root, "a.tar").mkdir(parents=True)
+    packed = Path(storage.raw_root, "a.tar.gz")
+    packed.write_bytes(b"1")
+    assert [shard.uri for shard in list_raw_shards(storage)] == [find_raw_shard("a", storage).uri] == [str(packed)]
+
+
+def test_a_link_has_the_stamp_of_its_file_in_a_listing_too(storage: StorageSettings, tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere"
+    file.write_bytes(b"1")
+    Path(storage.raw_root).mkdir(exist_ok=True)
+    Path(storage.raw_root, "a.tar").symlink_to(file)
+    (before,) = list_raw_shards(storage)
+    os.utime(file, (1e9, 1e9))
+    (after,) = list_raw_shards(storage)
+    assert before != after == find_raw_shard("a", storage)
 
 
 def test_a_shard_that_is_unpacked_keeps_its_key(storage: StorageSettings) -> None:
