@@ -63,7 +63,7 @@ class DatasetStatus:
     def status(self, key: str, records: Mapping[str, Record]) -> Status:
         """The status of the shard with these valid records."""
         if self._has_vanished(key):
-            return VANISHED if records else VANISHED_UNUSED
+            return VANISHED if self.recorded.get(key) else VANISHED_UNUSED
         return next(iter(self.not_current(key, records).values()), COMPLETE)
 
     def find_status(self, key: str) -> Status:
@@ -110,7 +110,7 @@ def read_dataset_status(
     stages = CurrentStages.of(settings)
     raws: dict[str, RawShard] | None = None
     problem = ""
-    may_be_hidden = _not_hidden
+    may_be_hidden: Callable[[str], bool] = _not_hidden
     try:
         listing = list_raw_files(settings.storage)
         raws = {raw.key: raw for raw, _ in listing.files}
