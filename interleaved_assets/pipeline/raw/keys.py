@@ -11,6 +11,7 @@ whose ending comes first in :data:`SHARD_EXTENSIONS` is the shard.
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -60,9 +61,14 @@ def may_lie_below(key: str, folder: str) -> bool:
 
     Of a key that was cut, only the beginning of the folder is known.
     """
-    start = _encode(f"{folder}/x")[:-1]
+    start = _start_of_keys(folder)
     known = key.partition(_CUT_MARK)[0]
     return known.startswith(start) or (is_cut(key) and start.startswith(known))
+
+
+@lru_cache(maxsize=2**14)
+def _start_of_keys(folder: str) -> str:
+    return _encode(f"{folder}/x")[:-1]
 
 
 def _encode(stem: str) -> str:

@@ -114,7 +114,9 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         uri = join(storage.raw_root, path[start:])
         shard = RawShard(shard_key(path[start:]), uri, found[path]["size"], _stamp(found[path]))
         files.append((shard, found[path]))
-    unlisted = {path[start:]: str(as_storage_error(error, path, "list")) for path, error in below.refused.items()}
+    unlisted = {
+        path[start:]: str(as_storage_error(error, _shown(path), "list")) for path, error in below.refused.items()
+    }
     return RawListing(files, sorted(path[start:] for path in found if path not in chosen), unlisted)
 
 
@@ -202,8 +204,12 @@ def check_name(shard: RawShard) -> None:
     try:
         shard.uri.encode()
     except UnicodeEncodeError as error:
-        name = shard.uri.encode("utf-8", "backslashreplace").decode()
-        raise StorageError(f"{name}: the file's name is not UTF-8; rename it") from error
+        raise StorageError(f"{_shown(shard.uri)}: the file's name is not UTF-8; rename it") from error
+
+
+def _shown(name: str) -> str:
+    """``name`` for messages, which are stored as UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _cut_path(key: str, storage: StorageSettings) -> str:

@@ -23,7 +23,7 @@ from interleaved_assets.pipeline.raw.listing import (
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.documents import project, refuse_listing
 from interleaved_assets_tests.s3 import S3Server
 
 FOLDERS = "/".join(["d" * 90] * 3)
@@ -81,6 +81,19 @@ def test_a_folder_with_the_name_of_a_shard_is_none(storage: StorageSettings) -> 
     packed = Path(storage.raw_root, "a.tar.gz")
     packed.write_bytes(b"1")
     assert [shard.uri for shard in list_raw_shards(storage)] == [find_raw_shard("a", storage).uri] == [str(packed)]
+
+
+def test_a_folder_that_cannot_be_listed_is_named_in_utf8(
+    storage: StorageSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.fsdecode(b"\xff")
+    Path(storage.raw_root, folder).mkdir(parents=True)
+    Path(storage.raw_root, "a.tar").touch()
+    refuse_listing(monkeypatch, Path(storage.raw_root, folder))
+    found = list_raw_files(storage)
+    assert [shard.key for shard, _ in found.files] == ["a"]
+    assert found.problem.encode().startswith(f"cannot list {storage.raw_root}/\\udcff: Permission".encode())
+    assert (found.may_hide(shard_key(f"{folder}/b.tar")), found.may_hide("b")) == (True, False)
 
 
 def test_a_link_has_the_stamp_of_its_file_in_a_listing_too(storage: StorageSettings, tmp_path: Path) -> None:
