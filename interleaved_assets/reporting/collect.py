@@ -114,7 +114,7 @@ def _left_over(paths: ShardPaths) -> tuple[str, ...]:
     copied. No run compares the contents again where the raw tar is gone.
     """
     final = read_record(paths.record(final_tars.NAME), paths.options)
-    if final is None or not exists(paths.output(final_tars.NAME), paths.options):
+    if final is None or not any(exists(tar.uri, paths.options) for tar in final.rows_files.values()):
         return ()
     return _published({final_tars.NAME: final})
 
