@@ -8,8 +8,22 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from interleaved_assets.settings import Settings, load_settings
+
+
+def refuse_listing(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:
+    """Listing these folders fails as it does for a user without permission; tests may run as root."""
+    ls = LocalFileSystem.ls
+
+    def refused(self: LocalFileSystem, path: str, *arguments: object, **named: object) -> object:
+        if Path(path) in folders:
+            raise PermissionError(13, "Permission denied", path)
+        return ls(self, path, *arguments, **named)
+
+    monkeypatch.setattr(LocalFileSystem, "ls", refused)
 
 
 def sharp_image(seed: int, width: int = 64, height: int = 48) -> bytes:

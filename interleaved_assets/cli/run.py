@@ -63,8 +63,10 @@ def _due(settings: Settings) -> list[str]:
         StorageError: the raw root cannot be listed.
     """
     dataset = read_dataset_status(settings)
-    if dataset.problem:
+    if dataset.raws is None:
         raise StorageError(dataset.problem)
+    if dataset.problem:
+        print_error(f"interleaved: shards in a folder are not seen: {dataset.problem}")
     statuses = parallel_map(dataset.find_status, dataset.keys, threads=READERS)
     found = zip(dataset.keys, statuses, strict=True)
     return [key for key, status in found if status != COMPLETE and status.state is not State.VANISHED]

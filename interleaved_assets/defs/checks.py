@@ -79,7 +79,7 @@ def build_up_to_date_check(settings: Settings) -> dg.AssetChecksDefinition:
         not_current = shards_not_current(dataset)
         for key in sorted(context.selected_asset_check_keys):
             statuses = not_current[key.asset_key.path[-1]]
-            verdict = judge_up_to_date(statuses, shards)
+            verdict = judge_up_to_date(statuses, shards, dataset.problem)
             figures: dict[str, Any] = dict(verdict.figures)
             if statuses:
                 figures = {"not_current": _status_table(status_lines(statuses, dataset.errors)), **figures}

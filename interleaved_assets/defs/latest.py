@@ -12,6 +12,8 @@ _NAMED: Final = 10_000
 """Keys that one query names; above, all shards are queried. SQLite takes 32,766 variables in a statement."""
 _FETCHED: Final = 1_000
 """Events that are loaded by one query; Dagster refuses more than 10,000."""
+_CLOCKS_DIFFER_S: Final = 3600.0
+"""How far an event of a run may seem to lie before its start: its step's machine has another clock, or one was set."""
 
 _Item = TypeVar("_Item")
 
@@ -48,7 +50,8 @@ def observations(
 def materialized_in_run(instance: dg.DagsterInstance, asset: str, keys: Sequence[str], run: dg.DagsterRun) -> set[str]:
     """Those of ``keys`` that ``run`` has materialized at ``asset``."""
     record = instance.get_run_record_by_id(run.run_id)
-    since = record.start_time if record else None
+    # events have the times of the machines that logged them, and their clocks may differ
+    since = record.start_time - _CLOCKS_DIFFER_S if record and record.start_time else None
     return {
         str(event.partition_key)
         for named in _some_at_a_time(keys, _NAMED)

@@ -55,13 +55,17 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
                 quiet_seconds=settings.watch.quiet_seconds,
                 at_most=settings.watch.max_per_tick,
                 until=time.monotonic() + settings.watch.max_tick_seconds,
+                may_be_hidden=listing.may_hide,
             )
-            absent = registered - {shard.key for shard, _ in listing.files}
+            missing = registered - {shard.key for shard, _ in listing.files}
+            absent = {key for key in missing if not listing.may_hide(key)}
             unused = _unused(absent, context, settings)
         except StorageUnavailable as error:
             return dg.SkipReason(f"the storage did not answer, the next tick tries again: {error}")
         for key, reason in list(found.unreadable.items())[:_NAMED_IN_LOG]:
             context.log.warning(f"shard {key} is left for the next tick: {reason}")
+        for problem in list(listing.unlisted.values())[:_NAMED_IN_LOG]:
+            context.log.warning(f"shards in this folder are not seen, and do not count as vanished: {problem}")
         # a shard that is gone and has no partition was forgotten: should its tar come back, it counts as new
         kept = absent - unused
         if vanished := [key for key in found.vanished if key in kept]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 import dagster as dg
+from pydantic import TypeAdapter
 
 from interleaved_assets.defs.latest import latest_ids
 from interleaved_assets.io.storage import atomic_output, join, read_small
@@ -16,6 +17,7 @@ PAGE: Final = "final_tars"
 AT_MOST: Final = 2000
 """Notes that one report publishes: each takes the event log up to 10 ms."""
 _STATE_FILE: Final = "state/status_notes.json"
+_NOTES: Final = TypeAdapter(dict[str, str])
 
 
 class NoteChanges(NamedTuple):
@@ -97,4 +99,4 @@ def publish_status_notes(
 
 def _read_notes(uri: str, settings: Settings) -> dict[str, str]:
     content = read_small(uri, settings.storage.options)
-    return {} if content is None else dict(json.loads(content))
+    return {} if content is None else _NOTES.validate_json(content)

@@ -2,6 +2,7 @@
 
 import atexit
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -30,10 +31,15 @@ class Workers:
         threads: maximum number of threads; they are started when tasks arrive.
         name: prefix of the threads' names.
         at_end: called in each thread when it ends.
+        limit_s: seconds that a task may take. Neither the end of the block nor that of the interpreter waits longer for
+            it; None for no limit.
     """
 
-    def __init__(self, threads: int, name: str, at_end: Callable[[], object] | None = None) -> None:
-        self._limit, self._name, self._at_end = threads, name, at_end
+    def __init__(
+        self, threads: int, name: str, at_end: Callable[[], object] | None = None, limit_s: float | None = None
+    ) -> None:
+        self._limit, self._name, self._at_end, self._limit_s = threads, name, at_end, limit_s
+        self._began: dict[threading.Thread, float] = {}  # of each running task, by time.monotonic()
         self._threads: list[threading.Thread] = []
         # SimpleQueue.put() is reentrant, and documented for use in finalizers
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
@@ -54,10 +60,28 @@ class Workers:
             self._tasks.put(None)
 
     def replace(self, thread: threading.Thread) -> None:
-        """Give up one of the threads, whose task hangs: another one takes its place, and nothing waits for it."""
-        _hanging.add(thread)
-        self._threads.remove(thread)
-        self._start()
+        """Give up one of the threads, whose task hangs: another one takes its place, and nothing waits for it.
+
+        Does nothing for a thread that was given up before: it may have begun another task at that moment.
+        """
+        if thread in self._threads:
+            _hanging.add(thread)
+            self._threads.remove(thread)
+            self._start()
+
+    def join(self, thread: threading.Thread) -> None:
+        """Wait for a thread that was told to stop, until its task reaches the time limit: then it is given up."""
+        if self._limit_s is None:
+            thread.join()
+            return
+        began = self._began.get(thread)
+        thread.join(_PATIENCE_S if began is None else max(0.0, began + self._limit_s - time.monotonic()))
+        if thread.is_alive():
+            _hanging.add(thread)
+
+    @property
+    def has_limit(self) -> bool:
+        return self._limit_s is not None
 
     def __enter__(self) -> "Workers":
         return self
@@ -66,7 +90,7 @@ class Workers:
         self.stop()
         if kind is not GeneratorExit:
             for thread in self._threads:
-                thread.join()
+                self.join(thread)
 
     def _start(self) -> None:
         # daemon threads, since Python joins all others before it calls _end_all
@@ -79,7 +103,9 @@ class Workers:
         _running[thread] = self
         try:
             while thread not in _hanging and (task := self._tasks.get()) is not None and not self._is_stopped:
+                self._began[thread] = time.monotonic()
                 _run(*task)
+                del self._began[thread]
                 del task  # else it stays in memory until the next task
             if self._at_end is not None:
                 self._at_end()
@@ -104,5 +130,9 @@ def _end_all() -> None:
     running = dict(_running)
     for workers in running.values():
         workers.stop()
+    # those with a time limit first: where their tasks hang, so may threads that these tasks have started
+    for thread, workers in running.items():
+        if workers.has_limit:
+            workers.join(thread)
     for thread in running:
         thread.join(_PATIENCE_S if _hanging else None)

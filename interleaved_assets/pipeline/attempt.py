@@ -237,11 +237,7 @@ class Attempt:
         """
         shard, raw = self.shard, self.shard.raw
         left = self.stamps.keys() - set(self.pinned)
-        if (
-            raw is not None
-            and raw.uri in left
-            and raw_shard_at(raw.uri, shard.key, shard.settings.storage).stamp != raw.stamp
-        ):
+        if raw is not None and raw.uri in left and raw_shard_at(raw.uri, shard.key, shard.settings.storage) != raw:
             raise ShardError(
                 f"shard {shard.key}: {raw.uri} changed while it was read; materialize it again once it is complete"
             )

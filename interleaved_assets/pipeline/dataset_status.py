@@ -1,12 +1,12 @@
 """The status of every shard of the data set, from one listing of the raw root and one listing of records per stage."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError, StorageError
-from interleaved_assets.pipeline.raw.listing import RawShard, list_raw_shards
+from interleaved_assets.pipeline.raw.listing import RawShard, list_raw_files
 from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.status import COMPLETE, CurrentStages, State, Status
@@ -15,6 +15,10 @@ from interleaved_assets.settings import Settings, StorageSettings
 
 VANISHED: Final = Status(State.VANISHED, "vanished: the raw shard is gone, its outputs are kept until it is forgotten")
 VANISHED_UNUSED: Final = Status(State.VANISHED, "vanished: the raw shard is gone, nothing was made of it")
+
+
+def _not_hidden(_: str) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,10 @@ class DatasetStatus:
         keys: of all shards, sorted.
         failed: by stage, the shards whose last run failed, as far as known.
         errors: by shard, the error of its last run, as far as known.
-        problem: the error if the raw root could not be listed, else empty.
+        problem: the error if the raw root or a folder of it could not be listed, else empty.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
         listed: the listing of records and outputs in a bucket; None for local files.
+        may_be_hidden: whether the raw shard with a key may be in a folder that cannot be listed.
     """
 
     storage: StorageSettings
@@ -44,6 +49,7 @@ class DatasetStatus:
     problem: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     listed: ListedRecords | None = None
+    may_be_hidden: Callable[[str], bool] = _not_hidden
 
     def valid_records(self, key: str) -> dict[str, Record]:
         """The shard's valid records by stage; only records that were listed are read.
@@ -56,8 +62,8 @@ class DatasetStatus:
 
     def status(self, key: str, records: Mapping[str, Record]) -> Status:
         """The status of the shard with these valid records."""
-        if self.raws is not None and key not in self.raws:
-            return VANISHED if records else VANISHED_UNUSED
+        if self._has_vanished(key):
+            return VANISHED if self.recorded.get(key) else VANISHED_UNUSED
         return next(iter(self.not_current(key, records).values()), COMPLETE)
 
     def find_status(self, key: str) -> Status:
@@ -69,11 +75,14 @@ class DatasetStatus:
 
     def not_current(self, key: str, records: Mapping[str, Record]) -> dict[str, Status]:
         """By stage that is not current, the reason; none for a vanished shard, which no run can make current."""
-        if self.raws is not None and key not in self.raws:
+        if self._has_vanished(key):
             return {}
-        raw = self.raws[key] if self.raws else None
+        raw = self.raws.get(key) if self.raws else None
         found = self.stages.not_current(records, raw, self.versions.get(key))
         return {name: self._with_failure(key, status) for name, status in found.items()}
+
+    def _has_vanished(self, key: str) -> bool:
+        return self.raws is not None and key not in self.raws and not self.may_be_hidden(key)
 
     def _with_failure(self, key: str, status: Status) -> Status:
         if status.stage is not None and status.state is State.MISSING and key in self.failed.get(status.stage, ()):
@@ -101,8 +110,11 @@ def read_dataset_status(
     stages = CurrentStages.of(settings)
     raws: dict[str, RawShard] | None = None
     problem = ""
+    may_be_hidden: Callable[[str], bool] = _not_hidden
     try:
-        raws = {raw.key: raw for raw in list_raw_shards(settings.storage)}
+        listing = list_raw_files(settings.storage)
+        raws = {raw.key: raw for raw, _ in listing.files}
+        problem, may_be_hidden = listing.problem, listing.may_hide
     except StorageError as error:
         problem = str(error)
     listed = list_records(settings.storage, stages.stages)
@@ -110,5 +122,15 @@ def read_dataset_status(
     keys = sorted({*(raws or ()), *recorded, *registered})
     versions = snapshot_versions((raws or {}).values(), settings.storage)
     return DatasetStatus(
-        settings.storage, stages, raws, recorded, keys, failed or {}, errors or {}, problem, versions, listed
+        storage=settings.storage,
+        stages=stages,
+        raws=raws,
+        recorded=recorded,
+        keys=keys,
+        failed=failed or {},
+        errors=errors or {},
+        problem=problem,
+        versions=versions,
+        listed=listed,
+        may_be_hidden=may_be_hidden,
     )

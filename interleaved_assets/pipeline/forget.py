@@ -11,7 +11,7 @@ from interleaved_assets.io.storage import files_in, filesystem, join, remove_fil
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.keys import is_key
-from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.pipeline.record import read_record
 from interleaved_assets.pipeline.stages import final_tars, image_export, normalized
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
@@ -22,30 +22,35 @@ from interleaved_assets.shard_paths import ShardPaths
 
 
 def vanished_shards(storage: StorageSettings) -> list[str]:
-    """Keys of the shards that have a record but no raw tar, sorted.
+    """Keys of the shards that have a record but no raw tar, sorted; without those in folders that cannot be listed.
 
     Raises:
         OptionError: the raw root holds no shard at all, as where its disk is not mounted.
         StorageError: the raw root or the records cannot be listed.
     """
-    raws = {raw.key for raw in list_raw_shards(storage)}
+    listing = list_raw_files(storage)
+    raws = {raw.key for raw, _ in listing.files}
     if not raws:
         raise OptionError(f"{storage.raw_root} holds no shard: mount its disk, or name the shards to forget")
-    return sorted(recorded_stages(storage, EVERY_STAGE).keys() - raws)
+    gone = recorded_stages(storage, EVERY_STAGE).keys() - raws
+    return sorted(key for key in gone if not listing.may_hide(key))
 
 
 def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str, dict[str, int]]:
     """By shard, URI and size in bytes of every file that is stored for it, in the order in which to remove them.
 
     Raises:
-        OptionError: a key cannot be that of a shard, or its raw tar is still there.
+        OptionError: a key cannot be that of a shard, or its raw tar is still there, or may be.
         StorageError: the raw root cannot be listed, or the storage refuses to look at a file.
     """
     for key in keys:
         if not is_key(key):
             raise OptionError(f"{key!r} is not the key of a shard: keys are as in the UI, such as web/part-00017")
-    raws = {raw.key: raw.uri for raw in list_raw_shards(storage)}
+    listing = list_raw_files(storage)
+    raws = {raw.key: raw.uri for raw, _ in listing.files}
     for key in keys:
+        if key not in raws and listing.may_hide(key):
+            raise OptionError(f"shard {key} is not forgotten: its raw tar may still be there. {listing.problem}")
         if key in raws:
             raise OptionError(
                 f"shard {key} is not forgotten: its raw tar {raws[key]} is still there, and would be taken through all "

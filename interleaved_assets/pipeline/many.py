@@ -14,6 +14,7 @@ import tenacity
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import ShardError, StorageUnavailable, describe
 from interleaved_assets.pipeline.execute import take_through, take_together
+from interleaved_assets.pipeline.pools.threads import on_threads
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stored_records import ListedRecords
@@ -67,13 +68,30 @@ def take_many(
 ) -> Iterator[tuple[str, StageOutcome | Exception]]:
     """Each shard with its outcome at ``stage``, or its error, as they complete.
 
-    While the storage does not answer, a shard is tried ``run.storage_tries`` times.
+    While the storage does not answer, a shard is tried ``run.storage_tries`` times. A shard that takes longer than
+    ``run.max_shard_seconds`` fails, except of a stage that takes its shards together.
     """
     if stage.together is not None:
         return take_together_patiently(stage, keys, settings)
-    return as_completed(
-        lambda key, _: take_patiently(stage, key, settings), keys, threads=threads or settings.run.parallel_shards
+    return _within_limit(stage, keys, settings, threads or settings.run.parallel_shards)
+
+
+def _within_limit(
+    stage: Stage, keys: Sequence[str], settings: Settings, threads: int
+) -> Iterator[tuple[str, StageOutcome | Exception]]:
+    arrivals = on_threads(
+        lambda key: take_patiently(stage, key, settings),
+        keys,
+        stage.name,
+        threads=threads,
+        limit_s=settings.run.max_shard_seconds,
     )
+    for arrival in arrivals:
+        if arrival is None:
+            continue
+        if isinstance(arrival.result, BaseException) and not isinstance(arrival.result, Exception):
+            raise arrival.result
+        yield arrival.key, arrival.result
 
 
 def take_patiently(stage: Stage, key: str, settings: Settings, listed: ListedRecords | None = None) -> StageOutcome:

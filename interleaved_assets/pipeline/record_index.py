@@ -89,26 +89,31 @@ class RecordIndex:
         if odd <= _MISSES * len(stamps):
             return
         # all rows of a file are packed with one dictionary; one of the new records where these are the most
+        dictionary = self._dictionary
         if len(self._added) > len(self._rows) // 2:
-            self._rows, self._dictionary = {}, max((each[2] for each in self._added.values()), key=len, default=b"")
-        rows = [row for key in sorted(stamps) if (row := self._row(key, stamps[key])) is not None]
+            dictionary = max((each[2] for each in self._added.values()), key=len, default=b"")
+        rows = [row for key in sorted(stamps) if (row := self._row(key, stamps[key], dictionary)) is not None]
         columns = {name: [row[number] for row in rows] for number, name in enumerate(_SCHEMA.names)}
-        table = pa.table(columns, schema=_SCHEMA.with_metadata({_DICTIONARY: self._dictionary}))
+        table = pa.table(columns, schema=_SCHEMA.with_metadata({_DICTIONARY: dictionary}))
         try:
             with parquet_shard(self._uri, table.schema, storage_options=self._options, hashed=False) as out:
                 out.write(table)
         except StorageError as error:
             logger.warning("the index of records is not written, and looks at all shards stay slow: %s", error)
 
-    def _row(self, key: str, stamp: str) -> tuple[str, str, bool, bytes] | None:
-        """The shard's row of the next file; None if its record was neither read nor is in the present file."""
+    def _row(self, key: str, stamp: str, dictionary: bytes) -> tuple[str, str, bool, bytes] | None:
+        """The shard's row of the next file; None if neither its record was read nor the present file has it."""
         if key in self._added:
             known, by_stamp, content = self._added[key]
-            return (key, stamp, by_stamp, _packed(content, self._dictionary)) if known == stamp else None
-        if key not in self._rows:
+            return (key, stamp, by_stamp, _packed(content, dictionary)) if known == stamp else None
+        row, known, by_stamp = self._rows.get(key, (0, "", False))
+        if known != stamp:
             return None
-        row, known, by_stamp = self._rows[key]
-        return key, known, by_stamp, self._packed[row].as_py()
+        packed = self._packed[row].as_py()
+        if dictionary == self._dictionary:
+            return key, stamp, by_stamp, packed
+        unpacked = _unpacked(packed, self._dictionary)
+        return None if unpacked is None else (key, stamp, by_stamp, _packed(unpacked, dictionary))
 
 
 def _packed(content: bytes, dictionary: bytes) -> bytes:

@@ -239,7 +239,8 @@ def shard_statuses(
 
 
 def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> bool:
-    return source is not None and (source.stamp == raw.stamp or source.version == version)
+    # by the size too: a program that keeps times, such as rsync, may put another tar there with the time of the first
+    return source is not None and ((source.size, source.stamp) == (raw.size, raw.stamp) or source.version == version)
 
 
 def _leaves(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

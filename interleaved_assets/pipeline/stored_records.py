@@ -5,6 +5,7 @@ from typing import Final
 
 from interleaved_assets.io.storage import (
     filesystem,
+    find_infos,
     find_stamps,
     is_local,
     join,
@@ -69,9 +70,8 @@ def recorded_stages(storage: StorageSettings, stages: Iterable[str]) -> dict[str
         folder = join(storage.output_root, f"records/{name}")
         with storage_errors(folder, "list"):
             fs, path = filesystem(folder, storage.options)
-            fs.invalidate_cache(path)
             start = len(path.rstrip("/")) + 1
-            for file in fs.find(path):
+            for file in find_infos(fs, path):
                 if file.endswith(".json"):
                     found.setdefault(file[start:].removesuffix(".json"), []).append(name)
     return found

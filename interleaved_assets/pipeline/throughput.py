@@ -1,15 +1,21 @@
 """How fast a stage goes: progress of a step in its log, and the figures of its last step for the report."""
 
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+from pydantic import TypeAdapter, ValidationError
+
 from interleaved_assets.io.storage import atomic_output, join, read_small
+from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.settings import StorageSettings
+
+logger = logging.getLogger(__name__)
 
 DEVICE_WAIT: Final = "device_wait_seconds"
 """Note of a record: seconds that the device of the stage waited for decoded images."""
@@ -62,6 +68,9 @@ class Throughput:
             more = ", …" if len(self.hosts) > _HOSTS_SHOWN else ""
             rates.append(f"shards/s by host: {', '.join(shown)}{more}")
         return ", ".join(rates)
+
+
+_THROUGHPUT: Final = TypeAdapter(Throughput)
 
 
 class Progress:
@@ -124,15 +133,31 @@ class Progress:
 
 
 def write_throughput(done: Throughput, storage: StorageSettings) -> None:
-    """Store the figures of a step for the report, in place of those of the stage's step before."""
-    with atomic_output(_uri(done.stage, storage), storage.options) as out:
-        out.write(json.dumps(asdict(done), sort_keys=True, indent=1).encode())
+    """Store the figures of a step for the report, in place of those of the stage's step before.
+
+    A refused write is only logged: the shards of the step are made.
+    """
+    try:
+        with atomic_output(_uri(done.stage, storage), storage.options) as out:
+            out.write(json.dumps(asdict(done), sort_keys=True, indent=1).encode())
+    except StorageError as error:
+        logger.warning("the report lacks how fast %s went: %s", done.stage, error)
 
 
 def read_throughput(stages: Iterable[str], storage: StorageSettings) -> list[Throughput]:
-    """The stored figures of these stages, where there are some."""
-    found = (read_small(_uri(stage, storage), storage.options) for stage in stages)
-    return [Throughput(**json.loads(content)) for content in found if content is not None]
+    """The stored figures of these stages, where there are some; a file that has none is left out with a warning.
+
+    Raises:
+        StorageError: the storage refuses to read a file.
+    """
+    found: list[Throughput] = []
+    for uri in (_uri(stage, storage) for stage in stages):
+        if (content := read_small(uri, storage.options)) is not None:
+            try:
+                found.append(_THROUGHPUT.validate_json(content))
+            except ValidationError as error:
+                logger.warning("%s has no figures of a step, and is left out: %s", uri, error.errors()[0]["msg"])
+    return found
 
 
 def _uri(stage: str, storage: StorageSettings) -> str:

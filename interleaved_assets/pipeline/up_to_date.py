@@ -35,14 +35,18 @@ def shards_not_current(dataset: DatasetStatus) -> dict[str, dict[str, Status]]:
     return found
 
 
-def judge_up_to_date(statuses: Mapping[str, Status], shards: int) -> Verdict:
+def judge_up_to_date(statuses: Mapping[str, Status], shards: int, problem: str = "") -> Verdict:
     """The verdict on one stage.
 
     Args:
         statuses: of the shards that are not current there.
         shards: number of all shards.
+        problem: the error if the raw root or a folder of it cannot be listed: new and changed shards are not known
+            then, and the check does not pass.
     """
     figures = {"shards": shards, "shards_not_current": len(statuses)}
+    if not statuses and problem:
+        return Verdict(False, "WARN", f"new and changed raw shards cannot be recognized: {problem}", figures)
     if not statuses:
         return Verdict(True, "WARN", f"all {shards:,} shards are current", figures)
     summary = f"{len(statuses):,} of {shards:,} shards are not current: {in_short(status_lines(statuses))}"

@@ -1,15 +1,17 @@
 """The facts of shards for the reports, from what the stages have stored."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Final
 
 import pyarrow as pa
 
+from interleaved_assets.io.storage import exists
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.dataset_status import DatasetStatus
 from interleaved_assets.pipeline.parallel import parallel_map
-from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stages import clip_scores, filtered, final_tars, image_scores
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
@@ -46,7 +48,11 @@ def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
             records = dataset.valid_records(key)
             status = dataset.status(key, records)
             problem = dataset.errors.get(key, "") if status.state is State.FAILED else ""
-            return _facts(records, dataset.storage.shard(key), status=status, problem=" ".join(problem.split()))
+            paths = dataset.storage.shard(key)
+            found = _facts(records, paths, status=status, problem=" ".join(problem.split()))
+            if status.state is State.VANISHED and not found.published:
+                found = dataclasses.replace(found, published=_left_over(paths))
+            return found
         except (InterleavedError, pa.ArrowException) as error:
             return ShardFacts(key, status=UNREADABLE, problem=" ".join(str(error).split()))
 
@@ -101,6 +107,16 @@ def _published(records: Mapping[str, Record]) -> tuple[str, ...]:
         return tuple(versions)  # all shards of which nothing was kept have the same final tar
     # the same content is split in the same way
     return (*versions, "final:" + "+".join(tar.sha256 for tar in final.rows_files.values()))
+
+
+def _left_over(paths: ShardPaths) -> tuple[str, ...]:
+    """What :func:`_published` returns for a final tar with another stamp than its record names, as in a tree that was
+    copied. No run compares the contents again where the raw tar is gone.
+    """
+    final = read_record(paths.record(final_tars.NAME), paths.options)
+    if final is None or not any(exists(tar.uri, paths.options) for tar in final.rows_files.values()):
+        return ()
+    return _published({final_tars.NAME: final})
 
 
 def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:

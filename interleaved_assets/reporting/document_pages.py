@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
-from interleaved_assets.io.storage import filesystem, join, storage_errors
+from interleaved_assets.io.storage import filesystem, find_infos, join, storage_errors
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
@@ -108,8 +108,7 @@ def stored_pages(storage: StorageSettings) -> dict[str, str]:
     folder = join(storage.output_root, "pages")
     with storage_errors(folder, "list"):
         fs, path = filesystem(folder, storage.options)
-        fs.invalidate_cache(path)
-        names = [file[len(path.rstrip("/")) + 1 :] for file in fs.find(path)]
+        names = [file[len(path.rstrip("/")) + 1 :] for file in find_infos(fs, path)]
     return {name.removesuffix(".html"): quote(f"pages/{name}") for name in names if name.endswith(".html")}
 
 

@@ -62,3 +62,19 @@ def test_materializations_of_a_run_exclude_those_of_others(instance: dg.DagsterI
     assert materialized_in_run(instance, "made", ["a", "b"], first) == {"a"}
     assert materialized_in_run(instance, "made", ["a", "b"], second) == {"b"}
     assert materialized_in_run(instance, "made", [], second) == set()
+
+
+def test_materializations_logged_by_a_clock_that_is_behind_count(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dg.asset(partitions_def=shards)
+    def made() -> None: ...
+
+    instance.add_dynamic_partitions(SHARDS, ["a"])
+    run = dg.materialize([made], instance=instance, partition_key="a").dagster_run
+    record = instance.get_run_record_by_id(run.run_id)
+    assert record is not None
+    assert record.start_time is not None
+    late = record._replace(start_time=record.start_time + 600)
+    monkeypatch.setattr(instance, "get_run_record_by_id", lambda _: late)
+    assert materialized_in_run(instance, "made", ["a"], run) == {"a"}

@@ -13,7 +13,7 @@ from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import delete_partitions, run_chain, unfinished_run
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import good_shard, project, refuse_listing
 
 
 class Watcher:
@@ -93,6 +93,21 @@ def test_a_shard_that_vanishes_with_outputs_keeps_its_partition(watcher: Watcher
         assert watcher.tick() == {}
         assert watcher.said == "1 vanished, their outputs are kept"
     assert watcher.instance.get_dynamic_partitions("shards") == ["a"]
+
+
+def test_a_folder_that_cannot_be_listed_changes_nothing_for_its_shards(
+    watcher: Watcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, name in enumerate(("a", "web/b")):
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=number)
+    watcher.tick()
+    with monkeypatch.context() as refused:
+        refuse_listing(refused, tmp_path / "raw/web")
+        assert watcher.tick() == {}
+        assert watcher.said == "2 unchanged"
+    assert watcher.instance.get_dynamic_partitions("shards") == ["a", "web/b"]
+    assert watcher.tick() == {}
+    assert watcher.said == "2 unchanged"
 
 
 def test_a_shard_that_vanishes_before_anything_was_made_of_it_leaves_no_partition(

@@ -1,9 +1,34 @@
 """Status notes: published when they change, and at most a limited number with one report."""
 
+from pathlib import Path
+
+import dagster as dg
 import pytest
 
 from interleaved_assets.defs import status_notes as module
-from interleaved_assets.defs.status_notes import note_changes
+from interleaved_assets.defs.partitions import SHARDS, shards
+from interleaved_assets.defs.status_notes import note_changes, publish_status_notes
+from interleaved_assets_tests.documents import project
+
+
+@pytest.mark.parametrize("content", ["null", "[1]", '{"a": 5}', "", '{"a'])
+def test_a_damaged_file_of_notes_is_written_again(tmp_path: Path, content: str) -> None:
+    settings = project(tmp_path)
+    file = tmp_path / "out/state/status_notes.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(content)
+
+    @dg.asset(partitions_def=shards)
+    def final_tars() -> None: ...
+
+    @dg.asset
+    def report(context: dg.AssetExecutionContext) -> None:
+        publish_status_notes(context, {"a": "stale"}, ["a"], settings)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(SHARDS, ["a"])
+        assert dg.materialize([report, final_tars], instance=instance, selection=[report]).success
+    assert file.read_text() == '{\n"a": "stale"\n}'
 
 
 def test_new_statuses_are_published() -> None:

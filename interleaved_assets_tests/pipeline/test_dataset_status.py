@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from interleaved_assets.pipeline.checks.raw_root import judge_raw_root
 from interleaved_assets.pipeline.dataset_status import VANISHED, VANISHED_UNUSED, DatasetStatus, read_dataset_status
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.lineage.sample import find_sample
@@ -16,7 +17,7 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, State
 from interleaved_assets.pipeline.stored_records import recorded_stages
 from interleaved_assets.settings import Settings, load_settings
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import good_shard, project, refuse_listing
 from interleaved_assets_tests.s3 import S3Server
 
 STAGES = ["normalized", "image_scores", "filtered", "final_tars"]
@@ -47,6 +48,17 @@ def test_records_are_listed_with_their_stages(settings: Settings, tmp_path: Path
 def test_nothing_was_ever_recorded(tmp_path: Path) -> None:
     settings = project(tmp_path)
     assert recorded_stages(settings.storage, stage_dag(settings)) == {}
+
+
+def test_a_shard_in_a_folder_that_cannot_be_listed_has_not_vanished(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_listing(monkeypatch, tmp_path / "raw/web")
+    found = read_dataset_status(settings)
+    assert statuses(found) == {"a": "complete", "c": "never materialized", "web/b": "complete"}
+    assert found.problem.startswith(f"cannot list {tmp_path}/raw/web: Permission denied. ")
+    verdict = judge_raw_root(settings.storage, None, 0.0)
+    assert (verdict.passed, verdict.severity, verdict.summary) == (False, "ERROR", found.problem)
 
 
 def test_every_kind_of_shard(settings: Settings, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files, vanished_shards
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import good_shard, project, refuse_listing
 from interleaved_assets_tests.s3 import S3Server
 
 KEY, OTHER = "web/a", "web/a%20b"
@@ -65,6 +65,26 @@ def test_the_parts_of_a_final_tar_go_from_the_last_on(tmp_path: Path) -> None:
     assert [uri for uri in found["a"] if "/tars/" in uri] == parts[1:]
     remove_files(found, settings.storage)
     assert sorted(stored(tmp_path / "out/tars")) == [f"a%7E00000~{number:05d}.tar" for number in range(3)]
+
+
+def test_a_shard_in_a_folder_that_cannot_be_listed_is_kept(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_listing(monkeypatch, tmp_path / "raw/web")
+    good_shard(tmp_path / "raw/b.tar")  # the raw root holds another shard
+    assert vanished_shards(settings.storage) == []
+    with pytest.raises(
+        OptionError, match=rf"{OTHER} is not forgotten: its raw tar may still be there. cannot list .*/web"
+    ):
+        files_to_forget([OTHER], settings.storage)
+
+
+def test_records_that_cannot_be_listed_are_not_taken_for_none(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_listing(monkeypatch, tmp_path / "out/records/normalized/web")
+    with pytest.raises(StorageError, match=r"cannot list .*/records/normalized/web: Permission denied"):
+        vanished_shards(settings.storage)
 
 
 def test_a_removal_that_was_cut_off_can_be_repeated(

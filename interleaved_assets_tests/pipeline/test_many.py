@@ -1,9 +1,34 @@
 import itertools
 import threading
+from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline.many import as_completed
+from interleaved_assets.model.errors import ShardTimeout
+from interleaved_assets.pipeline.many import as_completed, take_many
+from interleaved_assets.pipeline.pools import threads as pool
+from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
+from interleaved_assets_tests.documents import good_shard, project
+
+
+def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "TICK_S", 0.02)
+    settings = project(tmp_path, "[run]\nmax_shard_seconds = 0.2\n")
+    go_on = threading.Event()
+
+    def hang(shard: ShardTask) -> Work:
+        go_on.wait(60)
+        raise AssertionError(shard.key)
+
+    for key in "ab":
+        good_shard(tmp_path / "raw" / f"{key}.tar")
+    stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=hang)
+    found = dict(take_many(stage, ["a", "b"], settings, threads=1))
+    go_on.set()
+    assert [type(found[key]) for key in "ab"] == [ShardTimeout, ShardTimeout]
 
 
 def test_each_item_comes_with_its_result_or_its_error() -> None:

@@ -168,6 +168,27 @@ def test_where_etags_are_no_hashes_the_stamp_is_believed(tmp_path: Path) -> None
     assert again.find("a", "etag:0124-7") is again.find("b", stamp) is again.find("never read", "etag:4-5") is None
 
 
+def test_records_that_did_not_change_stay_where_most_others_did(tmp_path: Path) -> None:
+    uri = str(tmp_path / "index.parquet")
+
+    def content(key: int, turn: int) -> bytes:
+        return f'{{"key": {key}, "turn": {turn}}}'.encode()
+
+    def look(turns: dict[int, int]) -> int:
+        """A look at all records, whose turns these are; the number of those that the index lacks."""
+        index = RecordIndex(uri, {})
+        stamps = {str(key): content_stamp(content(key, turn)) for key, turn in turns.items()}
+        lacking = [key for key, stamp in stamps.items() if index.find(key, stamp) is None]
+        for key in lacking:
+            index.add(key, stamps[key], content(int(key), turns[int(key)]), by_stamp=False)
+        index.save(stamps)
+        return len(lacking)
+
+    assert [look(dict.fromkeys(range(10), 0)) for _ in range(2)] == [10, 0]
+    changed = dict.fromkeys(range(10), 0) | dict.fromkeys(range(6), 1)
+    assert [look(changed) for _ in range(3)] == [6, 0, 0]
+
+
 def test_a_refused_write_is_logged_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     index = RecordIndex(str(tmp_path / "file" / "index.parquet"), {})

@@ -1,6 +1,7 @@
 """Why a shard is not current, from its records alone."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,22 @@ def test_a_damaged_record_is_named(settings: Settings, tmp_path: Path) -> None:
     record_file(tmp_path, "filtered").write_text("{}")
     with pytest.raises(ShardError, match=r"records/filtered/a\.json is not a stage record"):
         records_of(settings)
+
+
+def test_another_tar_with_the_same_file_time_is_a_change(settings: Settings, tmp_path: Path) -> None:
+    raw = tmp_path / "raw/a.tar"
+    before = raw.stat()
+    good_shard(raw, seed=9)
+    raw.write_bytes(raw.read_bytes() + bytes(10240))
+    os.utime(raw, ns=(before.st_atime_ns, before.st_mtime_ns))
+    for versions in ({}, {"a": "sha256:of the new content"}):
+        assert list(shard_statuses(list_raw_shards(settings.storage), settings, versions)) == [
+            ("a", (State.STALE, "normalized stale: raw_shards changed", "normalized"))
+        ]
+    assert not take_through(stage_dag(settings)["normalized"], "a", settings).unchanged
+    for stage in stage_dag(settings).values():
+        take_through(stage, "a", settings)
+    assert list(shard_statuses(list_raw_shards(settings.storage), settings, {})) == [("a", COMPLETE)]
 
 
 def test_all_raw_shards_in_their_order(settings: Settings, tmp_path: Path) -> None:

@@ -87,6 +87,28 @@ def test_the_figures_of_a_step_on_two_hosts_can_be_stored(tmp_path: Path, clock:
     assert done.hosts == {"10.0.0.0": 2, "10.0.0.1": 1}
 
 
+def test_figures_that_cannot_be_stored_or_are_of_another_version_cost_only_themselves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = project(tmp_path).storage
+    good = Throughput("filtered", 10.0, shards=20)
+    write_throughput(good, storage)
+    folder = tmp_path / "out/state/throughput"
+    for stage, content in {
+        "normalized": b'{"stage": "normalized", "shards": "many"}',
+        "image_scores": b"",
+        "final_tars": b'["cut',
+        "image_export": b"[1]",
+    }.items():
+        (folder / f"{stage}.json").write_bytes(content)
+    stages = ["normalized", "image_scores", "filtered", "final_tars", "image_export"]
+    assert read_throughput(stages, storage) == [good]
+    assert caplog.text.count("has no figures of a step, and is left out") == 4
+    (folder / "clip_scores.json").mkdir()
+    write_throughput(Throughput("clip_scores", 1.0), storage)
+    assert "the report lacks how fast clip_scores went: cannot write" in caplog.text
+
+
 def test_figures_are_kept_for_the_report(tmp_path: Path) -> None:
     storage = project(tmp_path).storage
     assert read_throughput(["normalized"], storage) == []

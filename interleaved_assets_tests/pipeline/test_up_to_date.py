@@ -35,6 +35,12 @@ def test_the_reasons_are_counted_and_the_most_urgent_named() -> None:
     assert verdict.figures == {"shards": 60, "shards_not_current": 10}
 
 
+def test_it_does_not_pass_where_the_raw_shards_are_not_known() -> None:
+    verdict = judge_up_to_date({}, 5, "cannot list /raw: Permission denied.")
+    assert (verdict.passed, verdict.severity) == (False, "WARN")
+    assert verdict.summary == ("new and changed raw shards cannot be recognized: cannot list /raw: Permission denied.")
+
+
 def test_each_stage_counts_its_own_shards(tmp_path: Path) -> None:
     settings = project(tmp_path)
     for name in ("a", "b", "gone"):

@@ -1,6 +1,7 @@
 """Facts of shards from what the stages have stored, in order, whatever is wrong with one of them."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -171,6 +172,29 @@ def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path
         (State.VANISHED, 1, "registered"),
         (State.COMPLETE, 1, "a"),
     ]
+
+
+def test_a_final_tar_without_a_raw_tar_is_published_in_a_tree_that_was_copied_too(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """Stamps of copied files are others, and of shards without a raw tar no run comes to compare the contents."""
+    (tmp_path / "raw/a.tar").rename(tmp_path / "raw/renamed.tar")
+    for stage in stage_dag(settings).values():
+        take_through(stage, "renamed", settings)
+    (tmp_path / "raw/b.tar").unlink()
+    (tmp_path / "raw/c.tar").unlink()
+    (tmp_path / "out").rename(tmp_path / "before")
+    shutil.copytree(tmp_path / "before", tmp_path / "out")
+    (tmp_path / "out/tars/c.tar").unlink()
+    dataset = read_dataset_status(settings)
+    assert dataset.valid_records("a") == {}
+    data = aggregate(all_shard_facts(dataset), measures_of(settings.selection))
+    assert data.published_without_raw() == ["a", "b"]
+    assert [shard.key for shard in data.shards if shard.status == VANISHED] == ["a", "b", "c"]
+    for stage in stage_dag(settings).values():
+        take_through(stage, "renamed", settings)
+    data = aggregate(all_shard_facts(read_dataset_status(settings)), measures_of(settings.selection))
+    assert data.published_twice() == [("a", "renamed")]
 
 
 def test_an_empty_ledger_is_not_read(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

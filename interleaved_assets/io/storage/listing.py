@@ -18,6 +18,8 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.local import check_regular
+from interleaved_assets.io.storage.s3_listing import is_s3
+from interleaved_assets.io.storage.walk import find_infos
 from interleaved_assets.model.errors import OptionError, StorageError
 
 FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -139,7 +141,10 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
             if is_local(uri):
                 check_regular(local_path(uri), uri)
             return [(uri, int(entry["size"] or 0))]
-        entries = fs.find(path, detail=True) if entry is not None else fs.glob(path, detail=True)
+        if entry is None:
+            entries = fs.glob(path, detail=True)
+        else:
+            entries = fs.find(path, detail=True) if is_s3(fs) else find_infos(fs, path)
     except ValueError as error:
         raise OptionError(f"{uri} cannot be searched: {error}") from error
     what = "matches" if entry is None else "holds"

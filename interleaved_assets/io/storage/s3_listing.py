@@ -74,14 +74,11 @@ def list_page(fs: Any, folder: str, *, token: str = "", after: str = "", at_most
     return Page(objects, answer["NextContinuationToken"] if answer.get("IsTruncated") else "")
 
 
-def find_infos(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, Any]]:
+def list_s3_infos(fs: Any, folder: str) -> dict[str, dict[str, Any]]:
     """What ``fs.find(folder, detail=True)`` returns: by path, fsspec's info of each file below a folder.
 
-    In S3 ``LastModified`` may be text in ISO format.
+    ``LastModified`` may be text in ISO format. :func:`is_s3` holds for the filesystem.
     """
-    if not is_s3(fs):
-        fs.invalidate_cache(folder)
-        return dict(fs.find(folder, detail=True))
     infos: dict[str, dict[str, Any]] = {}
     token = ""
     while True:

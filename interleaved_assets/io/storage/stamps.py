@@ -17,7 +17,8 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.inputs import file_sha256
-from interleaved_assets.io.storage.s3_listing import PAGE_OBJECTS, find_infos, is_s3, list_page
+from interleaved_assets.io.storage.s3_listing import PAGE_OBJECTS, is_s3, list_page
+from interleaved_assets.io.storage.walk import find_infos
 from interleaved_assets.model.errors import StorageError
 
 _PAGE_RATIO: Final = 2

@@ -24,6 +24,9 @@ from interleaved_assets.io.storage.stamps import read_stamp
 
 logger = logging.getLogger(__name__)
 
+_MOST: Final = 256
+"""Copies that are kept: each is an open file, of which a process may have 1,024 on many systems."""
+
 _Place = tuple[AbstractFileSystem, str]
 
 
@@ -80,7 +83,7 @@ class WarmCopy:
 
 
 class _Copies:
-    """The copies of this process, at most ``limit`` bytes of them, those that are being written included.
+    """The copies of this process: at most :data:`_MOST`, and ``limit`` bytes, those being written included.
 
     Where space runs out, the copy used last makes room: stages go through the shards of a run in one order, so it is
     the one that will be used again last, if at all.
@@ -116,6 +119,8 @@ class _Copies:
             self._begun.discard(copy)
             if (before := self._by_place.pop(place, None)) is not None:
                 before.drop()
+            while len(self._by_place) >= _MOST:
+                self._by_place.popitem()[1].drop()
             self._by_place[place] = copy
 
     def find(self, place: _Place) -> WarmCopy | None:

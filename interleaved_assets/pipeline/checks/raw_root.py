@@ -11,7 +11,7 @@ from interleaved_assets.settings import StorageSettings
 
 RAW_ROOT_FRESH: Final = "raw_root_fresh"
 DESCRIPTION: Final = (
-    "The raw root can be listed (an error where not), and its newest shard landed within the last "
+    "The raw root and its folders can be listed (an error where not), and its newest shard landed within the last "
     "checks.max_raw_age_hours, where that is set (a warning where not). Runs by itself as checks.raw_root_cron says, "
     "while the automation sensor is on. A time in the future, from a clock that is off, counts as now. Registered "
     "shards that are not there any more are counted; their outputs are left alone."
@@ -35,6 +35,10 @@ def judge_raw_root(
         found = list_raw_files(storage)
     except InterleavedError as error:
         return Verdict(False, "ERROR", str(error), {"error": str(error)})
+    if found.unlisted:
+        return Verdict(
+            False, "ERROR", found.problem, {"error": found.problem, "folders_not_listed": len(found.unlisted)}
+        )
     listing = {shard.key: info for shard, info in found.files}
     figures: dict[str, float | int | str] = {
         "shards": len(listing),

@@ -34,8 +34,8 @@ def on_threads(
         begun[key] = time.monotonic(), threading.current_thread()
         return work(key)
 
-    # a terminated run ends with the shards in work, without those still waiting
-    with Workers(threads, name) as workers:
+    # a terminated run ends with the shards in work, and at their time limit, without those still waiting
+    with Workers(threads, name, limit_s=limit_s) as workers:
         done: SimpleQueue[Future[Result]] = SimpleQueue()
         futures = {workers.submit(timed, key): key for key in keys}
         for future in futures:

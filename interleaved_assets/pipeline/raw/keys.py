@@ -11,6 +11,7 @@ whose ending comes first in :data:`SHARD_EXTENSIONS` is the shard.
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -53,6 +54,21 @@ def shard_paths(key: str) -> list[str]:
         raise ValueError(f"key {key!r} was cut, its path cannot be read from it")
     stem = unquote(key, errors="surrogateescape")
     return [stem + extension for extension in SHARD_EXTENSIONS]
+
+
+def may_lie_below(key: str, folder: str) -> bool:
+    """Whether the shard with this key may lie in ``folder``, a path below the raw root, or below it.
+
+    Of a key that was cut, only the beginning of the folder is known.
+    """
+    start = _start_of_keys(folder)
+    known = key.partition(_CUT_MARK)[0]
+    return known.startswith(start) or (is_cut(key) and start.startswith(known))
+
+
+@lru_cache(maxsize=2**14)
+def _start_of_keys(folder: str) -> str:
+    return _encode(f"{folder}/x")[:-1]
 
 
 def _encode(stem: str) -> str:

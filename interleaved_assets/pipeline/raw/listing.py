@@ -8,9 +8,23 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from interleaved_assets.io.storage import file_sha256, filesystem, find_infos, join, storage_errors
+from interleaved_assets.io.storage import (
+    as_storage_error,
+    file_sha256,
+    filesystem,
+    find_files_below,
+    join,
+    storage_errors,
+)
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS, is_cut, shard_extension, shard_key, shard_paths
+from interleaved_assets.pipeline.raw.keys import (
+    SHARD_EXTENSIONS,
+    is_cut,
+    may_lie_below,
+    shard_extension,
+    shard_key,
+    shard_paths,
+)
 from interleaved_assets.settings import StorageSettings
 
 _cut_paths: dict[str, tuple[float, dict[str, str]]] = {}
@@ -45,10 +59,21 @@ class RawListing(NamedTuple):
     """In the order of their paths."""
     ignored: list[str]
     """Paths below the raw root, sorted, of the files that are no shards by the rule in ``keys.py``."""
+    unlisted: dict[str, str]
+    """By path below the raw root, the error of each folder that cannot be listed."""
+
+    def may_hide(self, key: str) -> bool:
+        """Whether the shard with this key may be in a folder that cannot be listed: it is not known to be gone then."""
+        return any(may_lie_below(key, folder) for folder in self.unlisted)
+
+    @property
+    def problem(self) -> str:
+        """The errors of folders that cannot be listed; empty if all were listed."""
+        return " ".join(self.unlisted.values())
 
 
 def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
-    """Every shard below the raw root, in the order of their paths.
+    """Every shard below the raw root that can be listed, in the order of their paths.
 
     Raises:
         StorageError: the raw root is missing or cannot be listed.
@@ -57,7 +82,8 @@ def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
 
 
 def list_raw_files(storage: StorageSettings) -> RawListing:
-    """Every shard below the raw root with the fsspec info of its file, and the files that are ignored.
+    """Every shard below the raw root with the fsspec info of its file, the files that are ignored, and the folders that
+    cannot be listed.
 
     Raises:
         StorageError: the raw root is missing or cannot be listed.
@@ -68,7 +94,8 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         root = folder.rstrip("/")
         if not fs.isdir(root):
             raise StorageError(f"raw root {storage.raw_root} does not exist: set storage.raw_root in interleaved.toml")
-        found = {path: info for path, info in find_infos(fs, root).items() if info["type"] != "directory"}
+        below = find_files_below(fs, root)
+        found = {path: info for path, info in below.infos.items() if info["type"] != "directory"}
     extensions = {
         path: extension
         for path, info in found.items()
@@ -87,7 +114,10 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         uri = join(storage.raw_root, path[start:])
         shard = RawShard(shard_key(path[start:]), uri, found[path]["size"], _stamp(found[path]))
         files.append((shard, found[path]))
-    return RawListing(files, sorted(path[start:] for path in found if path not in chosen))
+    unlisted = {
+        path[start:]: str(as_storage_error(error, _shown(path), "list")) for path, error in below.refused.items()
+    }
+    return RawListing(files, sorted(path[start:] for path in found if path not in chosen), unlisted)
 
 
 def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None = None) -> RawShard:
@@ -128,6 +158,8 @@ def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
             info = fs.info(path)
         except FileNotFoundError:
             return None
+    if info["type"] == "directory":
+        return None
     return RawShard(key, uri, info["size"], _stamp(info))
 
 
@@ -172,8 +204,12 @@ def check_name(shard: RawShard) -> None:
     try:
         shard.uri.encode()
     except UnicodeEncodeError as error:
-        name = shard.uri.encode("utf-8", "backslashreplace").decode()
-        raise StorageError(f"{name}: the file's name is not UTF-8; rename it") from error
+        raise StorageError(f"{_shown(shard.uri)}: the file's name is not UTF-8; rename it") from error
+
+
+def _shown(name: str) -> str:
+    """``name`` for messages, which are stored as UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _cut_path(key: str, storage: StorageSettings) -> str:

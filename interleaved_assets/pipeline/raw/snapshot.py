@@ -7,7 +7,7 @@ stamp.
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -78,6 +78,7 @@ def compare_with_snapshot(
     quiet_seconds: float,
     at_most: int,
     until: float = math.inf,
+    may_be_hidden: Callable[[str], bool] = lambda _: False,
 ) -> SnapshotChanges:
     """Compare a listing of the raw root with the snapshot ``before``.
 
@@ -91,6 +92,7 @@ def compare_with_snapshot(
         at_most: number of changed shards to report; the others are left for the next snapshot.
         until: value of ``time.monotonic()`` after which no further shard is read; the others are left for the next
             snapshot. A local shard is read to hash it, so this limits the duration. One shard is always read.
+        may_be_hidden: whether the shard with a key may be in a folder that cannot be listed. Its entry is kept then.
     """
     found = SnapshotChanges([], [], [], [], [], {}, {})
     read = 0
@@ -130,7 +132,9 @@ def compare_with_snapshot(
                 entry = entry._replace(settled=True, reported=version)
         found.snapshot[shard.key] = entry
     for key, known in before.items():
-        if key not in found.snapshot:
+        if key not in found.snapshot and may_be_hidden(key):
+            found.snapshot[key] = known
+        elif key not in found.snapshot:
             if not known.gone:
                 found.vanished.append(key)
             found.snapshot[key] = known._replace(gone=True)

@@ -16,6 +16,7 @@ from interleaved_assets.io.storage import (
     exists,
     file_sha256,
     filesystem,
+    find_infos,
     is_local,
     join,
     local_path,
@@ -239,8 +240,7 @@ def _check_empty(folder: str, options: StorageOptions, manifest: Manifest) -> No
     """Refuse a folder with files that are not of this release; those of an attempt that was cut off are replaced."""
     with storage_errors(folder, "list"):
         fs, path = filesystem(folder, options)
-        fs.invalidate_cache(path)
-        found = [file[len(path.rstrip("/")) + 1 :] for file in sorted(fs.find(path))]
+        found = [file[len(path.rstrip("/")) + 1 :] for file in sorted(find_infos(fs, path))]
     own = {INDEX_FILE, CARD_FILE, *(tar.path for tar in manifest.tars)}
     if MANIFEST_FILE in found:
         raise OptionError(f"{folder} holds a release already; choose another folder")

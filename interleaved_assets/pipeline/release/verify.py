@@ -7,6 +7,7 @@ from interleaved_assets.io.storage import (
     StorageOptions,
     file_sha256,
     filesystem,
+    find_infos,
     join,
     options_of,
     storage_errors,
@@ -86,6 +87,5 @@ def _compare(uri: str, size: int | None, sha256: str, options: StorageOptions) -
 def _tars_below(folder: str, options: StorageOptions) -> list[str]:
     with storage_errors(folder, "list"):
         fs, path = filesystem(folder, options)
-        fs.invalidate_cache(path)
         start = len(path.rstrip("/")) + 1
-        return sorted(file[start:] for file in fs.find(join(path, TARS_FOLDER)) if file.endswith(".tar"))
+        return sorted(file[start:] for file in find_infos(fs, join(path, TARS_FOLDER)) if file.endswith(".tar"))

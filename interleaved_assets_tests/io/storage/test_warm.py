@@ -98,6 +98,19 @@ def test_the_copy_used_last_makes_room(bucket: str, gate: S3Gate) -> None:
         assert (gets(gate, url) == 0) is is_kept
 
 
+def test_the_number_of_copies_is_limited_since_each_is_an_open_file(
+    bucket: str, gate: S3Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm, "_MOST", 2)
+    keep_copies(8 * MIB)
+    urls = [f"{bucket}/{number}.parquet" for number in range(4)]
+    for url in urls:
+        write(url, rows(1), gate)
+    for url in urls:
+        assert read(url, gate).equals(rows(1))
+    assert [gets(gate, url) == 0 for url in urls] == [True, False, False, True]
+
+
 def test_a_file_above_the_limit_is_not_kept_and_not_damaged(bucket: str, gate: S3Gate) -> None:
     url = f"{bucket}/a.parquet"
     keep_copies(MIB)

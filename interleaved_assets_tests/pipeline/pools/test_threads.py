@@ -71,6 +71,43 @@ print([arrival.key for arrival in on_threads(work, ["hanging", "a"], "work", thr
 """
 
 
+_TERMINATED = """
+import os, signal, sys, threading
+from interleaved_assets.pipeline.pools.threads import on_threads
+
+class Terminated(BaseException):
+    pass
+
+def terminate(*_):
+    raise Terminated
+
+def work(key):
+    if key == "hanging":
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait()
+
+signal.signal(signal.SIGTERM, terminate)
+shards = on_threads(work, ["hanging", "a"], "work", threads=1, limit_s=1)
+try:
+    if sys.argv[1] == "waiting":
+        next(shards)
+        next(shards)
+    else:  # the run is terminated while it logs a shard, so that the shards in work are left behind
+        next(shards)
+        threading.Event().wait()
+except Terminated:
+    print("terminated")
+"""
+
+
+@pytest.mark.parametrize("where", ["waiting", "logging"])
+def test_a_terminated_process_ends_once_a_hanging_shard_has_reached_its_limit(where: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", _TERMINATED, where], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert (run.stdout, run.stderr) == ("terminated\n", "")
+
+
 def test_the_process_ends_with_a_thread_that_hangs() -> None:
     run = subprocess.run([sys.executable, "-c", _HANGING], capture_output=True, text=True, timeout=60, check=True)
     assert (run.stdout, run.stderr) == ("['hanging', 'a']\n", "")

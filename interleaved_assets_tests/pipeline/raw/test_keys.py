@@ -9,6 +9,7 @@ from interleaved_assets.pipeline.raw.keys import (
     SHARD_EXTENSIONS,
     is_cut,
     is_key,
+    may_lie_below,
     shard_extension,
     shard_key,
     shard_paths,
@@ -116,3 +117,12 @@ def test_paths_that_differ_in_more_than_the_ending_have_different_keys(one: str,
         assert (shard_key(f"{one}.tar") == shard_key(other + extension)) == (
             one == other and (extension == ".tar" or not is_cut(shard_key(f"{one}.tar")))
         )
+
+
+@given(paths, stems)
+def test_a_shard_may_lie_below_its_folders_and_no_others_unless_its_key_was_cut(path: str, other: str) -> None:
+    key, (folder, _, _) = shard_key(path), path.rpartition("/")
+    if folder:
+        assert may_lie_below(key, folder)
+    if not is_cut(key):
+        assert may_lie_below(key, other) == path.startswith(f"{other}/")

@@ -1,5 +1,6 @@
 """Which files are shards, and finding them by their keys, also by keys that were cut."""
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,7 @@ from interleaved_assets.pipeline.raw.listing import (
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.documents import project, refuse_listing
 from interleaved_assets_tests.s3 import S3Server
 
 FOLDERS = "/".join(["d" * 90] * 3)
@@ -73,6 +74,37 @@ def test_shards_by_their_endings_and_the_files_that_are_ignored(storage: Storage
     assert [shard.key for shard, _ in found.files] == ["a/one", "four", "three", "two", "z"]
     assert found.ignored == list(ignored)
     assert [find_raw_shard(shard.key, storage) for shard, _ in found.files] == [shard for shard, _ in found.files]
+
+
+def test_a_folder_with_the_name_of_a_shard_is_none(storage: StorageSettings) -> None:
+    Path(storage.raw_root, "a.tar").mkdir(parents=True)
+    packed = Path(storage.raw_root, "a.tar.gz")
+    packed.write_bytes(b"1")
+    assert [shard.uri for shard in list_raw_shards(storage)] == [find_raw_shard("a", storage).uri] == [str(packed)]
+
+
+def test_a_folder_that_cannot_be_listed_is_named_in_utf8(
+    storage: StorageSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.fsdecode(b"\xff")
+    Path(storage.raw_root, folder).mkdir(parents=True)
+    Path(storage.raw_root, "a.tar").touch()
+    refuse_listing(monkeypatch, Path(storage.raw_root, folder))
+    found = list_raw_files(storage)
+    assert [shard.key for shard, _ in found.files] == ["a"]
+    assert found.problem.encode().startswith(f"cannot list {storage.raw_root}/\\udcff: Permission".encode())
+    assert (found.may_hide(shard_key(f"{folder}/b.tar")), found.may_hide("b")) == (True, False)
+
+
+def test_a_link_has_the_stamp_of_its_file_in_a_listing_too(storage: StorageSettings, tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere"
+    file.write_bytes(b"1")
+    Path(storage.raw_root).mkdir(exist_ok=True)
+    Path(storage.raw_root, "a.tar").symlink_to(file)
+    (before,) = list_raw_shards(storage)
+    os.utime(file, (1e9, 1e9))
+    (after,) = list_raw_shards(storage)
+    assert before != after == find_raw_shard("a", storage)
 
 
 def test_a_shard_that_is_unpacked_keeps_its_key(storage: StorageSettings) -> None:

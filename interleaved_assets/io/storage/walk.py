@@ -1,0 +1,82 @@
+"""Find all files below a folder, on any filesystem, and say which of its folders could not be listed.
+
+fsspec's ``find`` passes over a folder that the storage refuses to list: its files then seem to be gone.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from fsspec.spec import AbstractFileSystem
+
+from interleaved_assets.io.storage.filesystem import as_storage_error
+from interleaved_assets.io.storage.s3_listing import is_s3, list_s3_infos
+
+_OF_THE_DISK: Final = "lost+found"
+"""A folder that a disk has at its top, which only root may list."""
+
+
+class FoundFiles(NamedTuple):
+    """The files below a folder."""
+
+    infos: dict[str, dict[str, Any]]
+    """By path, fsspec's info of each file; of a link to a file, that of the file. In S3 ``LastModified`` may be text in
+    ISO format."""
+    refused: dict[str, OSError]
+    """By path, the error of each folder below it that cannot be listed."""
+
+
+def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
+    """All files below ``folder``; none if there is no such folder.
+
+    Raises:
+        OSError: ``folder`` itself cannot be listed; on filesystems with a ``find`` of their own, any folder.
+    """
+    if is_s3(fs):
+        return FoundFiles(list_s3_infos(fs, folder), {})
+    fs.invalidate_cache(folder)
+    if type(fs).find is not AbstractFileSystem.find:
+        return FoundFiles(dict(fs.find(folder, detail=True)), {})
+    found = FoundFiles({}, {})
+    folders = [folder]
+    while folders:
+        below = folders.pop()
+        try:
+            listing = fs.ls(below, detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # there is none, or it was removed meanwhile
+        except OSError as error:
+            if below == folder:
+                raise
+            if below.rpartition("/")[2] != _OF_THE_DISK:
+                found.refused[below] = error
+            continue
+        for info in listing:
+            path = info["name"].rstrip("/")
+            if path == below.rstrip("/"):
+                continue  # a file, or an object that stands for the folder
+            if info["type"] == "directory":
+                folders.append(path)
+            else:
+                found.infos[path] = _followed(fs, info) if info.get("islink") else info
+    return found
+
+
+def find_infos(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, Any]]:
+    """By path, fsspec's info of each file below ``folder``, as :func:`find_files_below` finds them.
+
+    Raises:
+        OSError: the folder cannot be listed.
+        StorageError: a folder below it cannot be listed.
+    """
+    found = find_files_below(fs, folder)
+    for path, error in found.refused.items():
+        raise as_storage_error(error, path, "list") from error
+    return found.infos
+
+
+def _followed(fs: AbstractFileSystem, link: dict[str, Any]) -> dict[str, Any]:
+    """The info of the file that a link leads to, whose time a listing lacks; ``link`` itself if it leads to no file."""
+    try:
+        file = fs.info(link["name"])
+    except OSError:
+        return link
+    return dict(file) if file["type"] == "file" else link
