@@ -18,6 +18,7 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.local import check_regular
+from interleaved_assets.io.storage.s3_listing import find_infos
 from interleaved_assets.model.errors import OptionError, StorageError
 
 FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -139,7 +140,10 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
             if is_local(uri):
                 check_regular(local_path(uri), uri)
             return [(uri, int(entry["size"] or 0))]
-        entries = fs.find(path, detail=True) if entry is not None else fs.glob(path, detail=True)
+        if entry is None:
+            entries = fs.glob(path, detail=True)
+        else:
+            entries = find_infos(fs, path) if is_local(uri) else fs.find(path, detail=True)
     except ValueError as error:
         raise OptionError(f"{uri} cannot be searched: {error}") from error
     what = "matches" if entry is None else "holds"

@@ -6,9 +6,11 @@ that a request is one of these.
 """
 
 import contextvars
+import os
 import xml.etree.ElementTree as ElementTree
 from typing import Any, Final, NamedTuple
 
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractFileSystem
 
 PAGE_OBJECTS: Final = 1000
@@ -78,9 +80,16 @@ def find_infos(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, Any]]
     """What ``fs.find(folder, detail=True)`` returns: by path, fsspec's info of each file below a folder.
 
     In S3 ``LastModified`` may be text in ISO format.
+
+    Raises:
+        OSError: a folder cannot be listed. Its files would be missing, and count as deleted.
     """
     if not is_s3(fs):
         fs.invalidate_cache(folder)
+        if isinstance(fs, LocalFileSystem):
+            # fsspec passes over folders that cannot be listed
+            for _ in os.walk(folder, onerror=_raise_unless_gone):
+                pass
         return dict(fs.find(folder, detail=True))
     infos: dict[str, dict[str, Any]] = {}
     token = ""
@@ -93,6 +102,11 @@ def find_infos(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, Any]]
         token = page.next_page
         if not token:
             return infos
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):  # a folder that was deleted meanwhile has no files
+        raise error
 
 
 def _parse(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from fsspec.spec import AbstractFileSystem
 from pydantic import BaseModel, ConfigDict
 
 from interleaved_assets.io.storage import file_sha256, filesystem, find_infos, join, storage_errors
@@ -68,7 +69,8 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         root = folder.rstrip("/")
         if not fs.isdir(root):
             raise StorageError(f"raw root {storage.raw_root} does not exist: set storage.raw_root in interleaved.toml")
-        found = {path: info for path, info in find_infos(fs, root).items() if info["type"] != "directory"}
+        infos = find_infos(fs, root).items()
+        found = {path: _of_target(fs, path, info) for path, info in infos if info["type"] != "directory"}
     extensions = {
         path: extension
         for path, info in found.items()
@@ -88,6 +90,19 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         shard = RawShard(shard_key(path[start:]), uri, found[path]["size"], _stamp(found[path]))
         files.append((shard, found[path]))
     return RawListing(files, sorted(path[start:] for path in found if path not in chosen))
+
+
+def _of_target(fs: AbstractFileSystem, path: str, info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``info`` of a file in a listing; of a link that of the file it leads to, as where that is looked at alone.
+
+    A listing of fsspec has the size of that file, but the time of the link.
+    """
+    if not info.get("islink"):
+        return info
+    try:
+        return dict(fs.info(path))
+    except FileNotFoundError:  # the link leads nowhere: reading it fails, and says so
+        return info
 
 
 def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None = None) -> RawShard:
