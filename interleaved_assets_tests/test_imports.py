@@ -26,6 +26,7 @@ ORDER = {
         *("reader", "writer", "parquet", "tar", "shard"),
     ),
     "scoring": ("*", "clip"),
+    "cli": ("*", "commands", "entry_point", "__main__"),
     "pipeline": (
         *("raw", "parallel", "record", "record_index", "stored_records", "stage", "attempt", "execute"),
         *("pools", "throughput", "publishable", "counts", "tables"),

@@ -2,6 +2,6 @@
 
 import sys
 
-from interleaved_assets.cli import main
+from interleaved_assets.cli.entry_point import main
 
 sys.exit(main())

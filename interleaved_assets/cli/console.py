@@ -2,10 +2,12 @@
 
 import json
 import logging
+import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -20,6 +22,8 @@ LONGEST_SHOWN: Final = 80
 """Characters of an argument that a message repeats."""
 LONGEST_LINE: Final = 2000
 """Characters of a line of an error message, which may name a path of any length."""
+LINE_SECONDS: Final = 10.0
+"""Between two lines of progress where there is no terminal."""
 
 
 class _DataConsole(Console):
@@ -31,33 +35,53 @@ class _DataConsole(Console):
     def render_str(self, text: str, **style: Any) -> Text:
         return super().render_str(escaped(text), **style)
 
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError  # rich would exit with 1, which means that nothing was found
+
 
 def console(*, stderr: bool = False) -> Console:
     """A console on stdout or stderr, as wide as the terminal, or :data:`PLAIN_WIDTH`."""
     stream = sys.stderr if stderr else sys.stdout
-    return _DataConsole(markup=False, emoji=False, stderr=stderr, width=None if stream.isatty() else PLAIN_WIDTH)
+    on_terminal = stream is not None and stream.isatty()  # None: closed with >&-
+    return _DataConsole(markup=False, emoji=False, stderr=stderr, width=None if on_terminal else PLAIN_WIDTH)
 
 
 @contextmanager
-def progress(what: str, total: int, out: Console, *, as_json: bool = False) -> Iterator[Callable[[], None]]:
-    """A progress bar while the block runs, on a terminal; elsewhere none. Gives the function that counts one more.
+def progress(
+    what: str, total: int, out: Console, *, as_json: bool = False, lines: bool = False
+) -> Iterator[Callable[[], None]]:
+    """Show progress while the block runs: a bar on a terminal. Gives the function that counts one more.
 
     Lines that are printed in the block stand above the bar.
 
     Args:
         what: is counted.
         total: how many there are; the bar of one only shows that work goes on.
-        out: prints; with ``as_json``, where stdout is for JSON, stderr does.
-        as_json: whether stdout is for JSON.
+        out: prints the bar, if it is a terminal.
+        as_json: whether stdout is for JSON: then no progress is shown.
+        lines: whether to print a line on stderr every :data:`LINE_SECONDS` where there is no terminal, for commands
+            that print nothing else until they are done.
     """
-    target = console(stderr=True) if as_json else out
-    if not target.is_terminal:
-        yield lambda: None
+    if as_json or not out.is_terminal:
+        yield _lines_of(what, total) if lines and not as_json else lambda: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=target, transient=True) as bar:
+    with Progress(*columns, console=out, transient=True) as bar:
         task = bar.add_task(what, total=total if total > 1 else None)
         yield lambda: bar.advance(task)
+
+
+def _lines_of(what: str, total: int) -> Callable[[], None]:
+    done, printed = 0, time.monotonic()
+
+    def advance() -> None:
+        nonlocal done, printed
+        done += 1
+        if time.monotonic() - printed >= LINE_SECONDS:
+            printed = time.monotonic()
+            print_error(f"{what}: {done:,} of {total:,}")
+
+    return advance
 
 
 @contextmanager
@@ -73,8 +97,24 @@ def without_warnings() -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one line of JSON, in ASCII: no character of the data reaches the terminal as it is."""
-    print(json.dumps(value), flush=True)
+    """Print a value as one line of JSON, in ASCII: no character of the data reaches the terminal as it is.
+
+    JSON has no NaN and no infinity: they become null.
+    """
+    try:
+        print(json.dumps(_finite(value), allow_nan=False), flush=True)
+    except BrokenPipeError:
+        raise BrokenPipeError from None  # with its number, click would exit with 1, which means that nothing was found
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
 
 
 def print_failure(uri: str, error: Exception, *, as_json: bool) -> None:
@@ -82,7 +122,7 @@ def print_failure(uri: str, error: Exception, *, as_json: bool) -> None:
     text = describe(error)
     if as_json:
         print_json({"input": uri, "error": text})
-    print_error(f"interleaved: {text if uri in text else f'{uri}: {text}'}")
+    print_error(f"interleaved: {text if escaped(uri) in escaped(text) else f'{uri}: {text}'}")
 
 
 def counted_drops(dropped: dict[str, int]) -> str:

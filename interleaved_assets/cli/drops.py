@@ -1,13 +1,12 @@
 """``interleaved drops``: the ledgers of one shard, with what the rows held."""
 
-import json
 from typing import Any, Final
 
 import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_error, short
+from interleaved_assets.cli.console import print_error, print_json, short
 from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.model.shown import cut_text
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
@@ -42,7 +41,7 @@ def show_drops(shard: str, reason: str | None, file: str | None, out: Console, *
     ]
     if as_json:
         for row in rows:
-            print(json.dumps(row))  # ASCII: no character of the data reaches the terminal as it is
+            print_json(row)
     else:
         out.print(_table(shard, rows))
     return 0

@@ -4,13 +4,16 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from interleaved_assets.cli.console import print_json
 from interleaved_assets.defs.forget import forget_shards, forgettable, present_instance
 from interleaved_assets.pipeline.forget import vanished_shards
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings
 
 
-def show_forgotten(keys: Sequence[str], file: str | None, out: Console, *, vanished: bool, remove: bool) -> int:
+def show_forgotten(
+    keys: Sequence[str], file: str | None, out: Console, *, vanished: bool, remove: bool, as_json: bool
+) -> int:
     """List the stored files of shards; returns the exit code: 1 where nothing is stored.
 
     Args:
@@ -19,12 +22,16 @@ def show_forgotten(keys: Sequence[str], file: str | None, out: Console, *, vanis
         out: prints.
         vanished: whether to take all shards that have records but no raw tar, instead of ``keys``.
         remove: whether to remove the files, and the partitions where the Dagster instance is found.
+        as_json: whether to print one JSON object.
     """
     settings = load_settings(file)
     with present_instance() as instance:
         files = forgettable(vanished_shards(settings.storage) if vanished else keys, settings, instance)
         if remove:
             forget_shards(files, settings, instance)
+    if as_json:
+        print_json({"removed": remove, "partitions_removed": remove and instance is not None, "shards": files})
+        return 0 if any(files.values()) else 1
     for key, uris in files.items():
         out.print(f"shard {key}: {counted(len(uris), 'file')}, {sum(uris.values()):,} bytes", highlight=False)
         for uri in uris:

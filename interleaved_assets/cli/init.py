@@ -4,11 +4,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from interleaved_assets.cli.console import print_json
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.settings import parse_settings, settings_template
 
 
-def write_settings(file: str, raw_root: str, output_root: str, out: Console) -> int:
+def write_settings(file: str, raw_root: str, output_root: str, out: Console, *, as_json: bool) -> int:
     """Write a commented settings file and print what comes next; returns the exit code.
 
     Raises:
@@ -25,6 +26,10 @@ def write_settings(file: str, raw_root: str, output_root: str, out: Console) -> 
         raise StorageError(f"{path} exists and is not changed: name another file with --file") from error
     except OSError as error:
         raise StorageError(f"cannot write {file}: {error.strerror}") from error
+    if as_json:
+        roots = {name: getattr(settings.storage, name) for name in ("raw_root", "output_root")}
+        print_json({"file": file, **roots})
+        return 0
     out.print(f"wrote {file}", soft_wrap=True, highlight=False)
     out.print(f"  raw shards  {settings.storage.raw_root}", soft_wrap=True, highlight=False)
     out.print(f"  outputs     {settings.storage.output_root}", soft_wrap=True, highlight=False)

@@ -1,18 +1,36 @@
 """``interleaved release``: freeze the current final tars as a release."""
 
+from functools import partial
+
 from rich.console import Console
 
-from interleaved_assets.cli.console import print_facts
+from interleaved_assets.cli.console import print_facts, print_json, progress
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.settings import load_settings
 
 
-def show_release(name: str, to: str | None, file: str | None, out: Console, *, incomplete: bool) -> int:
+def show_release(name: str, to: str | None, file: str | None, out: Console, *, incomplete: bool, as_json: bool) -> int:
     """Make the release and print what it holds and where; returns the exit code."""
-    release = make_release(name, load_settings(file), to=to, incomplete=incomplete)
+    watch = partial(progress, out=out, as_json=as_json, lines=True)
+    release = make_release(name, load_settings(file), to=to, incomplete=incomplete, watch=watch)
     manifest = release.manifest
     counts = manifest.counts
     size = sum(tar.size for tar in manifest.tars)
+    if as_json:
+        print_json(
+            {
+                "name": name,
+                "manifest": release.uri,
+                "folder": release.folder,
+                "checksum": manifest.checksum,
+                "copied": manifest.folder is not None,
+                "tars": len(manifest.tars),
+                "bytes": size,
+                "counts": counts.model_dump(),
+                "left_out": manifest.left_out,
+            }
+        )
+        return 0
     out.print(
         f"release {name}: {len(manifest.tars):,} tars, {size:,} bytes, {counts.samples:,} samples, "
         f"{counts.images:,} images",

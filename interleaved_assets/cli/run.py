@@ -7,12 +7,14 @@ from rich.console import Console
 from rich.table import Table
 
 from interleaved_assets.cli.console import print_error, print_json, progress
-from interleaved_assets.model.errors import StorageError, describe
+from interleaved_assets.model.errors import InterleavedError, StorageError, describe
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.many import ShardResult, run_shards
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, State
+from interleaved_assets.reporting.stored_pictures import STAGE_PICTURES, store_pictures
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, load_settings
 
@@ -31,12 +33,14 @@ def show_run(keys: Sequence[str], file: str | None, out: Console, *, jobs: int |
     chosen = list(dict.fromkeys(keys)) or _due(settings)
     stages = list(stage_dag(settings))
     counts: dict[str, Counter[str]] = {name: Counter() for name in stages}
-    failed = 0
+    failed = undrawn = 0
     with progress("stages of shards", len(chosen) * len(stages), out, as_json=as_json) as advance:
         for one in run_shards(chosen, settings, threads=jobs):
             advance()
             failed += isinstance(one.result, Exception)
             counts[one.stage][_outcome(one)] += 1
+            if isinstance(one.result, StageOutcome) and not _store_pictures(one.key, one.result, settings):
+                undrawn += 1
             if as_json:
                 _print_as_json(one)
             elif not isinstance(one.result, Exception) and not out.is_terminal:
@@ -46,14 +50,28 @@ def show_run(keys: Sequence[str], file: str | None, out: Console, *, jobs: int |
                 place = "" if one.key in text else f"shard {one.key}: "
                 print_error(f"interleaved: {one.stage}: {place}{text}")
     if as_json:
-        return 2 if failed else 0
+        return 2 if failed or undrawn else 0
     if chosen:
         table = Table("stage", "made", "current", "failed")
         for name, found in counts.items():
             table.add_row(name, *(f"{found[outcome]:,}" for outcome in ("made", "current", "failed")))
         out.print(table)
     out.print(f"{counted(len(chosen), 'shard')}: {len(chosen) - failed:,} current, {failed:,} failed")
-    return 2 if failed else 0
+    return 2 if failed or undrawn else 0
+
+
+def _store_pictures(key: str, outcome: StageOutcome, settings: Settings) -> bool:
+    """Write what the UI shows of the shard, as a run in Dagster does; False, with a line on stderr, if that fails.
+
+    The shard is made all the same.
+    """
+    stage = outcome.record.stage
+    try:
+        store_pictures(outcome.record, settings, STAGE_PICTURES.get(stage))
+    except InterleavedError as error:
+        print_error(f"interleaved: {stage}: shard {key}: pictures and page could not be written: {describe(error)}")
+        return False
+    return True
 
 
 def _due(settings: Settings) -> list[str]:

@@ -1,15 +1,26 @@
 """``interleaved settings``: every setting in force."""
 
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.table import Table
 
+from interleaved_assets.cli.console import print_json
 from interleaved_assets.settings import load_settings, setting_lines
 
 
-def show_settings(file: str | None, out: Console) -> int:
-    """Print every setting in force; returns the exit code."""
+def show_settings(file: str | None, out: Console, *, as_json: bool) -> int:
+    """Print every setting in force; returns the exit code.
+
+    With ``as_json`` one object: for each setting, by its name, ``value``, ``default`` and ``description``.
+    """
+    lines = list(setting_lines(load_settings(file)))
+    if as_json:
+        print_json(
+            {line.name: {name: to_jsonable_python(getattr(line, name)) for name in line._fields[1:]} for line in lines}
+        )
+        return 0
     table = Table("setting", "value", "meaning")
-    for line in setting_lines(load_settings(file)):
+    for line in lines:
         table.add_row(line.name, repr(line.value), line.description)
     out.print(table)
     return 0

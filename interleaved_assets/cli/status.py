@@ -3,12 +3,13 @@
 from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_error, print_json
+from interleaved_assets.cli.console import print_error, print_json, progress
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.due import stages_due
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import COMPLETE, status_lines
+from interleaved_assets.pipeline.status import COMPLETE, Status, status_lines
+from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings
 
 
@@ -22,14 +23,18 @@ def show_status(file: str | None, out: Console, *, as_json: bool) -> int:
     if dataset.problem:
         print_error(f"interleaved: changed and vanished shards cannot be recognized: {dataset.problem}")
     stages = stage_dag(settings)
-    found = parallel_map(dataset.find_status, dataset.keys, threads=READERS)
-    statuses = dict(zip(dataset.keys, found, strict=True))
+    statuses: dict[str, Status] = {}
+    with progress("comparing shards", len(dataset.keys), out, as_json=as_json, lines=True) as advance:
+        found = parallel_map(dataset.find_status, dataset.keys, threads=READERS)
+        for key, status in zip(dataset.keys, found, strict=True):
+            advance()
+            statuses[key] = status
     if as_json:
         for key, status in statuses.items():
             why = "" if status == COMPLETE else status.text
             print_json({"shard": key, "state": status.state, "why": why, "stages": stages_due([status], stages)})
         return 2 if dataset.problem else 0
-    table = Table(title=f"{len(statuses):,} shards", title_justify="left")
+    table = Table(title=counted(len(statuses), "shard"), title_justify="left")
     for column in ("state", "shards", "why", "stages to make", "for example"):
         table.add_column(column, overflow="fold", justify="right" if column == "shards" else "left")
     for line in status_lines(statuses):

@@ -2,23 +2,26 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_error, print_facts, short
+from interleaved_assets.cli.console import print_error, print_facts, print_json, progress, short
 from interleaved_assets.io.tar.layout import member_key
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.lineage.sample import StageTrace, TracedRow, find_sample
-from interleaved_assets.pipeline.lineage.tar import trace_tar
+from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stored_records import recorded_stages
 from interleaved_assets.settings import load_settings
 
 
-def show_sample(sample_id: str, shard: str | None, file: str | None, out: Console, *, every_row: bool) -> int:
+def show_sample(
+    sample_id: str, shard: str | None, file: str | None, out: Console, *, every_row: bool, as_json: bool
+) -> int:
     """Print the path of a sample; returns the exit code.
 
     Args:
@@ -27,39 +30,94 @@ def show_sample(sample_id: str, shard: str | None, file: str | None, out: Consol
         file: of the settings.
         out: prints.
         every_row: whether each kept row has a line, and not each run of them.
+        as_json: whether to print one JSON object, with every row.
     """
     settings = load_settings(file)
     stages = stage_dag(settings)
     # recorded shards, not those below the raw root: outputs of a removed raw shard are still there
     keys = [shard] if shard else sorted(recorded_stages(settings.storage, stages))
-    found, unread = False, 0
-    for key, traces in find_sample(sample_id, keys, settings.storage, stages):
-        if isinstance(traces, InterleavedError):
-            unread += 1
-            print_error(f"interleaved: shard {key} was skipped: {traces}")
-            continue
-        found = True
-        source = traces[0].record.source
-        out.print(f"{sample_id} in shard {key}{f', {source.uri}' if source else ''}")
-        rows_before = 0
-        for trace in traces:
-            if rows := trace.rows():
-                out.print(f"{trace.record.stage}  {trace.record.rows_uri}", soft_wrap=True)
-                out.print(_rows_table(rows, every_row=every_row))
-            if trace.kept is None:
-                out.print(_in_tar(trace, sample_id, rows_before - trace.dropped.num_rows))
-            else:
-                rows_before = trace.kept.num_rows
+    found: list[dict[str, Any]] = []
+    skipped: dict[str, str] = {}
+    with progress("searching shards", len(keys), out, as_json=as_json, lines=True) as advance:
+        begun = _counted(keys, advance)
+        for key, traces in find_sample(sample_id, begun, settings.storage, stages):
+            if isinstance(traces, InterleavedError):
+                skipped[key] = str(traces)
+                print_error(f"interleaved: shard {key} was skipped: {traces}")
+                continue
+            found.append(_facts_of_sample(key, traces))
+            if not as_json:
+                _print_sample(sample_id, key, traces, out, every_row=every_row)
+    if as_json:
+        print_json({"sample_id": sample_id, "searched": len(keys), "skipped": skipped, "shards": found})
     if not found:
-        skipped = f", {unread} of them skipped" if unread else ""
-        print_error(f"no sample {short(sample_id)} in {len(keys)} shards{skipped}")
-    return 2 if unread else 0 if found else 1
+        of_them = f", {len(skipped)} of them skipped" if skipped else ""
+        print_error(f"no sample {short(sample_id)} in {len(keys)} shards{of_them}")
+    return 2 if skipped else 0 if found else 1
 
 
-def show_tar(uri: str, file: str | None, out: Console) -> int:
+def _counted(keys: Iterable[str], advance: Callable[[], None]) -> Iterator[str]:
+    """``keys``, each counted when its search begins: shards without the sample yield nothing."""
+    for key in keys:
+        advance()
+        yield key
+
+
+def _print_sample(sample_id: str, key: str, traces: Sequence[StageTrace], out: Console, *, every_row: bool) -> None:
+    source = traces[0].record.source
+    out.print(f"{sample_id} in shard {key}{f', {source.uri}' if source else ''}", soft_wrap=True)
+    for trace, rows_before in zip(traces, _rows_before(traces), strict=True):
+        if rows := trace.rows():
+            out.print(f"{trace.record.stage}  {trace.record.rows_uri}", soft_wrap=True)
+            out.print(_rows_table(rows, every_row=every_row))
+        if trace.kept is None:
+            out.print(_in_tar(trace, sample_id, rows_before - trace.dropped.num_rows))
+
+
+def _rows_before(traces: Sequence[StageTrace]) -> list[int]:
+    """Of each stage, the sample's rows in the table before it."""
+    found, rows = [], 0
+    for trace in traces:
+        found.append(rows)
+        rows = rows if trace.kept is None else trace.kept.num_rows
+    return found
+
+
+def _facts_of_sample(key: str, traces: Sequence[StageTrace]) -> dict[str, Any]:
+    source = traces[0].record.source
+    return {
+        "shard": key,
+        "source": source.uri if source else None,
+        "stages": [
+            {
+                "stage": trace.record.stage,
+                "output": trace.record.rows_uri,
+                "rows": [row._asdict() for row in trace.rows()],
+                # of the sample: a tar of documents has no table of its rows
+                "kept": rows_before - trace.dropped.num_rows if trace.kept is None else trace.kept.num_rows,
+            }
+            for trace, rows_before in zip(traces, _rows_before(traces), strict=True)
+        ],
+    }
+
+
+def show_tar(uri: str, file: str | None, out: Console, *, as_json: bool) -> int:
     """Print the origin of a tar; returns 2 where its bytes differ from those that were written."""
     trace = trace_tar(uri, load_settings(file))
-    facts = [("tar", trace.uri), ("shard", trace.key), ("sha256", trace.sha256)]
+    if as_json:
+        print_json(_facts_of_tar(trace))
+    else:
+        _print_tar(trace, out)
+    if not trace.as_recorded:
+        print_error(
+            f"interleaved: {trace.uri} differs from what was written: its record has {trace.recorded.size:,} bytes, "
+            f"sha256 {trace.recorded.sha256}. Delete it and materialize {trace.stage} of shard {trace.key}."
+        )
+    return 0 if trace.as_recorded else 2
+
+
+def _print_tar(trace: TarTrace, out: Console) -> None:
+    facts = [("tar", trace.uri), ("stage", trace.stage), ("shard", trace.key), ("sha256", trace.sha256)]
     if trace.source is not None:
         facts.append(("raw shard", f"{trace.source.uri}  {trace.source.size:,} bytes  {trace.source.version}"))
     print_facts([*facts, ("status", trace.status)], out)
@@ -77,12 +135,20 @@ def show_tar(uri: str, file: str | None, out: Console) -> int:
         if record.notes:  # the device and the model of CLIP, the filters that were applied
             lines.append(("notes", json.dumps(record.notes, ensure_ascii=False, sort_keys=True)))
         print_facts(lines, out)
-    if not trace.as_recorded:
-        print_error(
-            f"interleaved: {trace.uri} differs from what was written: its record has {trace.recorded.size:,} bytes, "
-            f"sha256 {trace.recorded.sha256}. Delete it and materialize final_tars of shard {trace.key}."
-        )
-    return 0 if trace.as_recorded else 2
+
+
+def _facts_of_tar(trace: TarTrace) -> dict[str, Any]:
+    return {
+        "tar": trace.uri,
+        "stage": trace.stage,
+        "shard": trace.key,
+        "sha256": trace.sha256,
+        "as_recorded": trace.as_recorded,
+        "source": trace.source.model_dump(mode="json") if trace.source else None,
+        "status": trace.status,
+        "made_again": trace.remade,
+        "records": {name: record.model_dump(mode="json") for name, record in trace.records.items()},
+    }
 
 
 def _in_tar(trace: StageTrace, sample_id: str, rows: int) -> str:

@@ -2,6 +2,7 @@
 
 from rich.console import Console
 
+from interleaved_assets.cli.console import print_json, progress
 from interleaved_assets.io.storage import join, options_of
 from interleaved_assets.pipeline.release.manifest import (
     MANIFEST_FILE,
@@ -10,17 +11,19 @@ from interleaved_assets.pipeline.release.manifest import (
     read_manifest,
     release_folder,
 )
-from interleaved_assets.pipeline.release.verify import verify_release
+from interleaved_assets.pipeline.release.verify import Finding, verify_release
+from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings, load_settings_or_defaults
 
 
-def show_verified(release: str, file: str | None, out: Console) -> int:
+def show_verified(release: str, file: str | None, out: Console, *, as_json: bool) -> int:
     """Print one line for each finding, and a sum; returns 0 where there is none, else 1.
 
     Args:
         release: its name, or a path or URL of its manifest or folder, for which no settings file is needed.
         file: of the settings.
         out: prints.
+        as_json: whether to print one JSON object.
     """
     if is_release_name(release):
         storage = load_settings(file).storage
@@ -30,13 +33,29 @@ def show_verified(release: str, file: str | None, out: Console) -> int:
         uri = manifest_uri(release)
     options = storage.options_by_scheme()
     manifest = read_manifest(uri, options_of(uri, options))
-    findings = 0
-    for finding in verify_release(manifest, uri, options):
-        if finding is not None:
-            findings += 1
-            out.print(f"{finding.code}  {finding.uri}: {finding.detail}", soft_wrap=True, highlight=False)
+    findings: list[Finding] = []
+    files = len(manifest.tars) + len(manifest.files)
+    with progress("comparing files", files, out, as_json=as_json, lines=True) as advance:
+        for finding in verify_release(manifest, uri, options):
+            advance()
+            if finding is not None:
+                findings.append(finding)
+                if not as_json:
+                    out.print(f"{finding.code}  {finding.uri}: {finding.detail}", soft_wrap=True, highlight=False)
     size = sum(tar.size for tar in manifest.tars)
-    state = f"{findings:,} finding{'' if findings == 1 else 's'}" if findings else "sound"
+    if as_json:
+        print_json(
+            {
+                "release": manifest.name,
+                "manifest": uri,
+                "tars": len(manifest.tars),
+                "bytes": size,
+                "sound": not findings,
+                "findings": [finding._asdict() for finding in findings],
+            }
+        )
+        return 1 if findings else 0
+    state = counted(len(findings), "finding") if findings else "sound"
     out.print(
         f"release {manifest.name}: {len(manifest.tars):,} tars, {size:,} bytes: {state}  {uri}",
         soft_wrap=True,

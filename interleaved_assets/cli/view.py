@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Console
 
-from interleaved_assets.cli.console import print_error, short
+from interleaved_assets.cli.console import print_error, print_json, progress, short
 from interleaved_assets.io.storage import atomic_output, options_of
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS
@@ -24,7 +24,14 @@ _FILE_ENDINGS: Final = (*SHARD_EXTENSIONS, ".parquet")
 
 
 def show_documents(
-    shard: str, choice: Choice, file: str | None, out: Console, *, page_file: str | None, in_browser: bool
+    shard: str,
+    choice: Choice,
+    file: str | None,
+    out: Console,
+    *,
+    page_file: str | None,
+    in_browser: bool,
+    as_json: bool,
 ) -> int:
     """Write the page; returns the exit code: 1 where there is no such shard, document or reason.
 
@@ -35,9 +42,11 @@ def show_documents(
         out: prints where the page is.
         page_file: where the page goes; None for the current folder, under the name of the shard.
         in_browser: whether to open the page in the browser.
+        as_json: whether to print one JSON object.
     """
     try:
-        page = _file_page(shard, choice, file) if _is_file(shard) else _shard_page(shard, choice, file)
+        with progress("reading documents", 1, out, as_json=as_json):
+            page = _file_page(shard, choice, file) if _is_file(shard) else _shard_page(shard, choice, file)
     except NothingChosen as error:
         print_error(f"interleaved: {error}")
         return 1
@@ -46,16 +55,28 @@ def show_documents(
     path = page_file or f"{PurePosixPath(_without_ending(shard)).name or 'documents'}.html"
     with atomic_output(path) as written:
         written.write(documents_html(page).encode())
-    size = f"{written.size / 1e6:.1f} MB" if written.size >= 1e6 else f"{written.size / 1e3:.0f} KB"
-    out.print(f"{path}: {page.how}, {size}", highlight=False, soft_wrap=True)
+    if as_json:
+        print_json({"page": path, "documents": len(page.documents), "chosen": page.how, "bytes": written.size})
+    else:
+        _print_page(path, page, written.size, out)
     if in_browser:
         webbrowser.open(Path(path).absolute().as_uri())
     return 0
 
 
+def _print_page(path: str, page: DocumentPage, bytes_: int, out: Console) -> None:
+    size = f"{bytes_ / 1e6:.1f} MB" if bytes_ >= 1e6 else f"{bytes_ / 1e3:.0f} KB"
+    out.print(f"{path}: {page.how}, {size}", highlight=False, soft_wrap=True)
+
+
 def _is_file(shard: str) -> bool:
     """Whether this is a tar or Parquet file, and not the key of a shard."""
-    return "://" in shard or _without_ending(shard) != shard or Path(shard).is_file()
+    if "://" in shard or _without_ending(shard) != shard:
+        return True
+    try:
+        return Path(shard).is_file()
+    except PermissionError:  # reading it says so; a key is relative, to a folder that can be searched
+        return Path(shard).is_absolute()
 
 
 def _without_ending(shard: str) -> str:

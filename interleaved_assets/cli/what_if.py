@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_error, print_json
+from interleaved_assets.cli.console import print_error, print_json, progress
 from interleaved_assets.cli.name_value import names_and_values
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.parallel import parallel_map
@@ -52,13 +52,15 @@ def show_what_if(
             return error
 
     now, then, answered, errors = Outcome(), Outcome(), 0, Counter[str]()
-    for key, outcome in zip(keys, parallel_map(outcomes, keys, threads=SHARDS_AT_A_TIME), strict=True):
-        if isinstance(outcome, InterleavedError):
-            errors[str(outcome)] += 1
-            if errors[str(outcome)] == 1:
-                print_error(f"interleaved: shard {key} was left out: {outcome}")
-            continue
-        now, then, answered = now + outcome[0], then + outcome[1], answered + 1
+    with progress("reading scores of shards", len(keys), out, as_json=as_json, lines=True) as advance:
+        for key, outcome in zip(keys, parallel_map(outcomes, keys, threads=SHARDS_AT_A_TIME), strict=True):
+            advance()
+            if isinstance(outcome, InterleavedError):
+                errors[str(outcome)] += 1
+                if errors[str(outcome)] == 1:
+                    print_error(f"interleaved: shard {key} was left out: {outcome}")
+                continue
+            now, then, answered = now + outcome[0], then + outcome[1], answered + 1
     for message, count in errors.items():
         if count > 1:
             print_error(f"interleaved: {count} shards in all were left out with the message: {message}")

@@ -10,7 +10,6 @@ import dagster as dg
 from interleaved_assets.defs.columns import definition_metadata
 from interleaved_assets.defs.executors import StepNeeds, gpu_step
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.pictures import Draw, selection_pictures
 from interleaved_assets.defs.pools import SHARD_IO
 from interleaved_assets.defs.shard_events import OUTPUT_VALID
 from interleaved_assets.defs.shard_run import run_over_shards
@@ -34,6 +33,7 @@ from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
+from interleaved_assets.reporting.stored_pictures import STAGE_PICTURES, Draw
 from interleaved_assets.settings import Settings
 
 OWNERS: Final = ["team:data-curation"]
@@ -79,7 +79,7 @@ STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
             "select",
             frozenset({"parquet"}),
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
-            selection_pictures,
+            STAGE_PICTURES["filtered"],
         ),
         "final_tars": StageDisplay(
             "Training tars: `<key>.json` and the images of each sample, readable as plain MINT-1T.",

@@ -4,12 +4,14 @@ Outputs go to the output root of the project's settings, so that ``make ui`` sho
 made again.
 """
 
+import json
 import logging
 import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from rich.console import Console
@@ -24,6 +26,7 @@ from interleaved_assets.defs.schedules import DAILY_REPORT
 from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.io.storage import is_local, join
+from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot
@@ -72,25 +75,34 @@ PAGES = {
 }
 
 
-def main(file: str | None) -> int:
-    """Run the demo, and return the exit code: 0 done, 1 a shard failed, 2 not possible here, 130 Ctrl-C."""
-    console = Console() if sys.stdout.isatty() else Console(width=TABLE_WIDTH)
+def main(file: str | None, *, as_json: bool = False) -> int:
+    """Run the demo, and return the exit code: 0 done, 1 a shard failed, 2 not possible here, 130 Ctrl-C.
+
+    With ``as_json`` one object is printed, with the figures of each shard.
+    """
+    console = Console(quiet=as_json) if sys.stdout.isatty() else Console(width=TABLE_WIDTH, quiet=as_json)
     settings = load_settings(file or settings_of_demo())
     # logs a stack where Ctrl-C meets it while it closes a connection; the interrupt ends the demo without that
     logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL + 1)
     try:
-        return run_demo(settings, console)
+        return run_demo(settings, console, as_json=as_json)
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
         done = len(recorded_stages(settings.storage, [final_tars.NAME]))
-        console.print(f"interleaved demo: interrupted; {done} final tars are written. Run it again to make the others.")
+        print(
+            f"interleaved demo: interrupted; {done} final tars are written. Run it again to make the others.",
+            file=sys.stderr,
+        )
         return INTERRUPTED
 
 
-def run_demo(settings: Settings, console: Console) -> int:
-    """Draw the demo shards, materialize every asset and print the summary; returns the exit code."""
+def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> int:
+    """Draw the demo shards, materialize every asset and print the summary; returns the exit code.
+
+    Raises:
+        OptionError: the raw root is not local, or holds other shards.
+    """
     if problem := _not_for_the_demo(settings):
-        console.print(f"interleaved demo: {problem}", style="red")
-        return 2
+        raise OptionError(problem)
     started = time.perf_counter()
     with console.status("drawing demo shards"):
         written = write_demo_shards(Path(settings.storage.raw_root))
@@ -100,6 +112,8 @@ def run_demo(settings: Settings, console: Console) -> int:
         keys = register_all(instance, settings)
         console.print(f"taking {len(keys)} shards through {len(stage_dag(settings))} assets, with Dagster …")
         succeeded = materialize_all(instance, settings, keys)
+    if as_json:
+        print(json.dumps(_facts(settings, keys, succeeded=succeeded)))
     console.print(summary_table(settings, keys))
     console.print(f"report   {join(settings.storage.output_root, REPORT_FILE)}")
     console.print(f"ledgers  {join(settings.storage.output_root, 'dropped')}: every dropped row with its reason")
@@ -115,10 +129,14 @@ def settings_of_demo() -> Path:
 
     Raises:
         SettingsError: ``INTERLEAVED_SETTINGS`` names a file that does not exist.
+        StorageError: none can be written into this folder.
     """
     here = Path(FILE_NAME)
-    if not (here.exists() or FILE_VARIABLE in os.environ or os.environ.get("DAGSTER_HOME")):
-        here.write_text(SETTINGS, encoding="utf-8")
+    try:
+        if not (here.exists() or FILE_VARIABLE in os.environ or os.environ.get("DAGSTER_HOME")):
+            here.write_text(SETTINGS, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write {here.absolute()}: {error.strerror}") from error
     return settings_path()
 
 
@@ -188,6 +206,20 @@ def _execute(definitions: dg.Definitions, job: str, instance: dg.DagsterInstance
     for step, error in errors.items():
         print(f"{step}: {error.message.strip()}", file=sys.stderr)
     return result.success
+
+
+def _facts(settings: Settings, keys: Sequence[str], *, succeeded: bool) -> dict[str, Any]:
+    """What the demo made, for JSON; a shard that failed lacks the stages that it did not reach."""
+    shards = {}
+    for key in keys:
+        records = read_records(settings.storage.shard(key), stage_dag(settings))
+        stages = {
+            name: {"counts_out": record.counts_out.model_dump(), "dropped": record.dropped}
+            for name, record in records.items()
+        }
+        shards[key] = {"stages": stages, "errors": row_errors(records) if records else {}}
+    report = join(settings.storage.output_root, REPORT_FILE)
+    return {"succeeded": succeeded, "report": report, "shards": shards}
 
 
 def summary_table(settings: Settings, keys: Sequence[str]) -> Table:

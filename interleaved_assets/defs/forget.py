@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import Field
 
 from interleaved_assets.defs.partitions import SHARDS, progress
-from interleaved_assets.model.errors import InterleavedError, OptionError
+from interleaved_assets.model.errors import InterleavedError, OptionError, StorageError
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files, vanished_shards
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.text import counted
@@ -88,9 +88,17 @@ def forget_shards(
 
 @contextmanager
 def present_instance() -> Iterator[dg.DagsterInstance | None]:
-    """The Dagster instance of ``DAGSTER_HOME``, else the one that ``make`` uses in this folder; None without either."""
+    """The Dagster instance of ``DAGSTER_HOME``, else the one that ``make`` uses in this folder; None without either.
+
+    Raises:
+        StorageError: the folder cannot be searched.
+    """
     home = Path(os.environ.get("DAGSTER_HOME") or _HOME_OF_MAKE)
-    if not (home / "dagster.yaml").is_file():
+    try:
+        is_there = (home / "dagster.yaml").is_file()
+    except PermissionError as error:
+        raise StorageError(f"cannot look for a Dagster instance in {home.absolute()}: {error.strerror}") from error
+    if not is_there:
         yield None
         return
     with dg.DagsterInstance.from_config(str(home)) as instance:

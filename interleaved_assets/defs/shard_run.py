@@ -15,7 +15,7 @@ import dagster as dg
 from interleaved_assets.defs.executors import task_needs
 from interleaved_assets.defs.latest import event_type, latest_ids, materialized_in_run
 from interleaved_assets.defs.metadata import version_tags
-from interleaved_assets.defs.pictures import Draw, shard_pictures
+from interleaved_assets.defs.pictures import shard_pictures
 from interleaved_assets.defs.private_api import RECORDS_NOTHING, keep_connections
 from interleaved_assets.defs.shard_events import (
     FirstFailure,
@@ -37,6 +37,7 @@ from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import is_last_of, stage_dag
 from interleaved_assets.pipeline.stored_records import ListedRecords
 from interleaved_assets.pipeline.throughput import ENOUGH, Progress, write_throughput
+from interleaved_assets.reporting.stored_pictures import Draw
 from interleaved_assets.settings import Settings
 
 

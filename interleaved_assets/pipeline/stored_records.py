@@ -67,14 +67,29 @@ def recorded_stages(storage: StorageSettings, stages: Iterable[str]) -> dict[str
     """
     found: dict[str, list[str]] = {}
     for name in stages:
-        folder = join(storage.output_root, f"records/{name}")
-        with storage_errors(folder, "list"):
-            fs, path = filesystem(folder, storage.options)
-            start = len(path.rstrip("/")) + 1
-            for file in find_infos(fs, path):
-                if file.endswith(".json"):
-                    found.setdefault(file[start:].removesuffix(".json"), []).append(name)
+        for key in recorded_keys(storage, name):
+            found.setdefault(key, []).append(name)
     return found
+
+
+def recorded_keys(storage: StorageSettings, stage: str, below: str = "") -> list[str]:
+    """Keys of the shards that have a record of ``stage``: one listing.
+
+    Args:
+        storage: where the records are.
+        stage: name of the stage.
+        below: part of the keys before a slash; other keys are left out, and not listed.
+
+    Raises:
+        StorageError: the records cannot be listed.
+    """
+    root = join(storage.output_root, f"records/{stage}")
+    folder = join(root, below) if below else root
+    with storage_errors(folder, "list"):
+        fs, path = filesystem(folder, storage.options)
+        start = len(path.rstrip("/")) + 1
+        names = [file[start:].removesuffix(".json") for file in find_infos(fs, path) if file.endswith(".json")]
+    return [f"{below}/{name}" if below else name for name in names]
 
 
 class ListedRecords:

@@ -26,11 +26,11 @@ def settings_path() -> Path:
     """The settings file in force.
 
     Raises:
-        SettingsError: there is none.
+        SettingsError: there is none, or its folder cannot be searched.
     """
     candidates = _candidates()
     for candidate in candidates:
-        if candidate.is_file():
+        if _is_file(candidate):
             return candidate.resolve()
     raise SettingsError(
         f"no settings file: looked for {', '.join(str(path) for path in candidates)}. "
@@ -47,7 +47,7 @@ def load_settings_or_defaults(path: Path | str | None = None) -> Settings:
         SettingsError: as :func:`load_settings`.
     """
     is_named = path is not None or os.environ.get(FILE_VARIABLE)
-    if is_named or any(candidate.is_file() for candidate in _candidates()):
+    if is_named or any(_is_file(candidate) for candidate in _candidates()):
         return load_settings(path)
     return parse_settings("", Path.cwd() / FILE_NAME)
 
@@ -122,6 +122,13 @@ def _candidates() -> list[Path]:
         return [Path(named)]
     home = os.environ.get("DAGSTER_HOME")
     return [Path.cwd() / FILE_NAME, *([Path(home) / FILE_NAME] if home else [])]
+
+
+def _is_file(candidate: Path) -> bool:
+    try:
+        return candidate.is_file()
+    except PermissionError as error:
+        raise SettingsError(f"the settings file {candidate} cannot be read: {error.strerror}") from error
 
 
 def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:

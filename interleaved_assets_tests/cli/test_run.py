@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,43 @@ def test_a_run_in_dagster_takes_over_what_is_there(tmp_path: Path) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw/a.tar")
     assert main(["--settings", str(tmp_path / "interleaved.toml"), "run"]) == 0
-    folders = ("normalized", "image_scores", "filtered", "tars", "dropped", "records")
+    folders = ("normalized", "image_scores", "filtered", "tars", "dropped", "records", "pages", "pictures")
     before = {path: path.stat().st_mtime_ns for name in folders for path in (tmp_path / "out" / name).rglob("*.*")}
-    assert len(before) >= 11
+    assert len(before) >= 13
     with DagsterInstance.ephemeral() as instance:
         assert run_chain(instance, settings, ["a"]).success
         assert [materialized(instance, name) for name in STAGES] == [{"a"}] * 4
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_pages_are_those_that_dagster_writes(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    with DagsterInstance.ephemeral() as instance:
+        assert run_chain(instance, settings, ["a"]).success
+    files = [tmp_path / "out/pages/a.html", tmp_path / "out/pictures/filtered/a.json"]
+    before = [file.read_bytes() for file in files]
+    shutil.rmtree(tmp_path / "out")
+    command = ["--settings", str(tmp_path / "interleaved.toml"), "run"]
+    assert main(command) == 0
+    assert [file.read_bytes() for file in files] == before
+    project(tmp_path, "[pages]\nenabled = false\n")
+    shutil.rmtree(tmp_path / "out")
+    assert main(command) == 0
+    assert not files[0].exists()
+
+
+def test_a_page_that_cannot_be_written_is_an_error_of_the_run_but_not_of_the_shard(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/pages").write_text("a file where the folder belongs")
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "run"]) == 2
+    printed = capsys.readouterr()
+    assert "1 shard: 1 current, 0 failed" in printed.out
+    assert "interleaved: filtered: shard a: pictures and page could not be written: cannot write" in printed.err
 
 
 def test_outputs_and_records_are_those_of_the_stages(tmp_path: Path) -> None:

@@ -1,25 +1,38 @@
-"""Trace a final tar to its raw shard and to the records of all stages."""
+"""Trace a final tar, or a tar of exported images, to its raw shard and to the records of all stages."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from interleaved_assets.io.storage import file_sha256, is_local, local_path, options_of
+from interleaved_assets.export.names import is_image_file
+from interleaved_assets.io.storage import file_sha256, is_local, join, local_path, options_of
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
 from interleaved_assets.pipeline.record import OutputFile, Record, read_record
-from interleaved_assets.pipeline.stages import final_tars
+from interleaved_assets.pipeline.stages import final_tars, image_export
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import CurrentStages
-from interleaved_assets.pipeline.stored_records import read_records, recorded_stages
+from interleaved_assets.pipeline.stored_records import read_records, recorded_keys
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.shard_paths import shard_of_tar
 
+_STAGES: Final = (final_tars.NAME, image_export.NAME)
+"""The stages that write tars."""
+
+
+class TarPlace(NamedTuple):
+    """Of which shard and stage a tar is an output."""
+
+    key: str
+    stage: str
+
 
 class TarTrace(NamedTuple):
-    """A final tar and its records."""
+    """A tar and the records of its shard."""
 
     uri: str
     key: str
+    stage: str
+    """The stage that wrote the tar."""
     sha256: str
     """SHA-256 of the present content of the tar, as 64 hex digits."""
     recorded: OutputFile
@@ -40,10 +53,10 @@ class TarTrace(NamedTuple):
 
 
 def trace_tar(uri: str, settings: Settings) -> TarTrace:
-    """The raw shard, settings and code versions that a final tar was made from.
+    """The raw shard, settings and code versions that a tar was made from: a final tar, or one of exported images.
 
-    A tar below the output root is found by its path. A copy elsewhere is found by its content: the records of all final
-    tars are read for it.
+    A tar below the output root is found by its path. A copy elsewhere is found by its content: the records of all tars
+    are read for it.
 
     Raises:
         StorageError: the tar cannot be read.
@@ -55,39 +68,73 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
         sha256 = file_sha256(uri, options_of(uri, settings.storage.options_by_scheme()))
     except ValueError as error:  # s3fs raises this for a bucket without an object name
         raise StorageError(f"cannot read {uri}: {error}. Name a tar.") from error
-    key = shard_of_tar(uri, settings.storage.output_root) or _key_by_content(sha256, settings.storage)
-    records = {} if key is None else read_records(settings.storage.shard(key), stage_dag(settings))
-    if key is None or final_tars.NAME not in records:
+    place = tar_at(uri, settings.storage) or _tar_with(sha256, settings.storage)
+    records = {} if place is None else read_records(settings.storage.shard(place.key), _stages_up_to(place, settings))
+    if place is None or place.stage not in records:
         raise ShardError(
             f"{uri} (sha256 {sha256}): no record describes it. Either it was not written below this output root, or "
             "its shard is being made again or was made again since."
         )
-    last = records[final_tars.NAME]
+    key, stage = place
+    last = records[stage]
     recorded = _recorded(uri, sha256, last)
     if recorded is None:
         raise ShardError(
-            f"{uri} (sha256 {sha256}) is no final tar of shard {key}, which are {last.rows_uri}: it was split in "
-            "another way. Delete this one if it lies among them."
+            f"{uri} (sha256 {sha256}) is no tar of {stage} of shard {key}, which are {_named(last)}: it was written "
+            "under other settings. Delete this one if it lies among them."
         )
-    return TarTrace(uri, key, sha256, recorded, last.source, records, _remade(records), _status(key, records, settings))
+    return TarTrace(
+        uri, key, stage, sha256, recorded, last.source, records, _remade(records), _status(key, records, settings)
+    )
+
+
+def _tars(record: Record) -> list[OutputFile]:
+    """The tars that a stage wrote."""
+    return [file for file in record.outputs.values() if file.uri.endswith(".tar")]
+
+
+def _named(record: Record) -> str:
+    if record.stage == final_tars.NAME:
+        return record.rows_uri
+    return ", ".join(file.uri for file in _tars(record))
 
 
 def _recorded(uri: str, sha256: str, record: Record) -> OutputFile | None:
-    """The final tar that is at ``uri`` according to ``record``, or else has this content."""
-    files = record.rows_files.values()
-    at_place = (file for file in files if file.uri == uri)
-    return next(at_place, None) or next((file for file in files if file.sha256 == sha256), None)
+    """The tar that is at ``uri`` according to ``record``, or else has this content."""
+    at_place = (file for file in _tars(record) if file.uri == uri)
+    return next(at_place, None) or next((file for file in _tars(record) if file.sha256 == sha256), None)
 
 
-def _key_by_content(sha256: str, storage: StorageSettings) -> str | None:
-    def record_of(key: str) -> Record | None:
-        return read_record(storage.shard(key).record(final_tars.NAME), storage.options)
+def _stages_up_to(place: TarPlace, settings: Settings) -> list[str]:
+    """The stages that the tar is made from, and its own, which present settings may not have."""
+    before = [name for name in stage_dag(settings) if name not in _STAGES]
+    return [*before, *_STAGES[: _STAGES.index(place.stage) + 1]]
 
-    keys = sorted(recorded_stages(storage, [final_tars.NAME]))
-    for key, record in zip(keys, parallel_map(record_of, keys, threads=READERS), strict=True):
-        if record is not None and any(file.sha256 == sha256 for file in record.rows_files.values()):
-            return key
+
+def tar_at(uri: str, storage: StorageSettings) -> TarPlace | None:
+    """The shard and stage of the tar that a path or URL below the output root names; None for other paths.
+
+    No file is looked at.
+    """
+    if (key := shard_of_tar(uri, storage.output_root)) is not None:
+        return TarPlace(key, final_tars.NAME)
+    images = join(storage.output_root, "images/")
+    key, _, name = uri.removeprefix(images).rpartition("/")
+    if uri.startswith(images) and key and name.endswith(".tar") and is_image_file(name):
+        return TarPlace(key, image_export.NAME)
     return None
+
+
+def _tar_with(sha256: str, storage: StorageSettings) -> TarPlace | None:
+    """The tar that has this content, by the records of all shards; None if there is none."""
+
+    def tar_of(recorded: tuple[str, str]) -> TarPlace | None:
+        key, stage = recorded
+        record = read_record(storage.shard(key).record(stage), storage.options)
+        return TarPlace(key, stage) if record and any(file.sha256 == sha256 for file in _tars(record)) else None
+
+    recorded = [(key, stage) for stage in _STAGES for key in sorted(recorded_keys(storage, stage))]
+    return next((place for place in parallel_map(tar_of, recorded, threads=READERS) if place), None)
 
 
 def _remade(records: dict[str, Record]) -> list[str]:

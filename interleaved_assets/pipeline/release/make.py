@@ -5,9 +5,10 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import metadata
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from interleaved_assets.io.storage import (
     StorageOptions,
@@ -61,6 +62,12 @@ _NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOT
 _PACKAGES: Final = ("interleaved-assets", "numpy", "opencv-python-headless", "pillow", "pyarrow", "webdataset")
 
 
+Watch = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+"""Called with what is counted and how many there are; while its context is open, its function is called for each."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
 class Release(NamedTuple):
     """A release that was written."""
 
@@ -79,7 +86,9 @@ class _Shard(NamedTuple):
     records: Mapping[str, Record]
 
 
-def make_release(name: str, settings: Settings, *, to: str | None = None, incomplete: bool = False) -> Release:
+def make_release(
+    name: str, settings: Settings, *, to: str | None = None, incomplete: bool = False, watch: Watch | None = None
+) -> Release:
     """Write the release ``name`` of the final tars of all current shards.
 
     Below the output root it is ``releases/<name>/`` with ``manifest.json``, ``wids.json`` and ``README.md``; the tars
@@ -92,6 +101,7 @@ def make_release(name: str, settings: Settings, *, to: str | None = None, incomp
         settings: of the project.
         to: an empty folder or URL outside both roots; local tars are linked (hard links) where the file system allows.
         incomplete: whether to leave out shards that are not current, instead of refusing.
+        watch: shows the progress of each part of the work.
 
     Raises:
         OptionError: ``name`` or ``to`` cannot be used, the release exists, no shard is current, or some are not and
@@ -106,14 +116,14 @@ def make_release(name: str, settings: Settings, *, to: str | None = None, incomp
     folder = place if to is None else _checked_folder(to, settings)
     options = settings.storage.options if to is None else options_of(folder, settings.storage.options_by_scheme())
     dataset = read_dataset_status(settings)
-    shards = _current_shards(dataset, incomplete=incomplete)
-    values = list(parallel_map(lambda shard: _values(shard, settings), shards.current, threads=READERS))
+    shards = _current_shards(dataset, watch, incomplete=incomplete)
+    values = _watched(watch, "reading shards", lambda shard: _values(shard, settings), shards.current, READERS)
     # the tars are named by their place below the output root, also where this is a copy
     above = "" if to is not None else "../../"
     manifest = _manifest(name, shards, values, settings, above)
     if to is not None:
         _check_empty(folder, options, manifest)
-        _copy_tars(shards.current, manifest, settings, folder, options)
+        _copy_tars(shards.current, manifest, settings, folder, options, watch)
     index = _index(manifest).encode()
     manifest = manifest.model_copy(update={"files": {INDEX_FILE: _sha256(index)}}).sealed()
     written = (INDEX_FILE, index), (CARD_FILE, data_set_card(manifest).encode())
@@ -125,16 +135,28 @@ def make_release(name: str, settings: Settings, *, to: str | None = None, incomp
     return Release(manifest, manifest_at, folder)
 
 
+def _watched(
+    watch: Watch | None, what: str, work: Callable[[Item], Result], items: Sequence[Item], threads: int
+) -> list[Result]:
+    """``work`` of each of ``items``, in parallel, counted by ``watch``."""
+    found = []
+    with watch(what, len(items)) if watch else nullcontext(lambda: None) as advance:
+        for result in parallel_map(work, items, threads=threads):
+            advance()
+            found.append(result)
+    return found
+
+
 class _Shards(NamedTuple):
     current: list[_Shard]
     left_out: dict[str, str]
     dataset: DatasetStatus
 
 
-def _current_shards(dataset: DatasetStatus, *, incomplete: bool) -> _Shards:
+def _current_shards(dataset: DatasetStatus, watch: Watch | None, *, incomplete: bool) -> _Shards:
     if dataset.problem:
         raise StorageError(f"no release without a look at the raw shards: {dataset.problem}")
-    found = list(parallel_map(lambda key: _look(dataset, key), dataset.keys, threads=READERS))
+    found = _watched(watch, "comparing shards", lambda key: _look(dataset, key), dataset.keys, READERS)
     current = [shard for shard in found if shard.status == COMPLETE]
     others = {shard.key: shard.status.text for shard in found if shard.status != COMPLETE}
     if others and not incomplete:
@@ -261,7 +283,12 @@ def _unfinished_of(name: str, own: Iterable[str]) -> str | None:
 
 
 def _copy_tars(
-    shards: Iterable[_Shard], manifest: Manifest, settings: Settings, folder: str, options: StorageOptions
+    shards: Iterable[_Shard],
+    manifest: Manifest,
+    settings: Settings,
+    folder: str,
+    options: StorageOptions,
+    watch: Watch | None,
 ) -> None:
     def copy(pair: tuple[OutputFile, ReleasedTar]) -> None:
         recorded, tar = pair
@@ -283,8 +310,7 @@ def _copy_tars(
             )
 
     recorded_tars = [tar for shard in shards for tar in _tars_of(shard).values()]
-    for _ in parallel_map(copy, zip(recorded_tars, manifest.tars, strict=True), threads=_COPIERS):
-        pass
+    _watched(watch, "copying tars", copy, list(zip(recorded_tars, manifest.tars, strict=True)), _COPIERS)
 
 
 def _link(source: str, target: str) -> bool:

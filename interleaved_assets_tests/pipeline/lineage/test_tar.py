@@ -8,7 +8,7 @@ import pytest
 
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.lineage.tar import trace_tar
+from interleaved_assets.pipeline.lineage.tar import tar_at, trace_tar
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
@@ -73,6 +73,53 @@ def test_the_source_is_the_raw_shard_that_the_tar_was_made_from(settings: Settin
     assert "it was moved or deleted" in trace_tar(str(tar), settings).status
 
 
+@pytest.fixture
+def exported(tmp_path: Path) -> Settings:
+    """The settings of a project with a shard whose images were exported, two a tar."""
+    settings = project(tmp_path, "[export]\nenabled = true\nimages_per_tar = 2\n")
+    good_shard(tmp_path / "raw/web/b.tar", seed=3)
+    for stage in stage_dag(settings).values():
+        take_through(stage, "web/b", settings)
+    return settings
+
+
+def test_a_tar_of_exported_images(exported: Settings, tmp_path: Path) -> None:
+    first, second = sorted((tmp_path / "out/images/web/b").glob("*.tar"))
+    shutil.copy(second, tmp_path / "copy.tar")
+    for tar, of in ((first, first), (second, second), (tmp_path / "copy.tar", second)):
+        trace = trace_tar(str(tar), exported)
+        assert (trace.key, trace.stage, trace.uri) == ("web/b", "image_export", str(tar))
+        assert trace.recorded.uri == str(of)
+        assert trace.sha256 == trace.recorded.sha256 == sha256(of)
+        assert (list(trace.records)[-1], trace.remade, trace.status) == ("image_export", [], "complete")
+    # also where the present settings export nothing
+    assert list(trace_tar(str(first), project(tmp_path)).records) == [*stage_dag(exported)]
+    second.write_bytes(first.read_bytes())
+    assert not trace_tar(str(second), exported).as_recorded
+
+
+def test_a_later_export_says_nothing_about_the_final_tar(exported: Settings, tmp_path: Path) -> None:
+    trace = trace_tar(str(tmp_path / "out/tars/web/b.tar"), exported)
+    assert (trace.stage, list(trace.records)[-1]) == ("final_tars", "final_tars")
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("tars/web/b.tar", ("web/b", "final_tars")),
+        (f"images/web/b/images-{'0' * 16}-000001.tar", ("web/b", "image_export")),
+        (f"images/images-{'0' * 16}-000001.tar", None),
+        ("images/web/b/other.tar", None),
+        ("tars/b.parquet", None),
+        ("filtered/b.tar", None),
+        ("../raw/b.tar", None),
+    ],
+)
+def test_the_place_of_a_tar(tmp_path: Path, path: str, place: tuple[str, str] | None) -> None:
+    settings = project(tmp_path)
+    assert tar_at(f"{settings.storage.output_root}/{path}", settings.storage) == place
+
+
 def test_a_tar_without_a_record_is_an_error(settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(ShardError, match=r"raw/a\.tar \(sha256 [0-9a-f]{64}\): no record describes it"):
         trace_tar(str(tmp_path / "raw/a.tar"), settings)
@@ -95,5 +142,5 @@ def test_a_part_of_a_final_tar_that_was_split(tmp_path: Path) -> None:
     assert trace_tar(str(copied), settings).recorded == trace.recorded
     # one that an earlier split has left
     shutil.copy(tmp_path / "raw/a.tar", tmp_path / "out/tars/a~00007.tar")
-    with pytest.raises(ShardError, match=r"a~00007\.tar .* is no final tar of shard a, which are .*\{00000\.\.00002}"):
+    with pytest.raises(ShardError, match=r"a~00007\.tar .* is no tar of final_tars of shard a, .*\{00000\.\.00002}"):
         trace_tar(str(tmp_path / "out/tars/a~00007.tar"), settings)

@@ -190,3 +190,13 @@ def test_a_shard_in_a_bucket_is_as_it_is_now_whatever_was_listed(
     s3_server.fs.rm_file(uri)
     with pytest.raises(StorageError, match="is not below"):
         find_raw_shard(key, storage)
+
+
+def test_a_link_has_the_stamp_of_its_file_in_a_listing_and_alone(storage: StorageSettings, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"x")
+    os.utime(tmp_path / "elsewhere", (1, 1))
+    Path(storage.raw_root, "linked.tar").symlink_to(tmp_path / "elsewhere")
+    (listed,) = list_raw_shards(storage)
+    assert listed == find_raw_shard("linked", storage)
+    os.utime(tmp_path / "elsewhere", (2, 2))
+    assert next(iter(list_raw_shards(storage))).stamp != listed.stamp

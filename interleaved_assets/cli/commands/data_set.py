@@ -1,0 +1,93 @@
+"""Commands for the shards of a project: ``run``, ``status``, ``what-if``, ``forget``."""
+
+import click
+
+from interleaved_assets.cli.commands.options import as_json, as_json_lines, jobs
+from interleaved_assets.cli.complete import complete_made_shards, complete_raw_shards, complete_vanished_shards
+
+
+@click.command("run")
+@click.argument("shards", nargs=-1, metavar="[KEY…]", shell_complete=complete_raw_shards)
+@jobs
+@as_json_lines
+@click.pass_obj
+def run_command(file: str | None, shards: tuple[str, ...], jobs: int | None, as_json: bool) -> int:
+    """Take shards through all stages, without Dagster.
+
+    Outputs and records are the same as those of a run in Dagster, which finds them current.
+
+    KEY is the path of a raw shard below storage.raw_root without its ending; without one, all shards are taken that
+    are not current. A shard that fails does not stop the others.
+
+    \b
+    interleaved run
+    interleaved run 2024/part-0003 2024/part-0004 --jobs 4
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.run import show_run
+
+    return show_run(shards, file, console(), jobs=jobs, as_json=as_json)
+
+
+@click.command("status")
+@as_json_lines
+@click.pass_obj
+def status_command(file: str | None, as_json: bool) -> int:
+    """Shards that are not current, why, and the stages that a run would make.
+
+    Compares the stored records with the raw shards and the present settings, without Dagster.
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.status import show_status
+
+    return show_status(file, console(), as_json=as_json)
+
+
+@click.command("what-if")
+@click.argument("changes", nargs=-1, required=True, metavar="NAME=VALUE…")
+@click.option(
+    "--shard",
+    "shards",
+    metavar="KEY",
+    multiple=True,
+    help="Partition key; default: every scored shard.",
+    shell_complete=complete_made_shards,
+)
+@as_json
+@click.pass_obj
+def what_if_command(file: str | None, changes: tuple[str, ...], shards: tuple[str, ...], as_json: bool) -> int:
+    """What other thresholds would keep, from stored scores. Reads no image, writes nothing.
+
+    NAME is a setting of [selection].
+
+    \b
+    interleaved what-if min_sharpness_256=80
+    interleaved what-if min_clip=0.2 max_qr_area_ratio=0.1
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.what_if import show_what_if
+
+    return show_what_if(changes, shards, file, console(), as_json=as_json)
+
+
+@click.command("forget")
+@click.argument("shards", nargs=-1, metavar="[KEY…]", shell_complete=complete_vanished_shards)
+@click.option("--vanished", is_flag=True, help="All shards that have records but no raw tar.")
+@click.option("--yes", is_flag=True, help="Remove the files, and the partitions; default: only list the files.")
+@as_json
+@click.pass_obj
+def forget_command(file: str | None, shards: tuple[str, ...], vanished: bool, yes: bool, as_json: bool) -> int:
+    """Remove what is stored for shards whose raw tar is gone: records, outputs and partition.
+
+    Lists the files first: nothing is removed without --yes.
+
+    \b
+    interleaved forget --vanished
+    interleaved forget 2024/part-0003 --yes
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.forget import show_forgotten
+
+    if bool(shards) == vanished:
+        raise click.UsageError("forget takes either keys of shards or --vanished", click.get_current_context())
+    return show_forgotten(shards, file, console(), vanished=vanished, remove=yes, as_json=as_json)

@@ -1,0 +1,121 @@
+"""Commands about what became of samples and shards: ``trace``, ``drops``, ``view``."""
+
+import click
+
+from interleaved_assets.cli.commands.options import as_json
+from interleaved_assets.cli.complete import complete_files, complete_made_shards, complete_shards_and_files
+
+
+@click.command("trace")
+@click.argument("sample_id", required=False)
+@click.option(
+    "--tar",
+    metavar="PATH",
+    help="A final tar or a tar of exported images, path or URL: its raw shard, each stage's settings and hashes.",
+    shell_complete=complete_files,
+)
+@click.option(
+    "--shard",
+    metavar="KEY",
+    help="Partition key of the sample's shard; default: search all shards.",
+    shell_complete=complete_made_shards,
+)
+@click.option(
+    "--all", "every_row", is_flag=True, help="A line for each kept row too, instead of one for each run of them."
+)
+@as_json
+@click.pass_obj
+def trace_command(
+    file: str | None, sample_id: str | None, tar: str | None, shard: str | None, every_row: bool, as_json: bool
+) -> int:
+    """The path of SAMPLE_ID through the stages, or the origin of a tar.
+
+    At each stage the sample's rows by position: dropped ones with reason, measured value and threshold, errors as they
+    are stored, and kept ones summed up.
+
+    \b
+    interleaved trace paper-17
+    interleaved trace paper-17 --shard 2024/part-0003 --all
+    interleaved trace --tar data/curated/tars/a.tar
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.trace import show_sample, show_tar
+
+    if (sample_id is None) == (tar is None):
+        raise click.UsageError("trace takes either SAMPLE_ID or --tar PATH", click.get_current_context())
+    if tar is not None:
+        return show_tar(tar, file, console(), as_json=as_json)
+    return show_sample(sample_id or "", shard, file, console(), every_row=every_row, as_json=as_json)
+
+
+@click.command("drops")
+@click.option(
+    "--shard",
+    metavar="KEY",
+    required=True,
+    help="Partition key of the shard.",
+    shell_complete=complete_made_shards,
+)
+@click.option("--reason", help="Only rows dropped for this reason, such as sharpness_below.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with whole texts.")
+@click.pass_obj
+def drops_command(file: str | None, shard: str, reason: str | None, as_json: bool) -> int:
+    """The dropped rows of a shard: reason, measured value, threshold, and the text or fields that each held.
+
+    \b
+    interleaved drops --shard 2024/part-0003
+    interleaved drops --shard 2024/part-0003 --reason ratio_above --json
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.drops import show_drops
+
+    return show_drops(shard, reason, file, console(), as_json=as_json)
+
+
+@click.command("view")
+@click.argument("shard", metavar="KEY|TAR|PARQUET", shell_complete=complete_shards_and_files)
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Most documents; default: 200.")
+@click.option("--sample-id", "sample_ids", metavar="ID", multiple=True, help="Only this document; can be repeated.")
+@click.option(
+    "--reason", "reasons", metavar="NAME", multiple=True, help="Only documents that lost rows for it; can be repeated."
+)
+@click.option("--random", metavar="N", type=click.IntRange(min=1), help="N documents at random.")
+@click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Of --random; default: 0.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    help="Where the page goes; default: <name>.html in this folder.",
+    shell_complete=complete_files,
+)
+@click.option("--open", "in_browser", is_flag=True, help="Open the page in the browser.")
+@as_json
+@click.pass_obj
+def view_command(
+    file: str | None,
+    shard: str,
+    limit: int | None,
+    sample_ids: tuple[str, ...],
+    reasons: tuple[str, ...],
+    random: int | None,
+    seed: int,
+    out: str | None,
+    in_browser: bool,
+    as_json: bool,
+) -> int:
+    """Documents as they read, on one HTML page: texts and images in order, with what was dropped in its place.
+
+    KEY is the partition key of a shard of this project; its page has stage, reason, measured value and threshold of
+    each drop. A tar or Parquet file, path or URL, needs no project.
+
+    \b
+    interleaved view web/part-0003 --open
+    interleaved view web/part-0003 --reason qr_above --limit 20
+    interleaved view some.tar --random 50 --seed 1
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.view import show_documents
+    from interleaved_assets.reporting.document_choice import Choice
+
+    default = Choice().limit if random is None else random
+    choice = Choice(limit or default, sample_ids, reasons, random, seed)
+    return show_documents(shard, choice, file, console(), page_file=out, in_browser=in_browser, as_json=as_json)

@@ -1,0 +1,75 @@
+"""Commands for a project as a whole: ``init``, ``settings``, ``demo``."""
+
+import click
+
+from interleaved_assets.cli.commands.options import as_json
+from interleaved_assets.cli.complete import complete_files, complete_folders
+
+
+@click.command("init")
+@click.option(
+    "--raw-root",
+    metavar="URL",
+    default="data/raw",
+    show_default=True,
+    help="Folder or URL with raw tars.",
+    shell_complete=complete_folders,
+)
+@click.option(
+    "--output-root",
+    metavar="URL",
+    default="data/out",
+    show_default=True,
+    help="Folder or URL for outputs.",
+    shell_complete=complete_folders,
+)
+@click.option(
+    "--file",
+    "target",
+    metavar="FILE",
+    default="interleaved.toml",
+    show_default=True,
+    help="The file to write.",
+    shell_complete=complete_files,
+)
+@as_json
+def init_command(raw_root: str, output_root: str, target: str, as_json: bool) -> int:
+    """Write a settings file, with every setting explained.
+
+    A file that exists is not changed.
+
+    \b
+    interleaved init --raw-root s3://bucket/raw --output-root s3://bucket/curated
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.init import write_settings
+
+    return write_settings(target, raw_root, output_root, console(), as_json=as_json)
+
+
+@click.command("settings")
+@as_json
+@click.pass_obj
+def settings_command(file: str | None, as_json: bool) -> int:
+    """Every setting with its value, unit, range and default."""
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.settings import show_settings
+
+    return show_settings(file, console(), as_json=as_json)
+
+
+@click.command("demo")
+@as_json
+@click.pass_obj
+def demo_command(file: str | None, as_json: bool) -> int:
+    """Draw demo shards and take them through every asset, with Dagster.
+
+    They are written below the raw root, which must hold no others. In a folder without interleaved.toml one is written,
+    with data/raw and data/out; without DAGSTER_HOME the Dagster instance is .dagster_home.
+
+    \b
+    interleaved demo
+    """
+    from interleaved_assets.defs.demo import main as run_demo
+
+    return run_demo(file, as_json=as_json)

@@ -1,0 +1,54 @@
+"""Commands for releases: ``release``, ``verify``."""
+
+import click
+
+from interleaved_assets.cli.commands.options import as_json
+from interleaved_assets.cli.complete import complete_files, complete_folders
+
+
+@click.command("release")
+@click.argument("name")
+@click.option(
+    "--to",
+    metavar="FOLDER|URL",
+    help="Also copy the tars into this empty folder, a release by itself.",
+    shell_complete=complete_folders,
+)
+@click.option("--incomplete", is_flag=True, help="Leave out shards that are not current; default: refuse.")
+@as_json
+@click.pass_obj
+def release_command(file: str | None, name: str, to: str | None, incomplete: bool, as_json: bool) -> int:
+    """Freeze which final tars make up a data set, as releases/NAME below the output root.
+
+    Writes manifest.json (tars, hashes, settings, raw shards), wids.json (index for random access) and README.md (card).
+    A release is never overwritten. The tars stay in place, where a later run may replace them, unless --to copies them:
+    on the same disk as hard links, which take no space.
+
+    \b
+    interleaved release v1
+    interleaved release v1 --to s3://bucket/releases/v1
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.release import show_release
+
+    return show_release(name, to, file, console(), incomplete=incomplete, as_json=as_json)
+
+
+@click.command("verify")
+@click.argument("release", shell_complete=complete_files)
+@as_json
+@click.pass_obj
+def verify_command(file: str | None, release: str, as_json: bool) -> int:
+    """Compare the tars of RELEASE with its manifest: there, of that size, with those bytes.
+
+    RELEASE is a name, or the path or URL of a manifest or of its folder. Exit codes: 0 sound, 1 findings (one a line),
+    2 the manifest or the storage cannot be read.
+
+    \b
+    interleaved verify v1
+    interleaved verify /data/v1/manifest.json
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.verify import show_verified
+
+    return show_verified(release, file, console(), as_json=as_json)

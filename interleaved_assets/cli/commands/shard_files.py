@@ -1,0 +1,211 @@
+"""Commands for single files, which need no project: ``inspect``, ``validate``, ``convert``, ``score``, ``select``."""
+
+import click
+
+from interleaved_assets.cli.commands.options import Policy, as_json, as_json_lines, filters, jobs, overwrite, policy
+from interleaved_assets.cli.complete import complete_files, complete_folders
+
+
+@click.command("inspect")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", shell_complete=complete_files)
+@click.option(
+    "-n",
+    "--documents",
+    type=click.IntRange(0),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Documents to show of each file.",
+)
+@as_json_lines
+@click.pass_obj
+def inspect_command(file: str | None, inputs: tuple[str, ...], documents: int, as_json: bool) -> int:
+    """What is in shard files: counts, images, errors, documents.
+
+    INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…).
+
+    \b
+    interleaved inspect data/raw/a.tar
+    interleaved inspect 's3://bucket/raw/*.tar' --documents 0 --json
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.inspect import show_shards
+
+    return show_shards(inputs, documents, file, console(), as_json=as_json)
+
+
+@click.command("validate")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", shell_complete=complete_files)
+@click.option("--no-decode", is_flag=True, help="Read only the headers of images.")
+@as_json_lines
+@click.pass_obj
+def validate_command(file: str | None, inputs: tuple[str, ...], no_decode: bool, as_json: bool) -> int:
+    """Whether shard files are sound; if not, why, by code.
+
+    INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…). Every image is decoded.
+
+    Exit codes: 0 all are sound, 1 findings, 2 a file cannot be read.
+
+    \b
+    interleaved validate data/raw/a.tar
+    interleaved validate data/raw --json
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.validate import show_findings
+
+    return show_findings(inputs, file, console(), decode=not no_decode, as_json=as_json)
+
+
+@click.command("convert")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", shell_complete=complete_files)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    required=True,
+    help="Folder or URL for the outputs.",
+    shell_complete=complete_folders,
+)
+@click.option(
+    "--to", "form", type=click.Choice(["parquet", "tar", "tar.gz"]), required=True, help="Form of the outputs."
+)
+@filters
+@click.option("--selection", "whole_section", is_flag=True, help="Apply all filters of the section [selection].")
+@policy
+@jobs
+@overwrite
+@as_json_lines
+@click.pass_obj
+def convert_command(
+    file: str | None,
+    inputs: tuple[str, ...],
+    output: str,
+    form: str,
+    filters: tuple[str, ...],
+    whole_section: bool,
+    policy: Policy | None,
+    jobs: int | None,
+    overwrite: bool,
+    as_json: bool,
+) -> int:
+    """Convert shards to tar or Parquet, one output for each input.
+
+    All rows are kept unless filters are given.
+
+    INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…). An output whose input and settings
+    are those of an earlier conversion is not made again. An input that fails does not stop the others.
+
+    \b
+    interleaved convert data/raw -o data/parquet --to parquet
+    interleaved convert 's3://bucket/raw/*.tar' -o out --to tar --filter min_short_side=200 --on-error drop_row
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.convert import show_conversions
+
+    return show_conversions(
+        inputs,
+        output,
+        form,
+        filters,
+        file,
+        console(),
+        whole_section=whole_section,
+        policy=policy,
+        jobs=jobs,
+        overwrite=overwrite,
+        as_json=as_json,
+    )
+
+
+@click.command("score")
+@click.argument("shard", shell_complete=complete_files)
+@click.argument("scores", shell_complete=complete_files)
+@click.option(
+    "--scorer",
+    "scorers",
+    metavar="NAME",
+    multiple=True,
+    help="A scorer to run, such as sharpness_256; may be repeated. Default: scoring.scorers.",
+)
+@click.option("--clip", "with_clip", is_flag=True, help="Also the scores of the model in [clip].")
+@overwrite
+@as_json
+@click.pass_obj
+def score_command(
+    file: str | None,
+    shard: str,
+    scores: str,
+    scorers: tuple[str, ...],
+    with_clip: bool,
+    overwrite: bool,
+    as_json: bool,
+) -> int:
+    """Measure the images of a shard file.
+
+    SHARD is a tar or a Parquet file; SCORES is the Parquet file to write.
+
+    One row an image: size, the columns of the scorers, and the error of an image that cannot be measured.
+
+    \b
+    interleaved score data/raw/a.tar a.scores.parquet --scorer sharpness_256 --scorer qr
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.score import show_scored
+
+    return show_scored(
+        shard, scores, file, console(), scorers=scorers, with_clip=with_clip, overwrite=overwrite, as_json=as_json
+    )
+
+
+@click.command("select")
+@click.argument("shard", shell_complete=complete_files)
+@click.argument("scores", shell_complete=complete_files)
+@click.argument("output", shell_complete=complete_files)
+@click.option(
+    "--ledger",
+    metavar="FILE",
+    help="Parquet file for dropped rows; default: OUTPUT.dropped.parquet.",
+    shell_complete=complete_files,
+)
+@filters
+@policy
+@overwrite
+@as_json
+@click.pass_obj
+def select_command(
+    file: str | None,
+    shard: str,
+    scores: str,
+    output: str,
+    ledger: str | None,
+    filters: tuple[str, ...],
+    policy: Policy | None,
+    overwrite: bool,
+    as_json: bool,
+) -> int:
+    """Write the rows of a shard file that pass thresholds.
+
+    SHARD is a tar or a Parquet file, SCORES what `interleaved score` wrote for it, OUTPUT a tar or Parquet, by its
+    ending.
+
+    Without --filter, all filters of the section [selection] are applied; with it, only those that are given. Every
+    dropped row is in the ledger, with its reason, measured value and threshold.
+
+    \b
+    interleaved select data/raw/a.tar a.scores.parquet a.selected.tar --filter min_sharpness_256=100
+    """
+    from interleaved_assets.cli.console import console
+    from interleaved_assets.cli.score import show_selected
+
+    return show_selected(
+        shard,
+        scores,
+        output,
+        ledger or f"{output}.dropped.parquet",
+        filters,
+        file,
+        console(),
+        policy=policy,
+        overwrite=overwrite,
+        as_json=as_json,
+    )

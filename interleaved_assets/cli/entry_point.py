@@ -1,0 +1,111 @@
+"""What ``interleaved`` does around every command: arguments that are text, errors as lines on stderr, exit codes."""
+
+import errno
+import io
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from interleaved_assets.cli.commands.group import interleaved
+from interleaved_assets.cli.interrupt import interrupts_arrive
+
+# help and completion wait for what this module imports: pyarrow alone, which the errors bring, takes 0.3 s
+
+FAILED, INTERRUPTED, READER_GONE = 2, 130, 141
+"""Exit codes; the last is that of a program that SIGPIPE ends."""
+_NOT_WRITTEN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Errors of writing to a file that is open."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0 done, 1 nothing found or not sound, 2 an error, 130 Ctrl-C.
+
+    An error is reported on stderr, with ``--json`` as one line. 141 where the reader of stdout is gone, as after
+    ``| head``: the command ends there.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names and texts have characters that not every locale has
+    try:
+        _check_folder()
+        _check_arguments(given)
+        with interrupts_arrive():
+            code = interleaved.main(given, prog_name="interleaved", standalone_mode=False)
+            if sys.stdout is not None:  # closed with >&-
+                sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f"; see {context.command_path} --help" if context else ""
+        _print_error(f"interleaved: {error.format_message().rstrip('.')}{hint}", given)
+        return FAILED
+    except (click.Abort, KeyboardInterrupt):
+        print("interleaved: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return READER_GONE
+    except _own_error() as error:
+        _print_error(f"interleaved: {error}", given)
+        return FAILED
+    except OSError as error:
+        # of stdout: it names no file
+        if error.filename is not None or error.errno not in _NOT_WRITTEN:
+            raise
+        _drop_output()
+        _print_error(f"interleaved: cannot write the output: {error.strerror}", given)
+        return FAILED
+
+
+def _drop_output() -> None:
+    """Drop what stdout still buffers: it has nowhere to go, and Python would report that when it ends."""
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123  no path of data
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _own_error() -> type[Exception]:
+    from interleaved_assets.model.errors import InterleavedError
+
+    return InterleavedError
+
+
+def _print_error(text: str, arguments: Sequence[str]) -> None:
+    from interleaved_assets.cli.console import print_error
+
+    # who reads JSON reads stderr by lines; for people a list stands below its message
+    one_line = "--json" in arguments
+    print_error(" ".join(line.strip() for line in text.split("\n")) if one_line else text)
+
+
+def _check_folder() -> None:
+    """Refuse a present folder that was deleted: no relative path can be found from there.
+
+    Raises:
+        StorageError: it was deleted.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        from interleaved_assets.model.errors import StorageError
+
+        raise StorageError("the present folder was deleted: change to another one") from error
+
+
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """Refuse arguments that are not text: ids, keys and paths are text, and Arrow and JSON fail on other bytes.
+
+    Raises:
+        OptionError: an argument is not UTF-8, or has a zero byte.
+    """
+    for argument in arguments:
+        if "\0" in argument or re.search("[\ud800-\udfff]", argument):  # Python represents bytes that are not UTF-8 so
+            from interleaved_assets.cli.console import short
+            from interleaved_assets.model.errors import OptionError
+
+            raise OptionError(f"argument {short(argument)} is not UTF-8 text")

@@ -1,0 +1,126 @@
+"""What surrounds every command: output that cannot be written, and texts that the locale lacks."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.cli.entry_point import main
+from interleaved_assets_tests.documents import document, project, write_shard
+
+
+def run(folder: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    """The command in a process of its own."""
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, **options.pop("env", {})}  # type: ignore[dict-item]
+    command = [sys.executable, "-P", "-m", "interleaved_assets.cli", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, stderr=subprocess.PIPE, timeout=100, **options)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_that_is_gone_ends_the_command_without_a_word(tmp_path: Path, options: list[str]) -> None:
+    project(tmp_path)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = run(tmp_path, "settings", *options, stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    project(tmp_path)
+    with Path("/dev/full").open("wb") as full:
+        done = run(tmp_path, "settings", stdout=full)
+    message = b"interleaved: cannot write the output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, message)
+
+
+def test_characters_that_the_locale_lacks_are_escaped(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a.tar", {"d": document("caf\u00e9 \u2192")})
+    done = run(tmp_path, "inspect", "a.tar", stdout=subprocess.PIPE, env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"caf\xe9 \u2192" in done.stdout
+
+
+def test_a_defect_is_not_taken_for_an_error_of_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(file: str) -> None:
+        Path(tmp_path, "gone").read_text()
+
+    project(tmp_path)
+    monkeypatch.setattr("interleaved_assets.cli.settings.load_settings", broken)
+    with pytest.raises(FileNotFoundError):
+        main(["settings"])
+
+
+def test_a_folder_that_was_deleted_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for command in (["status"], ["inspect", "a.tar"], ["init"]):
+        assert main(command) == 2
+        assert capsys.readouterr().err == "interleaved: the present folder was deleted: change to another one\n"
+
+
+def test_a_file_whose_name_is_not_text_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / os.fsdecode(b"bad\xff.tar")).write_text("no tar")
+    assert main(["validate", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"interleaved: {tmp_path}/bad\\udcff.tar is not a tar")
+    assert error.count("bad") == 1
+
+
+SETTINGS = ("--settings", "{folder}/interleaved.toml")
+NO_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+"""Root without the right to read what its modes forbid."""
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read everything")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*SETTINGS, "status"], "/raw: Permission denied"),
+        ([*SETTINGS, "forget", "--vanished"], "cannot look for a Dagster instance in "),
+        (["status"], "interleaved.toml cannot be read: Permission denied"),
+        ([*SETTINGS, "inspect", "{folder}/raw"], "/raw: Permission denied"),
+        (
+            [*SETTINGS, "validate", "{folder}/raw/locked/a.tar"],
+            "/raw/locked/a.tar: Permission denied",
+        ),
+        ([*SETTINGS, "view", "{folder}/raw/locked/a"], "/raw/locked/a"),
+    ],
+)
+def test_a_folder_without_permission_is_one_line_and_not_an_empty_folder(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    project(tmp_path)
+    for name in ("raw/locked", "here"):
+        (tmp_path / name).mkdir()
+    write_shard(tmp_path / "raw/b.tar", {"d": document("a")})
+    script = "import os, sys\nfrom interleaved_assets.cli import main\nos.chmod('.', 0)\nsys.exit(main())\n"
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    (tmp_path / "raw/locked").chmod(0)
+    try:
+        done = subprocess.run(
+            [
+                *(NO_OVERRIDE if os.geteuid() == 0 else ()),
+                *(sys.executable, "-P", "-c", script),
+                *(argument.replace("{folder}", str(tmp_path)) for argument in arguments),
+            ],
+            cwd=tmp_path / "here",
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+    finally:
+        for name in ("raw/locked", "here"):
+            (tmp_path / name).chmod(0o700)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
