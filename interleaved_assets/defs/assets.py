@@ -130,11 +130,10 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
 
 
 def _check_specs(asset: str, checks: Sequence[ShardCheck]) -> list[dg.AssetCheckSpec]:
-    """One check that holds all checks of a shard alone, and each check that compares it with others."""
-    alone = [check for check in checks if not check.compares]
-    described = "\n".join(f"* `{check.name}`: {check.description}" for check in alone)
+    """One check for all that are combined, and each of the others by itself."""
+    described = "\n".join(f"* `{check.name}`: {check.description}" for check in checks if check.is_combined)
     held = f"All of these hold for the shard; its result lists each by name.\n\n{described}"
-    descriptions = {OUTPUT_VALID: held} | {check.name: check.description for check in checks if check.compares}
+    descriptions = {OUTPUT_VALID: held} | {check.name: check.description for check in checks if not check.is_combined}
     return [
         dg.AssetCheckSpec(name, asset=asset, description=description, partitions_def=shards)
         for name, description in descriptions.items()

@@ -18,8 +18,7 @@ from interleaved_assets.pipeline.status import Status
 from interleaved_assets.settings import Settings
 
 OUTPUT_VALID: Final = "output_valid"
-"""The check of each stage that holds all checks of one shard, except those that compare it with others: evaluations of
-each would take three times as many bytes and commits."""
+"""The check of each stage that combines checks of one shard: each evaluation takes bytes and commits."""
 _FAILED_AT: Final = "failed_at"
 _ERROR: Final = "error"
 _RUNS_ASKED: Final = 100
@@ -47,15 +46,23 @@ def record_success(
     Checks judge before anything is logged: where a check raises, the shard does not count as materialized.
     """
     basis = Basis(settings)
-    verdict = combine({check.name: check.judge(outcome.record, basis) for check in checks if not check.compares})
+    verdicts = _shown({check: check.judge(outcome.record, basis) for check in checks if not check.compares})
     context.log_event(
         dg.AssetMaterialization(
             context.asset_key, partition=key, metadata=shard_metadata(outcome, settings, pictures), tags=tags
         )
     )
     recorded = LoggedShard(outcome.record, _latest(context, key))
-    _log(context, OUTPUT_VALID, key, verdict, recorded.target)
+    for name, verdict in verdicts.items():
+        _log(context, name, key, verdict, recorded.target)
     return recorded
+
+
+def _shown(verdicts: Mapping[ShardCheck, Verdict]) -> dict[str, Verdict]:
+    """The verdicts by the name of the check of Dagster that shows them."""
+    combined = {check.name: verdict for check, verdict in verdicts.items() if check.is_combined}
+    shown = {OUTPUT_VALID: combine(combined)} if combined else {}
+    return shown | {check.name: verdict for check, verdict in verdicts.items() if not check.is_combined}
 
 
 class FirstFailure(NamedTuple):
@@ -97,8 +104,10 @@ def record_failure(
         )
     )
     verdict = Verdict(False, "ERROR", f"not materialized: {error}", {})
-    if broken := {check.name: verdict for check in checks if isinstance(error, check.failed_by)}:
-        _log(context, OUTPUT_VALID, key, combine(broken), _latest(context, key))
+    if broken := _shown({check: verdict for check in checks if isinstance(error, check.failed_by)}):
+        target = _latest(context, key)
+        for name, shown in broken.items():
+            _log(context, name, key, shown, target)
 
 
 class ShardFailure(NamedTuple):

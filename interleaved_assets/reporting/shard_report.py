@@ -16,9 +16,9 @@ from interleaved_assets.reporting.sketch import ScoreSketch
 from interleaved_assets.reporting.svg import shard_plots, svg_url
 from interleaved_assets.reporting.tiles import Tile, markdown_tiles
 
-REPORT_BYTES: Final = 4_500
+REPORT_BYTES: Final = 12_000
 """Largest report of a shard that is stored with its materialization."""
-PLOTS_BYTES: Final = 3_000
+PLOTS_BYTES: Final = 7_500
 """Part of it that the plots may take; the page of the shard has all of them."""
 _MOST_REASONS: Final = 12
 

@@ -23,7 +23,7 @@ NO_TELEMETRY = {"telemetry": {"enabled": False}}
 
 
 _SEVERITIES = {"passed": "", "warning": "WARN", "error": "ERROR"}
-_COMPARING = ("keep_rate_within_bounds", "up_to_date")
+_SEPARATE = ("materialization_errors", "keep_rate_within_bounds", "up_to_date")
 
 
 class Ran(NamedTuple):
@@ -147,7 +147,7 @@ def check_result(instance: dg.DagsterInstance, asset: str, check: str, key: str)
 
 def check_key(asset: str, check: str) -> dg.AssetCheckKey:
     """The check of Dagster that has the result of ``check``."""
-    return dg.AssetCheckKey(dg.AssetKey(asset), check if check in _COMPARING else OUTPUT_VALID)
+    return dg.AssetCheckKey(dg.AssetKey(asset), check if check in _SEPARATE else OUTPUT_VALID)
 
 
 class Watcher:

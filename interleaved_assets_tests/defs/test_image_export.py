@@ -29,7 +29,7 @@ def test_a_run_exports_the_images_of_each_shard(tmp_path: Path) -> None:
         assert [shown[key]["tars"].value for key in ("a", "b")] == [4, 24]
         assert shown["b"]["rows_dropped"].value == 1
         assert shown["b"]["dropped/undecodable_image"].value == 1
-        assert shown["b"]["dropped_rows"].records[0].data["row"] == "bad, position 1, image"
+        assert shown["b"]["dropped_rows"].records[0].data["sample"] == "bad"
         record = read_record(shown["b"]["record"].value, {})
         assert record is not None
         assert len(record.outputs) == 50
@@ -44,5 +44,5 @@ def test_it_is_there_only_if_enabled(tmp_path: Path) -> None:
         assert (KEY in graph.get_all_asset_keys()) == there
         if there:
             names = {key.name for key in graph.asset_check_keys if key.asset_key == KEY}
-            assert names == {"output_valid", "up_to_date"}
+            assert names == {"materialization_errors", "output_valid", "up_to_date"}
             assert graph.get(KEY).parent_keys == {AssetKey(name) for name in ("filtered", "image_scores", "final_tars")}

@@ -125,8 +125,8 @@ def test_pictures_of_a_shard(settings: Settings) -> None:
     # every score, also those without bounds
     for label in ("Sharpness (variance", "QR code area", "Images for each word", "Short side", "Aspect ratio"):
         assert label in plots
-    assert "Sharpness (variance" in unquote(drawn.report)
-    assert "Not drawn, for want of room: Aspect ratio" in drawn.report
+    assert "Aspect ratio" in unquote(drawn.report)
+    assert "Not drawn" not in drawn.report
     assert "| filtered | sharpness\\_below | 1 |" in drawn.report
     # pictures of noise take more bytes than others: not all fit
     assert 1 <= drawn.report.count("data:image/webp") <= 5
@@ -141,7 +141,9 @@ def test_dropped_rows_are_a_table_with_the_command_for_all(settings: Settings, t
     assert [record.data for record in shown["dropped_rows"].records] == [
         {
             "why": "sharpness 0 < 100",
-            "row": "doc-1-b, position 2, image",
+            "sample": "doc-1-b",
+            "position": 2,
+            "modality": "image",
             "content or detail": "doc-1-b.2.png",
         }
     ]
@@ -182,7 +184,7 @@ def test_rows_dropped_for_errors_are_shown_where_they_were_dropped(settings: Set
     assert record.dropped == {"missing_member": 1}
     shown = shard_pictures(record, lenient, None)
     [row] = [record.data for record in shown["dropped_rows"].records]
-    assert (row["why"], row["row"]) == ("missing_member", "doc-1-c, position 2, image")
+    assert (row["why"], row["sample"], row["position"]) == ("missing_member", "doc-1-c", 2)
     assert str(row["content or detail"]).startswith("missing_member: ")
     assert set(shown) == {"dropped_rows", "all_dropped_rows"}
     assert sum(len(str(value.value)) for value in shown.values()) < 1_500

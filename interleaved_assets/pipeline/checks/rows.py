@@ -72,6 +72,7 @@ MATERIALIZATION_ERRORS: Final = ShardCheck(
     "rows than publish.max_lost_samples allows.",
     judge_errors,
     (MaterializeError, ScoreError, IncompleteShard),
+    separate=True,
 )
 ROWS_ACCOUNTED_FOR: Final = ShardCheck(
     "rows_accounted_for",

@@ -34,7 +34,8 @@ class ShardCheck(NamedTuple):
 
     ``judge`` judges the record of a shard that completed the stage. If the stage raised one of the exceptions
     ``failed_by``, there is no record, and the check fails with the message of the exception. A check that ``compares``
-    needs figures of other shards and is judged once all shards of a step are done.
+    needs figures of other shards and is judged once all shards of a step are done. Checks that are not ``separate`` and
+    compare nothing are shown together (:func:`combine`).
     """
 
     name: str
@@ -42,6 +43,12 @@ class ShardCheck(NamedTuple):
     judge: Callable[[Record, Basis], Verdict]
     failed_by: tuple[type[Exception], ...] = ()
     compares: bool = False
+    separate: bool = False
+
+    @property
+    def is_combined(self) -> bool:
+        """Whether it is shown as one of several in one check of the orchestrator."""
+        return not (self.compares or self.separate)
 
 
 def combine(verdicts: Mapping[str, Verdict]) -> Verdict:
