@@ -1,5 +1,6 @@
 """``interleaved view``: the documents of a shard, or of a tar or Parquet file, on one HTML page."""
 
+import os
 import webbrowser
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from interleaved_assets.cli.console import print_error, print_json, progress, short
 from interleaved_assets.io.storage import atomic_output, options_of
-from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.normalized import shard_layout
@@ -44,6 +45,9 @@ def show_documents(
         in_browser: whether to open the page in the browser.
         as_json: whether to print one JSON object.
     """
+    path = page_file or f"{PurePosixPath(_without_ending(shard)).name or 'documents'}.html"
+    if os.path.realpath(path) == os.path.realpath(shard):
+        raise OptionError(f"{path} is the shard itself: give the page another name with --out")
     try:
         with progress("reading documents", 1, out, as_json=as_json):
             page = _file_page(shard, choice, file) if _is_file(shard) else _shard_page(shard, choice, file)
@@ -52,7 +56,6 @@ def show_documents(
         return 1
     if page is None:
         return 1
-    path = page_file or f"{PurePosixPath(_without_ending(shard)).name or 'documents'}.html"
     with atomic_output(path) as written:
         written.write(documents_html(page).encode())
     if as_json:

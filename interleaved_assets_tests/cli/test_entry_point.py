@@ -84,10 +84,10 @@ NO_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([*SETTINGS, "status"], "/raw: Permission denied"),
+        ([*SETTINGS, "status"], "/raw/locked: Permission denied"),
         ([*SETTINGS, "forget", "--vanished"], "cannot look for a Dagster instance in "),
         (["status"], "interleaved.toml cannot be read: Permission denied"),
-        ([*SETTINGS, "inspect", "{folder}/raw"], "/raw: Permission denied"),
+        ([*SETTINGS, "inspect", "{folder}/raw"], "/raw/locked: Permission denied"),
         (
             [*SETTINGS, "validate", "{folder}/raw/locked/a.tar"],
             "/raw/locked/a.tar: Permission denied",

@@ -90,3 +90,12 @@ def test_no_project_and_no_shard(here: Path, capsys: pytest.CaptureFixture[str])
     assert "text.tar is not a tar" in capsys.readouterr().err
     assert main(["view", "some/key"]) == 2
     assert "no settings file" in capsys.readouterr().err
+
+
+def test_a_page_does_not_replace_the_shard(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tar = good_shard(here / "a.tar")
+    before = Path(tar).read_bytes()
+    (here / "link.tar").symlink_to(tar)
+    assert main(["view", "link.tar", "--out", "a.tar"]) == 2
+    assert capsys.readouterr().err == "interleaved: a.tar is the shard itself: give the page another name with --out\n"
+    assert Path(tar).read_bytes() == before

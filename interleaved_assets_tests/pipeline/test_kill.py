@@ -39,7 +39,7 @@ def watch_storage(reached: Callable[[str], None], replace: Callable[[type, str, 
         is_first = output.size == 0
         written = write(output, data)
         if is_first:
-            output._file.flush()
+            output._target.file.flush()
             reached(f"{output.uri} begun")
         return written
 
