@@ -156,7 +156,7 @@ def take(browser: Browser, url: str, name: str, shot: Shot) -> None:
         page.wait_for_timeout(1000)  # until what slides or fades in has come to rest
         png = (element or page).screenshot(animations="disabled")
     with Image.open(io.BytesIO(png)) as picture:
-        taken = without_margins(picture.convert("RGB"))
+        taken = without_margins(picture.convert("RGB")) if element else picture.convert("RGB")
     width = min(taken.width, WIDTH)
     small = taken.resize((width, round(taken.height * width / taken.width)), Image.Resampling.LANCZOS)
     path = PICTURES / f"{name}.webp"
