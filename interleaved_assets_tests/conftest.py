@@ -1,6 +1,7 @@
 """Fixtures for all tests, the option under which a skipped test is a failure, and what keeps out the machine's part."""
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,6 +24,10 @@ settings.load_profile("ours")
 # For the processes that tests start as well: nothing is written to the home folder, and no proxy asked for loopback.
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "yes"
 os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+
+# A shell that starts pytest in the background has it ignore Ctrl-C, and so would all processes that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

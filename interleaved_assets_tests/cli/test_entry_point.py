@@ -105,6 +105,7 @@ def test_a_folder_without_permission_is_one_line_and_not_an_empty_folder(
     script = "import os, sys\nfrom interleaved_assets.cli import main\nos.chmod('.', 0)\nsys.exit(main())\n"
     path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     (tmp_path / "raw/locked").chmod(0)
+    environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
     try:
         done = subprocess.run(
             [
@@ -113,7 +114,7 @@ def test_a_folder_without_permission_is_one_line_and_not_an_empty_folder(
                 *(argument.replace("{folder}", str(tmp_path)) for argument in arguments),
             ],
             cwd=tmp_path / "here",
-            env={**os.environ, "PYTHONPATH": path},
+            env={**environment, "PYTHONPATH": path},
             capture_output=True,
             text=True,
             timeout=100,
