@@ -104,11 +104,17 @@ def _made(outcome: StageOutcome) -> dict[str, Any]:
     made: dict[str, Any] = {"seconds": round(outcome.seconds, 3)}
     if record.counts_in.images and "ledger" not in record.outputs:  # scores: others are as fast as their storage
         made["images_per_second"] = round(record.counts_in.images / outcome.seconds, 1)
-    made |= {name: rounded(value) for name, value in record.notes.items() if value and name not in _BY_SETTINGS}
+    made |= {
+        name: rounded(value)
+        for name, value in record.notes.items()
+        if (value or isinstance(value, float)) and name not in _BY_SETTINGS
+    }
     if record.stage == normalized.NAME:
         others = {name: dtype for name, dtype in record.columns.items() if name not in RESERVED_COLUMNS}
         if others:
             made["passthrough_columns"] = ", ".join(f"{name}: {dtype}" for name, dtype in others.items())
+    if record.source is not None:
+        made["source"] = dg.MetadataValue.path(record.source.uri)
     return made | {"dagster/uri": record.rows_uri, "output_bytes": sum(file.size for file in rows)}
 
 

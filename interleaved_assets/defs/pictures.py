@@ -14,7 +14,7 @@ def shard_pictures(
 ) -> dict[str, dg.MetadataValue]:
     """The entries of a shard's page: its first dropped rows, its pictures as one entry, and the place of its page.
 
-    ``unchanged`` shards whose pictures are unchanged too have only the place of their page, which has all of this.
+    Of ``unchanged`` shards whose pictures are unchanged too, the pictures are not logged again: their page has them.
 
     Raises:
         InterleavedError: an output of the shard cannot be read, or the pictures cannot be written.
@@ -22,8 +22,6 @@ def shard_pictures(
     stored = store_pictures(record, settings, draw)
     if stored is None:
         return {}
-    if unchanged and stored.page and not stored.drawn:
-        return {"page": dg.MetadataValue.path(stored.page)}
     metadata: dict[str, dg.MetadataValue] = {}
     if stored.drops:
         dropped = sum(record.dropped.values())
@@ -32,7 +30,7 @@ def shard_pictures(
         metadata["all_dropped_rows"] = dg.MetadataValue.text(
             f"{len(stored.drops)} of {dropped:,} shown. All: {command}"
         )
-    if stored.report:
+    if stored.report and not (unchanged and stored.page and not stored.drawn):
         metadata["pictures"] = dg.MetadataValue.md(stored.report)
     if stored.page:
         metadata["page"] = dg.MetadataValue.path(stored.page)

@@ -21,6 +21,7 @@ NOT_NUMBERS = {
     "passthrough_columns",
     "ledger",
     "record",
+    "source",
     "filters_without_scores",
     "samples_over_max_tar_bytes",
 }

@@ -73,14 +73,15 @@ def test_all_pictures_are_one_entry_beside_the_page(settings: Settings, tmp_path
     assert (tmp_path / "out/pages/a.html").read_text() == "<html>"
 
 
-def test_an_unchanged_shard_has_the_place_of_its_page_unless_its_pictures_are_new(
+def test_pictures_of_an_unchanged_shard_are_logged_once_and_its_dropped_rows_again(
     settings: Settings, tmp_path: Path
 ) -> None:
     record = records(settings)["filtered"]
     first = shard_pictures(record, settings, Drawn(), unchanged=True)
     assert "pictures" in first
     again = shard_pictures(record, settings, Drawn(), unchanged=True)
-    assert again == {"page": first["page"]}
+    assert again == {name: value for name, value in first.items() if name != "pictures"}
+    assert {"page", "dropped_rows"} <= set(again)
     no_page = project(tmp_path, "[pages]\nenabled = false\n")
     draw = lambda *_: Drawing("| a |", "")  # noqa: E731
     shard_pictures(record, no_page, draw)

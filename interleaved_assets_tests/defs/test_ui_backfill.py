@@ -108,7 +108,7 @@ def test_each_shard_shows_its_state(page: Page) -> None:
 
 @pytest.mark.usefixtures("backfill")
 def test_the_failed_check_of_the_bad_shard_shows_the_reason(page: Page) -> None:
-    page.goto("/assets/normalized?view=checks&checkDetail=output_valid")
+    page.goto("/assets/normalized?view=checks&checkDetail=materialization_errors")
     page.get_by_text("Execution history").click()
     page.get_by_role("tab", name="Partitions").last.click()
     for state in ("Failed (1)", "Passed (2)", "Missing (1)"):
