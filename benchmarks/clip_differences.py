@@ -20,7 +20,7 @@ from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
 from benchmarks.clip import WORDS, photo
-from benchmarks.clip_figures import markdown_table, replace_figures
+from benchmarks.figures import markdown_table, replace_figures
 from interleaved_assets.scoring.clip import ClipSettings, load_scorer, score_table
 
 MODELS = Path(__file__).parents[1] / "data" / "models"

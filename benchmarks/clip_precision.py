@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.clip import WORDS, photo
 from benchmarks.clip_differences import MODELS
-from benchmarks.clip_figures import markdown_table, replace_figures
+from benchmarks.figures import markdown_table, replace_figures
 from interleaved_assets.scoring.clip.half import half_image_parts, half_text_parts
 from interleaved_assets.scoring.clip.image import Preprocess
 

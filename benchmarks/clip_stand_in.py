@@ -28,7 +28,7 @@ from open_clip.transform import PreprocessCfg
 from torch.utils.data import DataLoader
 
 from benchmarks.clip import photo, read, write_shards
-from benchmarks.clip_figures import markdown_table, replace_figures
+from benchmarks.figures import markdown_table, replace_figures
 from interleaved_assets.scoring.clip.image import Pixels, Preprocess
 from interleaved_assets.scoring.clip.reading import SampleReader
 from interleaved_assets.scoring.clip.samples import clip_schema

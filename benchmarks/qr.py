@@ -24,6 +24,7 @@ import numpy as np
 import zxingcpp
 from PIL import Image as PillowImage
 
+from benchmarks.figures import markdown_table, replace_figures
 from benchmarks.qr_pages import SHARES, Corners, Image, draw_photographs, variants, without_codes
 from interleaved_assets.model.errors import ImageError, MissingDependency
 from interleaved_assets.scoring.qr import (
@@ -35,7 +36,6 @@ from interleaved_assets.scoring.qr import (
 
 SAME_CODE = 0.5  # intersection over union from which a found quadrilateral counts as the code
 THRESHOLD = 0.05
-START, END = "<!-- figures -->", "<!-- end of figures -->"
 Find = Callable[[Image], list[Corners]]
 
 
@@ -163,11 +163,6 @@ def measure(finders: dict[str, Find], images: Iterable[tuple[Image, list[Corners
     return tallies
 
 
-def table(head: list[str], rows: Iterable[list[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def compare(arguments: argparse.Namespace) -> Iterator[str]:
     """The tables, as Markdown."""
     finders = dict(FINDERS)
@@ -183,7 +178,7 @@ def compare(arguments: argparse.Namespace) -> Iterator[str]:
         real = measure(finders, photographs_with_codes(arguments.photos))
         count = next(iter(real.values())).images
         yield f"**{count} real photographs with QR codes**, 177 to 500 pixels wide, codes bent, dirty or tiny."
-        yield table(
+        yield markdown_table(
             ["detector", "found", "dropped at 0.05", "ms an image"],
             (
                 [name, f"{tally.found} of {count}", str(tally.dropped), tally.milliseconds]
@@ -206,7 +201,7 @@ def compare(arguments: argparse.Namespace) -> Iterator[str]:
         f"**{total.images} drawn pages of 1000 × 800 with {total.codes} codes**: share of the codes found, by the area "
         "of the code ÷ area of the page (of all four where there are four)."
     )
-    yield table(
+    yield markdown_table(
         [
             "detector",
             *(f"{share:.0%}" for share in SHARES),
@@ -228,7 +223,7 @@ def compare(arguments: argparse.Namespace) -> Iterator[str]:
         ),
     )
     yield "The same pages by how the code is shown (all sizes together):"
-    yield table(
+    yield markdown_table(
         ["shown", *finders],
         ([variant, *(tallies[name].recall for name in finders)] for variant, tallies in by_variant.items()),
     )
@@ -240,7 +235,7 @@ def compare(arguments: argparse.Namespace) -> Iterator[str]:
     for tar in arguments.negatives:
         kinds[f"real, {tar.name}"] = measure(finders, ((image, []) for image in photographs_in(tar)))
     yield "**Images without QR codes**: how many of them a detector finds a code in, and ms an image."
-    yield table(
+    yield markdown_table(
         ["images", "number", *finders],
         (
             [kind, str(next(iter(tallies.values())).images)]
@@ -260,13 +255,6 @@ def merge(into: Tally, added: Tally) -> None:
     into.seconds += added.seconds
 
 
-def replace_figures(page: Path, report: str) -> None:
-    """Put ``report`` between the marks for figures on a Markdown page, in place of the report that is there."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(START)
-    after = rest.partition(END)[2]
-    page.write_text(f"{before}{START}\n\n{report}\n\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=Path, help="folder with photographs of QR codes")
@@ -279,7 +267,7 @@ def main() -> None:
     report = "\n\n".join(compare(arguments))
     print(report)
     if arguments.write:
-        replace_figures(arguments.write, report)
+        replace_figures(arguments.write, "figures", report)
 
 
 if __name__ == "__main__":

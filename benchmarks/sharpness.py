@@ -17,7 +17,8 @@ import cv2
 import matplotlib
 import numpy as np
 
-from benchmarks.qr import photographs_in, replace_figures, table
+from benchmarks.figures import markdown_table, replace_figures
+from benchmarks.qr import photographs_in
 from interleaved_assets.demo.pictures import sharp
 from interleaved_assets.scoring.decode import BgrImage
 from interleaved_assets.scoring.sharpness import sharpness, sharpness_256
@@ -120,11 +121,11 @@ def main() -> None:
     ):
         found = list(cases(images))
         number = len({case.picture for case in found})
-        parts += [f"**{title}** ({number} pictures, {len(found)} cases)", table(HEAD, rows(found))]
+        parts += [f"**{title}** ({number} pictures, {len(found)} cases)", markdown_table(HEAD, rows(found))]
     report = "\n\n".join(parts)
     print(report)
     if arguments.write:
-        replace_figures(arguments.write, report)
+        replace_figures(arguments.write, "figures", report)
 
 
 if __name__ == "__main__":

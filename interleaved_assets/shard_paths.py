@@ -10,7 +10,8 @@ from interleaved_assets.export.names import is_image_file
 
 FINAL_TARS: Final = "final_tars"
 """The stage whose output may be split into several tars."""
-_TARS_FOLDER: Final = "tars"
+TARS_FOLDER: Final = "tars"
+IMAGES_FOLDER: Final = "images"
 ROWS: Final = "rows"
 """The role of the one output of a stage that other stages read. Ledgers and scores of samples are for people."""
 _PART_ROLE: Final = re.compile(r"rows-(\d{5})")
@@ -47,16 +48,16 @@ class ShardPaths:
     def output(self, stage: str) -> str:
         """The rows that the stage writes: Parquet, and a tar for the last stage, unless it is split."""
         if stage == FINAL_TARS:
-            return f"{self.output_root}/{_TARS_FOLDER}/{self.key}.tar"
+            return f"{self.output_root}/{TARS_FOLDER}/{self.key}.tar"
         return f"{self.output_root}/{stage}/{self.key}.parquet"
 
     def tar_part(self, number: int) -> str:
         """Part ``number``, from 0, of the final tar if it is split."""
-        return f"{self.output_root}/{_TARS_FOLDER}/{self.key}{PART_MARK}{number:05d}.tar"
+        return f"{self.output_root}/{TARS_FOLDER}/{self.key}{PART_MARK}{number:05d}.tar"
 
     def images(self) -> str:
         """The folder of the exported tars and their tables. Other shards may have folders in it."""
-        return f"{self.output_root}/images/{self.key}"
+        return f"{self.output_root}/{IMAGES_FOLDER}/{self.key}"
 
     def sample_scores(self) -> str:
         """The values that the sample filters compared with their thresholds, one row per sample that reached them."""
@@ -100,6 +101,6 @@ class ShardPaths:
 
 def shard_of_tar(uri: str, output_root: str) -> str | None:
     """The key of the shard whose final tar, or part of it, would be at ``uri``; None for another place."""
-    folder = f"{output_root.rstrip('/')}/{_TARS_FOLDER}/"
+    folder = f"{output_root.rstrip('/')}/{TARS_FOLDER}/"
     found = _PART_PATH.fullmatch(uri.removeprefix(folder)) if uri.startswith(folder) else None
     return found["key"] if found else None

@@ -33,7 +33,7 @@ from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
-from interleaved_assets.reporting.stored_pictures import STAGE_PICTURES, Draw
+from interleaved_assets.reporting.stored_pictures import STAGE_PICTURES
 from interleaved_assets.settings import Settings
 
 OWNERS: Final = ["team:data-curation"]
@@ -42,13 +42,12 @@ _SHARD_IO_STEP: Final = StepNeeds(SHARD_IO, {})
 
 @dataclass(frozen=True)
 class StageDisplay:
-    """How a stage appears in the UI, with its checks and pictures of each shard."""
+    """How a stage appears in the UI, with its checks of each shard."""
 
     description: str
     group: str
     kinds: frozenset[str]
     checks: Sequence[ShardCheck] = ()
-    draw: Draw | None = None
 
 
 STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
@@ -79,7 +78,6 @@ STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
             "select",
             frozenset({"parquet"}),
             (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
-            STAGE_PICTURES["filtered"],
         ),
         "final_tars": StageDisplay(
             "Training tars: `<key>.json` and the images of each sample, readable as plain MINT-1T.",
@@ -165,6 +163,8 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
         with sqlite_files_open(context.run.run_id):
-            yield from run_over_shards(context, stage, display.checks, display.draw, settings, code_version)
+            yield from run_over_shards(
+                context, stage, display.checks, STAGE_PICTURES.get(stage.name), settings, code_version
+            )
 
     return shard_asset

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import dagster as dg
 
+from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.latest import event_type, latest_ids, observations
 from interleaved_assets.defs.metadata import DATA_VERSION, INPUT_EVENT, rounded, shard_metadata
 from interleaved_assets.defs.partitions import SHARDS, progress
@@ -215,10 +216,11 @@ def record_comparisons(
     rates = keep_rates_of(elsewhere, stage, settings)
     here = {key: keep_rate(shard.record) for key, shard in recorded.items()}
     basis = Basis(settings, rates | {key: rate for key, rate in here.items() if rate is not None})
-    for key, shard in recorded.items():
-        for check in checks:
-            if check.compares:
-                _log(context, check.name, key, check.judge(shard.record, basis), shard.target)
+    with interrupts_deferred():
+        for key, shard in recorded.items():
+            for check in checks:
+                if check.compares:
+                    _log(context, check.name, key, check.judge(shard.record, basis), shard.target)
 
 
 def log_error(context: dg.AssetExecutionContext, where: str, error: BaseException) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import dagster as dg
 
 from interleaved_assets.defs.executors import task_needs
+from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.latest import event_type, latest_ids, materialized_in_run
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.pictures import shard_pictures
@@ -26,7 +27,7 @@ from interleaved_assets.defs.shard_events import (
     record_success,
     standing_failures,
 )
-from interleaved_assets.model.errors import ShardError, describe
+from interleaved_assets.model.errors import ShardError, StorageError, describe
 from interleaved_assets.pipeline.checks import ShardCheck
 from interleaved_assets.pipeline.execute import list_compared
 from interleaved_assets.pipeline.many import take_patiently, take_together_patiently
@@ -79,30 +80,36 @@ def run_over_shards(
     stopped = _stopped_upstream(context, stage, settings)
     for key, first in stopped.items():
         failed[key] = ShardError(f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}")
-        record_failure(context, stage, checks, key, failed[key], input_events[key], first)
+        with interrupts_deferred():
+            record_failure(context, stage, checks, key, failed[key], input_events[key], first)
     keys = [key for key in context.partition_keys if key not in stopped]
     progress = Progress(stage.name, len(keys), context.log.info)
     for arrival in _arrivals(stage, keys, draw, settings):
-        progress.tick()
-        if arrival is None:
-            continue
-        key, done = arrival.key, arrival.result
-        progress.add(done.outcome if isinstance(done, Done) else None, arrival.host, arrival.queue_seconds)
-        if isinstance(done, Done):
-            if done.undrawn:
-                log_error(context, f"{stage.name}, shard {key}: pictures could not be drawn", done.undrawn)
-            tags = version_tags(done.outcome.record, code_version, input_events[key])
-            try:
-                shown = {**done.pictures, **_work_place(arrival)}
-                recorded[key] = record_success(context, checks, key, done.outcome, shown, tags, settings)
-            except Exception as error:  # noqa: BLE001  any error concerns only this shard
-                done = error
-        if not isinstance(done, Done):
-            failed[key] = done
-            record_failure(context, stage, checks, key, done, input_events[key])
-    whole = progress.end()
+        with interrupts_deferred():
+            progress.tick()
+            if arrival is None:
+                continue
+            key, done = arrival.key, arrival.result
+            progress.add(done.outcome if isinstance(done, Done) else None, arrival.host, arrival.queue_seconds)
+            if isinstance(done, Done):
+                if done.undrawn:
+                    log_error(context, f"{stage.name}, shard {key}: pictures could not be drawn", done.undrawn)
+                tags = version_tags(done.outcome.record, code_version, input_events[key])
+                try:
+                    shown = {**done.pictures, **_work_place(arrival)}
+                    recorded[key] = record_success(context, checks, key, done.outcome, shown, tags, settings)
+                except Exception as error:  # noqa: BLE001  any error concerns only this shard
+                    done = error
+            if not isinstance(done, Done):
+                failed[key] = done
+                record_failure(context, stage, checks, key, done, input_events[key])
+    with interrupts_deferred():
+        whole = progress.end()
     if whole.made >= ENOUGH:
-        write_throughput(whole, settings.storage)
+        try:
+            write_throughput(whole, settings.storage)
+        except StorageError as error:
+            context.log.warning(f"the report lacks how fast {stage.name} went: {error}")  # its shards are made
     if recorded and any(check.compares for check in checks):
         try:
             record_comparisons(context, stage, checks, recorded, settings)

@@ -11,7 +11,6 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from interleaved_assets.io.storage import atomic_output, join, read_small
-from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.settings import StorageSettings
 
@@ -135,13 +134,11 @@ class Progress:
 def write_throughput(done: Throughput, storage: StorageSettings) -> None:
     """Store the figures of a step for the report, in place of those of the stage's step before.
 
-    A refused write is only logged: the shards of the step are made.
+    Raises:
+        StorageError: it cannot be written.
     """
-    try:
-        with atomic_output(_uri(done.stage, storage), storage.options) as out:
-            out.write(json.dumps(asdict(done), sort_keys=True, indent=1).encode())
-    except StorageError as error:
-        logger.warning("the report lacks how fast %s went: %s", done.stage, error)
+    with atomic_output(_uri(done.stage, storage), storage.options) as out:
+        out.write(json.dumps(asdict(done), sort_keys=True, indent=1).encode())
 
 
 def read_throughput(stages: Iterable[str], storage: StorageSettings) -> list[Throughput]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import tarfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from dagster import AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from interleaved_assets.defs import latest
+from interleaved_assets.defs import latest, shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
@@ -315,6 +316,25 @@ def test_storage_that_does_not_answer_is_retried_only_for_that_shard(
     assert run(instance, settings, register_all(instance, settings)).success
     assert (tried.count("a"), tried.count("b")) == (1, 4)
     assert materialized(instance, "normalized") == {"a", "b"}
+
+
+def test_a_step_whose_figures_cannot_be_stored_says_so_and_succeeds(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    (tmp_path / "out/state").mkdir(parents=True)
+    (tmp_path / "out/state/throughput").write_text("in the way of the folder")
+    monkeypatch.setattr(shard_run, "ENOUGH", 1)
+    result = run(instance, settings, register_all(instance, settings), ["normalized"])
+    assert result.success
+    (line,) = [
+        entry.user_message
+        for entry in instance.all_logs(result.run_id)
+        if entry.level == logging.WARNING and "how fast" in entry.user_message
+    ]
+    assert line.startswith("the report lacks how fast normalized went: cannot write ")
+    assert f"{tmp_path}/out/state/throughput" in line
 
 
 @pytest.mark.parametrize("at_once", [1, 3])

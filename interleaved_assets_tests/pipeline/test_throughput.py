@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.record import Counts, Record
 from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.pipeline.throughput import DEVICE_WAIT, Progress, Throughput, read_throughput, write_throughput
@@ -87,7 +88,7 @@ def test_the_figures_of_a_step_on_two_hosts_can_be_stored(tmp_path: Path, clock:
     assert done.hosts == {"10.0.0.0": 2, "10.0.0.1": 1}
 
 
-def test_figures_that_cannot_be_stored_or_are_of_another_version_cost_only_themselves(
+def test_figures_of_another_version_cost_only_themselves_and_a_refused_write_raises(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = project(tmp_path).storage
@@ -105,8 +106,8 @@ def test_figures_that_cannot_be_stored_or_are_of_another_version_cost_only_thems
     assert read_throughput(stages, storage) == [good]
     assert caplog.text.count("has no figures of a step, and is left out") == 4
     (folder / "clip_scores.json").mkdir()
-    write_throughput(Throughput("clip_scores", 1.0), storage)
-    assert "the report lacks how fast clip_scores went: cannot write" in caplog.text
+    with pytest.raises(StorageError, match="cannot write"):
+        write_throughput(Throughput("clip_scores", 1.0), storage)
 
 
 def test_figures_are_kept_for_the_report(tmp_path: Path) -> None:

@@ -54,9 +54,9 @@ class ShardCheck(NamedTuple):
 def combine(verdicts: Mapping[str, Verdict]) -> Verdict:
     """One verdict for several checks of a shard: it passes where all of them do.
 
-    It has the severity of the worst check that fails, and the summaries of those that fail, which are none where all
-    pass. Its figures are the result
-    and the summary of each check, by name, and of each that fails its figures too, as ``<check>/<figure>``.
+    It has the severity of the worst check that fails, and the summaries of those that fail; none where all pass. Its
+    figures are the result and the summary of each check, by name, and of each that fails its figures too, as
+    ``<check>/<figure>``.
     """
     failed = {name: verdict for name, verdict in verdicts.items() if not verdict.passed}
     severity: Severity = "WARN" if all(verdict.severity == "WARN" for verdict in failed.values()) else "ERROR"

@@ -13,7 +13,7 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import CurrentStages
 from interleaved_assets.pipeline.stored_records import read_records, recorded_keys
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets.shard_paths import shard_of_tar
+from interleaved_assets.shard_paths import IMAGES_FOLDER, shard_of_tar
 
 _STAGES: Final = (final_tars.NAME, image_export.NAME)
 """The stages that write tars."""
@@ -118,7 +118,7 @@ def tar_at(uri: str, storage: StorageSettings) -> TarPlace | None:
     """
     if (key := shard_of_tar(uri, storage.output_root)) is not None:
         return TarPlace(key, final_tars.NAME)
-    images = join(storage.output_root, "images/")
+    images = join(storage.output_root, f"{IMAGES_FOLDER}/")
     key, _, name = uri.removeprefix(images).rpartition("/")
     if uri.startswith(images) and key and name.endswith(".tar") and is_image_file(name):
         return TarPlace(key, image_export.NAME)

@@ -17,7 +17,6 @@ from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.pipeline.record import Counts
 
 MANIFEST_FILE: Final = "manifest.json"
-TARS_FOLDER: Final = "tars"
 _FOLDER: Final = "releases"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _Sha256 = Field(pattern="^[0-9a-f]{64}$")

@@ -15,7 +15,8 @@ from interleaved_assets.io.storage import (
 from interleaved_assets.io.storage.options import StorageOptionsByScheme
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.parallel import parallel_map
-from interleaved_assets.pipeline.release.manifest import TARS_FOLDER, Manifest, tar_uri
+from interleaved_assets.pipeline.release.manifest import Manifest, tar_uri
+from interleaved_assets.shard_paths import TARS_FOLDER
 
 _READERS: Final = 8
 """Threads; each reads one tar at a time in blocks, and hashing leaves the interpreter to the others."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
+    """A Markdown table; all columns but the first are set to the right."""
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
