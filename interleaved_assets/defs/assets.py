@@ -13,7 +13,6 @@ from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.pools import SHARD_IO
 from interleaved_assets.defs.shard_events import OUTPUT_VALID
 from interleaved_assets.defs.shard_run import run_over_shards
-from interleaved_assets.defs.sqlite_files import sqlite_files_open
 from interleaved_assets.pipeline.checks import (
     CLIP_SCORE_SCHEMA,
     CLIP_SCORES_IN_RANGE,
@@ -162,9 +161,8 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         check_specs=_check_specs(stage.name, display.checks),
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
-        with sqlite_files_open(context.run.run_id):
-            yield from run_over_shards(
-                context, stage, display.checks, STAGE_PICTURES.get(stage.name), settings, code_version
-            )
+        yield from run_over_shards(
+            context, stage, display.checks, STAGE_PICTURES.get(stage.name), settings, code_version
+        )
 
     return shard_asset

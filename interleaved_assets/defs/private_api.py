@@ -4,7 +4,10 @@
 ``test_private_api.py`` checks that the rest of ``defs/`` uses the public API only.
 """
 
-from collections.abc import Collection, Sequence
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 from weakref import WeakSet
 
@@ -15,6 +18,12 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from dagster._core.errors import DagsterDefinitionChangedDeserializationError
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
+from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.legacy_storage import LegacyEventLogStorage
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.event import listens_for
+from sqlalchemy.pool import StaticPool
 
 __all__ = [
     "RECORDS_NOTHING",
@@ -34,6 +43,7 @@ assets."""
 _STATEMENT_MS: Final = 60_000
 _RENEWED_AFTER_S: Final = 30  # the server may have closed a connection that was idle during a long shard
 _EXTRA_CONNECTIONS: Final = 4  # besides the pooled one, for threads
+_KEPT_FILES: Final = 4  # of SQLite; a step uses the index and the file of its run
 
 _with_kept_connections: Final[WeakSet[dg.DagsterInstance]] = WeakSet()
 
@@ -86,15 +96,60 @@ def delete_compute_logs(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def keep_connections(instance: dg.DagsterInstance) -> None:
-    """Let ``instance`` reuse its connections to PostgreSQL; no effect on SQLite.
+    """Let ``instance`` reuse its connections to PostgreSQL, and to the SQLite files of events.
 
-    By default a new connection is opened for every statement, and an event takes several.
+    By default a new connection is opened for every statement, and an event takes several. For SQLite, Dagster also
+    compiles every statement again, and SQLite writes its log back into the file whenever the last connection closes.
     """
     if instance not in _with_kept_connections:
         instance.optimize_for_webserver(
             statement_timeout=_STATEMENT_MS, pool_recycle=_RENEWED_AFTER_S, max_overflow=_EXTRA_CONNECTIONS
         )
+        events = instance.event_log_storage
+        if isinstance(events, LegacyEventLogStorage):  # of an instance with ``storage:`` in its dagster.yaml
+            events = events._storage.event_log_storage
+        if isinstance(events, SqliteEventLogStorage):
+            events._connect = _SqliteFiles(events).connect  # type: ignore[method-assign]
         _with_kept_connections.add(instance)
+
+
+class _SqliteFiles:
+    """The SQLite files of ``storage`` with one open connection each: the index of all runs, and the runs used last."""
+
+    def __init__(self, storage: SqliteEventLogStorage) -> None:
+        self._storage = storage
+        self._initialize = storage._connect
+        self._engines: OrderedDict[str, Engine] = OrderedDict()
+
+    @contextmanager
+    def connect(self, shard: str) -> Iterator[Connection]:
+        """Does what ``SqliteEventLogStorage._connect`` does: a transaction, of one thread at a time."""
+        if shard not in self._storage._initialized_dbs:
+            with self._initialize(shard):  # makes the tables of a new run
+                pass
+        with self._storage._db_lock:
+            engine = self._engines.pop(shard, None) or _engine(self._storage.conn_string_for_shard(shard))
+            self._engines[shard] = engine
+            if len(self._engines) > _KEPT_FILES:
+                self._engines.popitem(last=False)[1].dispose()
+            with engine.begin() as connection:
+                yield connection
+
+
+def _engine(url: str) -> Engine:
+    engine = create_engine(
+        url,
+        poolclass=StaticPool,
+        connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
+    )
+
+    @listens_for(engine, "connect")
+    def begin(connection: sqlite3.Connection, _: object) -> None:
+        # With SQLite's log, a commit need not wait for the disk: what a power failure takes is the last events, whole
+        # ones. Outputs and their records do wait.
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    return engine
 
 
 def shards_awaiting_backfill(
