@@ -33,6 +33,10 @@ ORDER = {
         *("stages", "many", "checks", "status", "due", "dataset_status", "up_to_date", "forget", "lineage", "files"),
         "release",
     ),
+    "reporting": (
+        *("text", "measures", "facts", "collect", "sketch", "drops", "prose", "page"),
+        *("plots", "documents", "shard", "dataset"),
+    ),
 }
 
 Module = tuple[str, ...]
@@ -147,7 +151,7 @@ LOADS = {
     "interleaved_assets.export": ("pandas", *HEAVY, CLIP),
     "interleaved_assets.scoring.clip": ("pandas", *HEAVY),
     "interleaved_assets.pipeline.stages.dag": ("pandas", "webdataset", *HEAVY),
-    "interleaved_assets.reporting.dataset_report": ("pandas", *HEAVY),
+    "interleaved_assets.reporting.dataset.report": ("pandas", *HEAVY),
     "interleaved_assets.cli.trace": ("pandas", *HEAVY),
     "interleaved_assets.cli.what_if": ("pandas", *HEAVY),
     "interleaved_assets.cli.convert": ("pandas", *HEAVY),

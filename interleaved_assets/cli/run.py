@@ -14,7 +14,7 @@ from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, State
-from interleaved_assets.reporting.stored_pictures import STAGE_PICTURES, store_pictures
+from interleaved_assets.reporting.shard.stored_pictures import STAGE_PICTURES, store_pictures
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, load_settings
 

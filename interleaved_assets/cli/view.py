@@ -15,10 +15,10 @@ from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.normalized import shard_layout
 from interleaved_assets.pipeline.stored_records import read_valid_records, recorded_stages
-from interleaved_assets.reporting.document_choice import Choice, NothingChosen
-from interleaved_assets.reporting.document_files import file_documents
-from interleaved_assets.reporting.document_html import documents_html
-from interleaved_assets.reporting.document_pages import DocumentPage, shard_documents
+from interleaved_assets.reporting.documents.choice import Choice, NothingChosen
+from interleaved_assets.reporting.documents.files import file_documents
+from interleaved_assets.reporting.documents.html import documents_html
+from interleaved_assets.reporting.documents.pages import DocumentPage, shard_documents
 from interleaved_assets.settings import Settings, load_settings, settings_path
 
 _FILE_ENDINGS: Final = (*SHARD_EXTENSIONS, ".parquet")

@@ -32,7 +32,7 @@ from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
-from interleaved_assets.reporting.stored_pictures import STAGE_PICTURES
+from interleaved_assets.reporting.shard.stored_pictures import STAGE_PICTURES
 from interleaved_assets.settings import Settings
 
 OWNERS: Final = ["team:data-curation"]

@@ -5,7 +5,7 @@ import shlex
 import dagster as dg
 
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.reporting.stored_pictures import Draw, store_pictures
+from interleaved_assets.reporting.shard.stored_pictures import Draw, store_pictures
 from interleaved_assets.settings import Settings
 
 

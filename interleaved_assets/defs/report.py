@@ -16,12 +16,12 @@ from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import State
 from interleaved_assets.pipeline.throughput import read_throughput
-from interleaved_assets.reporting.about import about
-from interleaved_assets.reporting.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.collect import all_shard_facts
-from interleaved_assets.reporting.dataset_report import html_report, markdown_report, publishing_problems, totals
-from interleaved_assets.reporting.document_pages import stored_pages
-from interleaved_assets.reporting.examples import held_by
+from interleaved_assets.reporting.dataset.about import about
+from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, aggregate
+from interleaved_assets.reporting.dataset.examples import held_by
+from interleaved_assets.reporting.dataset.report import html_report, markdown_report, publishing_problems, totals
+from interleaved_assets.reporting.documents.pages import stored_pages
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.settings import Settings
 

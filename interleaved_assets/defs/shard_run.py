@@ -38,7 +38,7 @@ from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import is_last_of, stage_dag
 from interleaved_assets.pipeline.stored_records import ListedRecords
 from interleaved_assets.pipeline.throughput import ENOUGH, Progress, write_throughput
-from interleaved_assets.reporting.stored_pictures import Draw
+from interleaved_assets.reporting.shard.stored_pictures import Draw
 from interleaved_assets.settings import Settings
 
 

@@ -1,1 +1,1 @@
-"""Plots, contact sheets, the report of one shard and the report on the data set."""
+"""Reports on one shard and on the data set, and what they share: the facts of shards, scores, texts, templates."""

@@ -14,7 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import NullPool
 
-from interleaved_assets.reporting import report_charts
+from interleaved_assets.reporting.dataset import charts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -83,8 +83,8 @@ def plain_charts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     if request.node.get_closest_marker("real_plots"):
         return
     for name in ("score_histogram", "reasons_bar", "keep_rate_curve"):
-        monkeypatch.setattr(report_charts, name, lambda *_, **__: None)
-    monkeypatch.setattr(report_charts, "to_svg", lambda *_: "<svg></svg>")
+        monkeypatch.setattr(charts, name, lambda *_, **__: None)
+    monkeypatch.setattr(charts, "to_svg", lambda *_: "<svg></svg>")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,10 +11,10 @@ from interleaved_assets.defs.pictures import shard_pictures
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.reporting import stored_pictures as module
-from interleaved_assets.reporting.shard_report import REPORT_BYTES
-from interleaved_assets.reporting.stored_pictures import Drawn as Drawing
-from interleaved_assets.reporting.stored_pictures import selection_pictures
+from interleaved_assets.reporting.shard import stored_pictures as module
+from interleaved_assets.reporting.shard.report import REPORT_BYTES
+from interleaved_assets.reporting.shard.stored_pictures import Drawn as Drawing
+from interleaved_assets.reporting.shard.stored_pictures import selection_pictures
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 

@@ -14,7 +14,7 @@ from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.shard_events import standing_failures
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files
-from interleaved_assets.reporting.about import about
+from interleaved_assets.reporting.dataset.about import about
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, run_chain
 from interleaved_assets_tests.documents import good_shard, project

@@ -20,8 +20,8 @@ from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.pipeline.status import State
 from interleaved_assets.pipeline.stored_records import ListedRecords
 from interleaved_assets.reporting import collect
-from interleaved_assets.reporting.aggregate import aggregate
 from interleaved_assets.reporting.collect import UNREADABLE, all_shard_facts, shard_facts
+from interleaved_assets.reporting.dataset.aggregate import aggregate
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.settings import Settings

@@ -114,7 +114,7 @@ def view_command(
     """
     from interleaved_assets.cli.console import console
     from interleaved_assets.cli.view import show_documents
-    from interleaved_assets.reporting.document_choice import Choice
+    from interleaved_assets.reporting.documents.choice import Choice
 
     default = Choice().limit if random is None else random
     choice = Choice(limit or default, sample_ids, reasons, random, seed)

@@ -1,0 +1,62 @@
+"""What the example rows of a report held: thumbnails and texts, read for these rows alone."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.lineage.contents import RowKey, dropped_contents
+from interleaved_assets.pipeline.parallel import parallel_map
+from interleaved_assets.pipeline.stages import image_scores
+from interleaved_assets.pipeline.stages.outputs import find_scores_of
+from interleaved_assets.reporting.dataset.aggregate import Example
+from interleaved_assets.reporting.facts import ImageKey
+from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
+from interleaved_assets.settings import StorageSettings
+
+_READERS = 8  # each holds the thumbnails of one shard
+
+
+class Held(NamedTuple):
+    """What a dropped row held."""
+
+    thumbnail: bytes | None = None
+    text: str | None = None
+
+
+def held_by(examples: Iterable[Example], storage: StorageSettings) -> dict[Example, Held]:
+    """What each of ``examples`` held, as far as it is stored; a shard that cannot be read has nothing."""
+    by_shard: dict[str, list[Example]] = {}
+    for example in examples:
+        by_shard.setdefault(example.shard, []).append(example)
+
+    def held(shard: str) -> dict[Example, Held]:
+        try:
+            return _held(by_shard[shard], shard, storage)
+        except InterleavedError:
+            return {}
+
+    found: dict[Example, Held] = {}
+    for of_shard in parallel_map(held, by_shard, threads=_READERS):
+        found |= of_shard
+    return found
+
+
+def _held(examples: list[Example], shard: str, storage: StorageSettings) -> dict[Example, Held]:
+    paths = storage.shard(shard)
+    rows = pa.table({name: [getattr(row, name) for row in examples] for name in ("stage", *RowKey._fields)})
+    texts = dropped_contents(rows, paths)
+    thumbnails: Mapping[ImageKey, bytes | None] = {}
+    if any(example.modality == "image" for example in examples):
+        scores = find_scores_of(image_scores.NAME, paths, thumbnails=True)
+        if scores is not None and THUMBNAIL_COLUMN in scores.column_names:
+            columns = (scores[name].to_pylist() for name in ("sample_id", "position", THUMBNAIL_COLUMN))
+            thumbnails = {ImageKey(*key): data for *key, data in zip(*columns, strict=True)}
+    return {
+        row: Held(
+            thumbnails.get(ImageKey(row.sample_id, row.position)) if row.modality == "image" else None,
+            texts.get(RowKey(row.sample_id, row.position, row.modality)),
+        )
+        for row in examples
+    }

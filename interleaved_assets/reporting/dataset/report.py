@@ -1,0 +1,311 @@
+"""The report on the data set: one self-contained HTML page, and a summary as Markdown."""
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.model.shown import markdown_cell
+from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
+from interleaved_assets.pipeline.status import EXAMPLES, StatusLine
+from interleaved_assets.pipeline.throughput import Throughput
+from interleaved_assets.reporting import text
+from interleaved_assets.reporting.dataset.about import About
+from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example
+from interleaved_assets.reporting.dataset.examples import Held
+from interleaved_assets.reporting.dataset.explorer import sliders
+from interleaved_assets.reporting.page import source, template
+from interleaved_assets.reporting.sketch import BINS, ScoreSketch
+from interleaved_assets.selection.settings import SelectionSettings
+
+PERCENTS: Final = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
+HTML_SHARDS: Final = 1000
+"""Shards in the table of the page: those to check first. Sums are over all shards."""
+MARKDOWN_SHARDS: Final = 10
+_SPEED_HEADER: Final = (
+    *("stage", "shards made", "shards/s", "images/s", "MB/s", "s in the queue, mean", "s the device waited"),
+    "shards/s by host",
+)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many samples, images or rows came in and how many were kept."""
+
+    name: str
+    before: int
+    after: int
+
+
+def totals(data: DatasetAggregate) -> list[Tally]:
+    """Samples, images and rows over all shards."""
+    return [Tally(name, data.total(f"{name}_in"), data.total(f"{name}_kept")) for name in ("samples", "images", "rows")]
+
+
+def html_report(
+    data: DatasetAggregate,
+    *,
+    title: str = "Data set report",
+    subtitle: str = "",
+    problems: Sequence[str] = (),
+    min_keep_rate: float = 0.0,
+    about: About | None = None,
+    held: Mapping[Example, Held] | None = None,
+    selection: SelectionSettings | None = None,
+    pages: Mapping[str, str] | None = None,
+    throughput: Sequence[Throughput] = (),
+) -> str:
+    """The report as one HTML page that contains its styles, script and charts, and loads nothing.
+
+    The page follows the light or dark theme of the browser and can be printed. The same arguments give the same page.
+    All text from the data is escaped, and a content security policy allows only the script of the page itself.
+
+    Args:
+        data: the aggregate of the shards.
+        title, subtitle: heading of the page and the line below it.
+        problems: further warnings shown above the figures, such as a raw root that cannot be listed.
+        min_keep_rate: share of rows, and of images, below which a warning says that nearly everything was dropped.
+        about: date, versions and settings of the report.
+        held: thumbnails and texts of the examples of ``data``.
+        selection: the thresholds in force, for the threshold explorer; by default those of a new project.
+        pages: by key of a shard, the place of the page with its documents, relative to the report.
+        throughput: of the last step of each stage.
+    """
+    # here, so that loading the definitions and running over shards do not wait for matplotlib
+    from interleaved_assets.reporting.dataset.charts import reasons_chart, score_charts
+
+    selection = selection or SelectionSettings()
+    script = Markup("\n").join(source(name) for name in ("dataset_report.js", "explorer.js"))
+    style = Markup("\n").join(source(name) for name in ("theme.css", "dataset_report.css", "explorer.css"))
+    shards = data.worst(HTML_SHARDS)
+    return template("dataset_report.html.j2").render(
+        title=title,
+        subtitle=subtitle,
+        script=script,
+        style=style,
+        # the policy of the page names it
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        totals=totals(data),
+        states=_states(data),
+        statuses=data.by_status(),
+        problems=[*problems, *_problems(data, min_keep_rate)],
+        notes=_notes(data),
+        reasons_chart=reasons_chart(data),
+        reasons=[
+            (reason, data.rows[reason], data.images[reason], data.samples[reason], data.examples[reason])
+            for reason in data.by_frequency()
+        ],
+        filters=[
+            (sketch, *data.dropped_by(sketch.measure))
+            for sketch in data.sketches.values()
+            if sketch.count or sketch.missing or sketch.measure.has_bounds
+        ],
+        percents=PERCENTS,
+        scores=[(sketch, sketch.percentiles(PERCENTS), score_charts(sketch)) for sketch in data.scored],
+        sliders=[slider._asdict() for slider in sliders(data.scored, selection)],
+        own_in_force={name: bounds.model_dump(exclude_none=True) for name, bounds in selection.own.items()},
+        pages={} if pages is None else pages,
+        shards=shards,
+        shards_left_out=len(data.shards) - len(shards),
+        shard_count=len(data.shards),
+        selected_before=sum(shard.selected_before for shard in data.shards),
+        errors=_errors(data),
+        bins=BINS,
+        about=about,
+        held={} if held is None else held,
+        nothing=Held(),
+        speed_header=_SPEED_HEADER,
+        speeds=[_speed_cells(done) for done in throughput],
+    )
+
+
+def markdown_report(
+    data: DatasetAggregate,
+    problems: Sequence[str] = (),
+    min_keep_rate: float = 0.0,
+    about: About | None = None,
+    throughput: Sequence[Throughput] = (),
+) -> str:
+    """A summary of the report as Markdown: totals, shards that are not current with the reason, drop reasons, scores,
+    shards to check first, errors.
+
+    Args:
+        problems, min_keep_rate, about, throughput: as for :func:`html_report`.
+    """
+    parts = [f"{text.counted(len(data.shards), 'shard')} ({', '.join(_states(data)) or 'none'})"]
+    parts += [markdown_cell(about.text)] if about else []
+    parts += [f"**{markdown_cell(problem)}**" for problem in (*problems, *_problems(data, min_keep_rate))]
+    parts += [markdown_cell(note) for note in _notes(data)]
+    if any(not shard.is_current for shard in data.shards):
+        parts.append("#### Shards that are not current, and why")
+        rows_by_status = [_status_cells(line) for line in data.by_status()]
+        parts.append(text.markdown_table(("state", "why", "for example", "shards"), rows_by_status, numeric_from=3))
+        parts.append("#### In and out")
+    parts.append(
+        text.markdown_table(
+            ("", "in", "kept", "kept, share"),
+            [
+                (tally.name, text.count(tally.before), text.count(tally.after), text.share(tally.after, tally.before))
+                for tally in totals(data)
+            ],
+        )
+    )
+    if data.rows:
+        parts.append("#### Dropped, by reason")
+        parts.append(
+            text.markdown_table(
+                ("stage", "reason", "rows", "images", "samples"),
+                [
+                    (
+                        reason.stage,
+                        reason.name,
+                        text.count(data.rows[reason]),
+                        text.count(data.images[reason]),
+                        text.count(data.samples[reason]),
+                    )
+                    for reason in data.by_frequency()
+                ],
+                numeric_from=2,
+            )
+        )
+    if data.scored:
+        parts.append("#### Scores")
+        header = ("score", "rule", "values", "missing", "passes alone", *(f"p{percent:g}" for percent in PERCENTS))
+        parts.append(text.markdown_table(header, [_score_cells(sketch) for sketch in data.scored], numeric_from=2))
+    if data.shards:
+        cut = f", {MARKDOWN_SHARDS} of {len(data.shards):,}" if len(data.shards) > MARKDOWN_SHARDS else ""
+        parts.append(f"#### Shards to check first{cut}")
+        parts.append(
+            text.markdown_table(
+                ("shard", "status", "main reason", "samples", "images", "images kept", "errors"),
+                [
+                    (
+                        shard.key,
+                        shard.why,
+                        shard.main_reason or "–",
+                        text.count(shard.samples_in),
+                        text.count(shard.images_in),
+                        text.share(shard.keep_rate),
+                        text.count(shard.errors),
+                    )
+                    for shard in data.worst(MARKDOWN_SHARDS)
+                ],
+                numeric_from=3,
+            )
+        )
+    if data.errors:
+        parts.append("#### Errors, by code")
+        rows = [(code, meaning, text.count(number)) for code, meaning, number in _errors(data)]
+        parts.append(text.markdown_table(("code", "meaning", "rows"), rows, numeric_from=2))
+    if throughput:
+        parts.append("#### Speed of the last runs")
+        parts.append(text.markdown_table(_SPEED_HEADER, [_speed_cells(done) for done in throughput]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _speed_cells(done: Throughput) -> list[str]:
+    return [
+        done.stage,
+        text.count(done.made),
+        f"{done.rate(done.shards):.2f}",
+        f"{done.rate(done.images):,.1f}",
+        f"{done.rate(done.image_bytes) / 1e6:,.2f}",
+        f"{done.mean_queue_seconds:.1f}" if done.hosts else "–",
+        f"{done.device_wait_seconds:.1f}",
+        ", ".join(f"{host}: {done.rate(count):.2f}" for host, count in sorted(done.hosts.items())) or "–",
+    ]
+
+
+def _score_cells(sketch: ScoreSketch) -> list[str]:
+    percentiles: list[float | None] = [*sketch.percentiles(PERCENTS)] or [None] * len(PERCENTS)
+    passes = text.share(sketch.keep_rate) if sketch.measure.has_bounds else "–"
+    return [
+        sketch.measure.label,
+        sketch.measure.rule,
+        text.count(sketch.count),
+        text.count(sketch.missing),
+        passes,
+        *(text.score(value) for value in percentiles),
+    ]
+
+
+def _states(data: DatasetAggregate) -> list[str]:
+    """``12 complete``, ``1 failed``: the most frequent first."""
+    return [
+        f"{number:,} {state}" for state, number in sorted(data.by_state().items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def _status_cells(line: StatusLine) -> list[str]:
+    return [line.status.state, line.why, line.examples, text.count(line.shards)]
+
+
+def publishing_problems(data: DatasetAggregate) -> list[str]:
+    """Warnings about final tars whose raw tar is gone, and about content that is published under several keys."""
+    found = []
+    if gone := data.published_without_raw():
+        found.append(
+            f"The final tars of {text.counted(len(gone), 'shard')} are still published although their raw tars are "
+            f"gone: {_some(gone)}. “interleaved forget --vanished” lists them and, with --yes, removes them."
+        )
+    if twice := data.published_twice():
+        groups = [" = ".join(keys) for keys in twice]
+        found.append(
+            f"The same content is published under several keys, and counts as often as training data: {_some(groups)}."
+        )
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - EXAMPLES:,} more" if len(names) > EXAMPLES else ""
+    return f"{', '.join(names[:EXAMPLES])}{more}"
+
+
+def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
+    """Warnings shown above the figures."""
+    found = publishing_problems(data)
+    if not data.shards:
+        found.append("No shard has been materialized yet.")
+    if broken := [shard for shard in data.shards if shard.unaccounted]:
+        rows = sum(abs(shard.unaccounted) for shard in broken)
+        where = f"{text.counted(rows, 'row')} in {text.counted(len(broken), 'shard')}"
+        found.append(f"Rows neither kept nor in the ledger, or counted twice: {where}.")
+    if data.shards and not data.scored:
+        found.append("No scores are stored: there are no distributions and no keep-rate curves.")
+    if data.total("rows_in") and not data.total("rows_kept"):
+        found.append("Everything was dropped.")
+    elif lost := [
+        f"{text.count(tally.after)} of {text.counted(tally.before, tally.name.removesuffix('s'))} "
+        f"({text.share(tally.after, tally.before)})"
+        for tally in totals(data)
+        if tally.name != "samples" and tally.before and tally.after / tally.before < min_keep_rate
+    ]:
+        found.append(
+            f"Nearly everything was dropped: {' and '.join(lost)} kept, and checks.min_keep_rate is "
+            f"{min_keep_rate:.1%}. See the reasons below: a threshold or a model may not fit this data."
+        )
+    return found
+
+
+def _notes(data: DatasetAggregate) -> list[str]:
+    """Notes on the figures that are no warnings: shards not counted to the end, deleted intermediate outputs."""
+    found = []
+    if in_part := Counter(shard.counted_in_part for shard in data.shards if shard.counted_in_part):
+        stages = ", ".join(
+            f"{text.counted(in_part[name], 'shard')} up to {name}" for name in LEDGER_STAGES if in_part[name]
+        )
+        found.append(f"Not fully counted: {stages}. Rows that later stages will drop still count as kept here.")
+    if gone := Counter(name for shard in data.shards for name in shard.not_stored):
+        tables = ", ".join(f"{name} of {text.counted(shards, 'shard')}" for name, shards in sorted(gone.items()))
+        found.append(f"Not among the scores, because deleted: {tables}.")
+    return found
+
+
+def _errors(data: DatasetAggregate) -> list[tuple[str, str, int]]:
+    ordered = sorted(data.errors.items(), key=lambda item: (-item[1], item[0]))
+    return [(code, ROW_ERROR_CODES.get(code, ""), number) for code, number in ordered]

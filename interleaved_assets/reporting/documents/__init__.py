@@ -1,0 +1,1 @@
+"""The page with the documents of a shard: which are shown, what is known of each, and their HTML."""

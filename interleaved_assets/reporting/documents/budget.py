@@ -1,0 +1,127 @@
+"""What of a page's documents is shown, so that the page stays small: smaller pictures, shorter texts, fewer rows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from interleaved_assets.reporting.documents.document import Document, Item
+from interleaved_assets.reporting.prose import escaped_bytes
+from interleaved_assets.scoring.thumbnail import SIDE, SMALL_SIDE, smaller_thumbnail
+
+_SMALLEST_PICTURE: Final = 1600
+PAGE_BYTES: Final = 4_500_000
+"""Most bytes of the documents on a page of up to :data:`FREE_DOCUMENTS`; more documents have more in proportion."""
+FREE_DOCUMENTS: Final = 200
+SHORTEST_TEXT: Final = 300
+"""Characters of a text that are always shown."""
+_DOCUMENT_BYTES, _ROW_BYTES, _IMAGE_BYTES, _SCORE_BYTES, _DROP_BYTES, _BLOCK_BYTES = 1500, 120, 300, 170, 400, 10
+"""What the markup of each takes, at most."""
+
+
+def fit_documents(documents: Sequence[Document], page_bytes: int = PAGE_BYTES) -> list[Document]:
+    """The documents, made smaller as far as the page needs it.
+
+    Long texts are cut, the longest ones most, and rows of the largest documents are left out, kept rows at the end
+    first, where smaller pictures would not be enough; then pictures become smaller, of 128 pixels or else of 80.
+
+    Args:
+        documents: of one page.
+        page_bytes: most bytes of HTML for up to :data:`FREE_DOCUMENTS`.
+    """
+    limit = page_bytes * max(1, len(documents) / FREE_DOCUMENTS)
+    found = list(documents)
+    if _total(found, _smallest_size) > limit:
+        found = _with_shorter_texts(found, limit / 2)
+        found = _with_fewer_rows(found, limit, _smallest_size)
+    for side in (SIDE, SMALL_SIDE):
+        if _total(found, _item_size) > limit:
+            found = _with_smaller_pictures(found, side)
+    return _with_fewer_rows(found, limit, _item_size)
+
+
+def fair_cap(sizes: Sequence[float], room: float) -> float:
+    """The largest cap for which the sizes, each cut to the cap, add up to at most ``room``."""
+    for rank, size in enumerate(ordered := sorted(sizes)):
+        left = len(ordered) - rank
+        if size * left > room:
+            return room / left
+        room -= size
+    return max(ordered, default=0)
+
+
+ItemSize = Callable[[Item], float]
+"""Bytes of HTML that a row takes, estimated from above."""
+
+
+def _total(documents: Sequence[Document], item_size: ItemSize) -> float:
+    return sum(_size(document, item_size) for document in documents)
+
+
+def _size(document: Document, item_size: ItemSize) -> float:
+    """Bytes of HTML that a document takes, estimated from above."""
+    own = 5 * len(document.sample_id) + escaped_bytes(document.fields_text) + len(document.scores) * _SCORE_BYTES
+    own += _DROP_BYTES if document.drop else 0
+    return _DOCUMENT_BYTES + own + sum(map(item_size, document.items))
+
+
+def _item_size(item: Item) -> float:
+    size: float = _ROW_BYTES + _SCORE_BYTES * len(item.scores) + (_IMAGE_BYTES if item.modality == "image" else 0)
+    text = item.text or ""
+    size += escaped_bytes(text) + _BLOCK_BYTES * text.count("\n")
+    size += len(item.picture or b"") * 4 / 3
+    size += sum(escaped_bytes(said[:300]) for said in (item.name, item.error or "", item.nearest or ""))
+    return size + (_DROP_BYTES + escaped_bytes(item.drop.detail[:300]) if item.drop else 0)
+
+
+def _smallest_size(item: Item) -> float:
+    """The size of a row whose picture has become as small as can be."""
+    picture = len(item.picture or b"") * 4 / 3
+    return _item_size(item) - max(picture - _SMALLEST_PICTURE, 0)
+
+
+def _changed(documents: Sequence[Document], change: Callable[[Item], Item]) -> list[Document]:
+    return [replace(document, items=tuple(map(change, document.items))) for document in documents]
+
+
+def _with_smaller_pictures(documents: Sequence[Document], side: int) -> list[Document]:
+    def smaller(item: Item) -> Item:
+        return item if item.picture is None else replace(item, picture=smaller_thumbnail(item.picture, side))
+
+    return _changed(documents, smaller)
+
+
+def _with_shorter_texts(documents: Sequence[Document], limit: float) -> list[Document]:
+    sizes = [escaped_bytes(item.text) for document in documents for item in document.items if item.text]
+    cap = fair_cap(sizes, limit)
+
+    def shorter(item: Item) -> Item:
+        if not item.text or (size := escaped_bytes(item.text)) <= cap:
+            return item
+        length = max(SHORTEST_TEXT, int(len(item.text) * cap / size))
+        return replace(item, text=item.text[:length], cut=len(item.text) if length < len(item.text) else 0)
+
+    return _changed(documents, shorter)
+
+
+def _with_fewer_rows(documents: Sequence[Document], limit: float, item_size: ItemSize) -> list[Document]:
+    sizes = [_size(document, item_size) for document in documents]
+    if sum(sizes) <= limit:
+        return list(documents)
+    room = fair_cap(sizes, limit)
+    return [
+        _cut(document, room, item_size) if size > room else document
+        for document, size in zip(documents, sizes, strict=True)
+    ]
+
+
+def _cut(document: Document, room: float, item_size: ItemSize) -> Document:
+    """Dropped rows stay before others, earlier rows before later ones."""
+    room -= _size(replace(document, items=()), item_size)
+    shown = set()
+    for place in sorted(range(len(document.items)), key=lambda place: (document.items[place].drop is None, place)):
+        room -= item_size(document.items[place])
+        if room < 0:
+            break
+        shown.add(place)
+    items = tuple(item for place, item in enumerate(document.items) if place in shown)
+    return replace(document, items=items, left_out=document.left_out + len(document.items) - len(items))

@@ -1,0 +1,56 @@
+"""The page of a shard's documents as one HTML file that contains its pictures, and loads nothing."""
+
+import base64
+import hashlib
+from collections import Counter
+from typing import Final
+
+from markupsafe import Markup
+
+from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.reporting.documents.budget import fit_documents
+from interleaved_assets.reporting.documents.document import sortable_scores
+from interleaved_assets.reporting.documents.pages import DocumentPage
+from interleaved_assets.reporting.drops import common_prefix
+from interleaved_assets.reporting.facts import shard_counts
+from interleaved_assets.reporting.page import source, template
+
+_TEMPLATE: Final = "documents.html.j2"
+
+
+def documents_html(page: DocumentPage, plots: str = "") -> str:
+    """The page as HTML; the same documents give the same page.
+
+    All text from data is escaped, and a content security policy allows only the page's own style and script.
+
+    Args:
+        page: its documents.
+        plots: a picture of the shard's scores, as a ``data:`` URL; empty for none.
+    """
+    documents = fit_documents(page.documents)
+    reasons = [document.reasons for document in documents]
+    with_reason = Counter(reason for found in reasons for reason in found)
+    style = Markup("\n").join(source(name) for name in ("theme.css", "documents.css"))
+    script = source("documents.js")
+    return template(_TEMPLATE).render(
+        page=page,
+        plots=plots,
+        documents=documents,
+        reasons_of=[sorted(found) for found in reasons],
+        with_reason=sorted(with_reason.items(), key=lambda item: (-item[1], item[0])),
+        scores=sortable_scores(documents),
+        prefix=common_prefix([document.sample_id for document in documents]),
+        counts=shard_counts(page.facts) if page.facts else [],
+        error_codes=ROW_ERROR_CODES,
+        images=sum(item.modality == "image" for document in documents for item in document.items),
+        is_cut=any(document.left_out or any(item.cut for item in document.items) for document in documents),
+        style=style,
+        style_hash=_hash(style),
+        script=script,
+        script_hash=_hash(script),
+    )
+
+
+def _hash(content: str) -> str:
+    """What the policy of a page calls a script or a style: its text between the tags, exactly."""
+    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

@@ -1,0 +1,183 @@
+"""The documents of a shard of the project, with everything that their page tells."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
+from interleaved_assets.io.storage import filesystem, find_infos, join, storage_errors
+from interleaved_assets.model.errors import ShardError
+from interleaved_assets.model.ledger import drop_reasons, empty_ledger
+from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.model.schema import REQUIRED_COLUMNS
+from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
+from interleaved_assets.pipeline.record import read_record
+from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
+from interleaved_assets.pipeline.stages.outputs import find_sample_scores
+from interleaved_assets.reporting.collect import shard_facts
+from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
+from interleaved_assets.reporting.documents.document import Document, Evidence, build_documents
+from interleaved_assets.reporting.facts import ImageKey, ShardFacts
+from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN, previews
+from interleaved_assets.selection.positions import reindex_positions
+from interleaved_assets.settings import Settings, StorageSettings
+from interleaved_assets.shard_paths import ShardPaths
+
+PREVIEWS: Final = 250
+"""Images of which a page can show larger pictures than thumbnails."""
+BATCH_BYTES: Final = 128 * 2**20
+"""Bytes of rows that are held at once while documents are read."""
+
+
+@dataclass(frozen=True)
+class DocumentPage:
+    """What the page of a shard's documents shows.
+
+    Attributes:
+        title: key of the shard, or the file.
+        documents: those that were chosen.
+        how: how they were chosen, such as ``14 documents``.
+        facts: counts and errors of the whole shard; None for a file that is read without a project.
+        reasons: dropped rows of the whole shard, by reason, most frequent first.
+    """
+
+    title: str
+    documents: Sequence[Document]
+    how: str
+    facts: ShardFacts | None = None
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+def shard_documents(
+    key: str, settings: Settings, choice: Choice, *, with_previews: bool = False, facts: ShardFacts | None = None
+) -> DocumentPage:
+    """Documents of a shard of the project, with what each stage dropped in its place.
+
+    Args:
+        key: partition key of the shard.
+        settings: of the project.
+        choice: which documents.
+        with_previews: decode their images for pictures larger than the stored thumbnails, unless they are more than
+            :data:`PREVIEWS`; also where no thumbnails are stored.
+        facts: of the shard, with thumbnails, where they were read before.
+
+    Raises:
+        ShardError: the shard has not been normalized, or an output is damaged.
+        NothingChosen: the shard has no such document, or lost no row for such a reason.
+        StorageError: an output cannot be read.
+    """
+    paths = settings.storage.shard(key)
+    facts = facts or shard_facts(key, settings, thumbnails=True)
+    if facts.counted_to is None:
+        raise ShardError(f"shard {key}: there are no normalized rows to show: materialize normalized")
+    keys = pa.concat_tables(_read(paths, REQUIRED_COLUMNS))
+    ledger = empty_ledger() if facts.ledger is None else _in_normalized_positions(facts.ledger, keys, paths)
+    sample_ids = list(dict.fromkeys([*keys["sample_id"].to_pylist(), *ledger["sample_id"].to_pylist()]))
+    reasons = drop_reasons(ledger)
+    check_choice(choice, sample_ids, reasons, f"shard {key}")
+    chosen = choose_documents(sample_ids, _reasons_by_sample(ledger), choice)
+    columns = [name for name in _schema(paths).names if name != "binary_content"]
+    rows = pa.concat_tables(rows_of(chosen.sample_ids, _read(paths, columns)))
+    pictures = thumbnails_of(facts.scores, chosen.sample_ids)
+    if with_previews and (_images_in(rows) <= PREVIEWS or not pictures):
+        for part in rows_of(chosen.sample_ids, _read(paths, [*REQUIRED_COLUMNS, "binary_content"])):
+            pictures |= previews_of(part)
+    samples = find_sample_scores(paths) if facts.counted_to != normalized.NAME else None
+    evidence = Evidence(
+        measures_of(settings.selection, unbounded=True),
+        facts.scores,
+        ledger,
+        {} if samples is None else {filtered.RATIO: samples},
+    )
+    documents = build_documents(chosen.sample_ids, rows, pictures, evidence)
+    return DocumentPage(key, documents, chosen.how, facts, reasons)
+
+
+def stored_pages(storage: StorageSettings) -> dict[str, str]:
+    """By key of a shard that has a page, its place relative to the output root, as a link needs it; one listing.
+
+    Raises:
+        StorageError: the pages cannot be listed.
+    """
+    folder = join(storage.output_root, "pages")
+    with storage_errors(folder, "list"):
+        fs, path = filesystem(folder, storage.options)
+        names = [file[len(path.rstrip("/")) + 1 :] for file in find_infos(fs, path)]
+    return {name.removesuffix(".html"): quote(f"pages/{name}") for name in names if name.endswith(".html")}
+
+
+def rows_of(sample_ids: Sequence[str], tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of these samples, table by table."""
+    wanted = pa.array(sample_ids, pa.string())
+    for table in tables:
+        yield filter_rows(table, pc.is_in(table["sample_id"].cast(pa.string()), wanted))
+
+
+def thumbnails_of(scores: pa.Table | None, sample_ids: Sequence[str]) -> dict[ImageKey, bytes]:
+    """The thumbnails in a table of scores, of the images of these samples."""
+    if scores is None or THUMBNAIL_COLUMN not in scores.column_names:
+        return {}
+    [of_samples] = rows_of(sample_ids, [scores])
+    columns = (of_samples[name].to_pylist() for name in (*ImageKey._fields, THUMBNAIL_COLUMN))
+    return {ImageKey(*key): picture for *key, picture in zip(*columns, strict=True) if picture is not None}
+
+
+def previews_of(rows: pa.Table) -> dict[ImageKey, bytes]:
+    """Pictures of the images in ``rows``, made from their bytes; none of an image that cannot be decoded."""
+    images = filter_rows(rows, pc.and_(pc.equal(rows["modality"], "image"), pc.is_valid(rows["binary_content"])))
+    keys = [ImageKey(*key) for key in zip(*(images[name].to_pylist() for name in ImageKey._fields), strict=True)]
+    made = previews([content.as_buffer() for content in images["binary_content"]])
+    return {key: picture for key, picture in zip(keys, made, strict=True) if picture is not None}
+
+
+def _schema(paths: ShardPaths) -> pa.Schema:
+    return parquet_shard_schema(paths.output(normalized.NAME), storage_options=paths.options)
+
+
+def _read(paths: ShardPaths, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The normalized rows; at least one table, which may be empty."""
+    schema = _schema(paths)
+    yield pa.schema([field for field in schema if field.name in {*columns, "sample_id"}]).empty_table()
+    yield from read_parquet_shard(
+        paths.output(normalized.NAME),
+        columns=columns,
+        max_batch_bytes=BATCH_BYTES,
+        storage_options=paths.options,
+    )
+
+
+def _images_in(rows: pa.Table) -> int:
+    return int(pc.sum(pc.equal(rows["modality"], "image"), min_count=0).as_py())
+
+
+def _reasons_by_sample(ledger: pa.Table) -> dict[str, list[str]]:
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for sample_id, reason in zip(ledger["sample_id"].to_pylist(), ledger["reason"].to_pylist(), strict=True):
+        found[sample_id][reason] = None
+    return {sample_id: list(reasons) for sample_id, reasons in found.items()}
+
+
+def _in_normalized_positions(ledger: pa.Table, keys: pa.Table, paths: ShardPaths) -> pa.Table:
+    """``ledger`` with the positions that its rows have in ``normalized``, where selection renumbered positions."""
+    later = pc.equal(ledger["stage"], final_tars.NAME)
+    if not pc.any(later, min_count=0).as_py():
+        return ledger
+    record = read_record(paths.record(filtered.NAME), paths.options)
+    selection = record.settings.get("settings") if record else None
+    if not (isinstance(selection, Mapping) and selection.get("reindex_positions")):
+        return ledger
+    gone = set(row_keys(ledger.filter(pc.invert(later))))
+    kept = keys.filter(pa.array([key not in gone for key in row_keys(keys)], pa.bool_()))
+    before = dict(zip(row_keys(reindex_positions(kept)), kept["position"].to_pylist(), strict=True))
+    at = [
+        before.get(RowKey(key.sample_id, key.position, key.modality), key.position) if moved else key.position
+        for key, moved in zip(row_keys(ledger), later.to_pylist(), strict=True)
+    ]
+    place = ledger.column_names.index("position")
+    return ledger.set_column(place, ledger.schema.field(place), pa.array(at, pa.int32()))

@@ -1,0 +1,1 @@
+"""The report of one shard: counts, plots and contact sheets, stored once beside the outputs."""

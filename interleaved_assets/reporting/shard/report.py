@@ -1,0 +1,115 @@
+"""The report of one shard: counts, plots, drops by reason and pictures as Markdown."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.model.ledger import drop_reasons
+from interleaved_assets.model.shown import markdown_cell
+from interleaved_assets.reporting import text
+from interleaved_assets.reporting.facts import ShardFacts, shard_counts
+from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.plots.svg import shard_plots, svg_url
+from interleaved_assets.reporting.shard.tiles import Tile, markdown_tiles
+from interleaved_assets.reporting.sketch import ScoreSketch
+
+REPORT_BYTES: Final = 12_000
+"""Largest report of a shard that is stored with its materialization."""
+PLOTS_BYTES: Final = 7_500
+"""Part of it that the plots may take; the page of the shard has all of them."""
+_MOST_REASONS: Final = 12
+
+
+class Sheet(NamedTuple):
+    """The images that a shard's report shows."""
+
+    dropped: Sequence[Tile]
+    kept: Sequence[Tile]
+
+
+def shard_report(facts: ShardFacts, measures: Sequence[Measure], sheet: Sheet | None = None) -> str:
+    """One shard's report as Markdown of at most :data:`REPORT_BYTES` bytes, its pictures included.
+
+    Counts, drops by stage and reason, plots, and the contact sheet as far as there is room.
+
+    Args:
+        facts: counts, scores and ledger of the shard.
+        measures: the scores to show and their bounds, the most important first.
+        sheet: the pictures to show; without it there is no contact sheet.
+    """
+    parts = [_summary(facts), _drops(facts.ledger), _plots(facts, measures)]
+    if sheet is not None and (sheet.dropped or sheet.kept):
+        room = REPORT_BYTES - sum(len(part.encode()) + 2 for part in parts)
+        parts.append(markdown_tiles(sheet.dropped, sheet.kept, max_bytes=room))
+    return "\n\n".join(parts)
+
+
+def plots_url(facts: ShardFacts, measures: Sequence[Measure]) -> str:
+    """The plots of all scores of a shard as one picture: a URL that contains it."""
+    return _url(facts, _sketches(facts, measures))
+
+
+def _sketches(facts: ShardFacts, measures: Sequence[Measure]) -> list[ScoreSketch]:
+    sketches = []
+    for measure in measures:
+        if (values := facts.values_of(measure)) is not None:
+            sketches.append(ScoreSketch(measure))
+            sketches[-1].add(values)
+    return sketches
+
+
+def _url(facts: ShardFacts, sketches: Sequence[ScoreSketch]) -> str:
+    reasons = drop_reasons(facts.ledger) if facts.ledger is not None else {}
+    return svg_url(shard_plots(facts.rows_kept, reasons, sketches))
+
+
+def _plots(facts: ShardFacts, measures: Sequence[Measure]) -> str:
+    """The plots as one picture; scores for which there is no room are named."""
+    sketches = _sketches(facts, measures)
+    for shown in range(len(sketches), -1, -1):
+        url = _url(facts, sketches[:shown])
+        if len(url) <= PLOTS_BYTES:
+            break
+    left_out = ", ".join(markdown_cell(sketch.measure.label) for sketch in sketches[shown:])
+    return f"![plots]({url})" + (f"\n\nNot drawn, for want of room: {left_out}." if left_out else "")
+
+
+def _summary(facts: ShardFacts) -> str:
+    parts = [text.markdown_table(("", "in", "kept", "dropped", "kept, share"), shard_counts(facts))]
+    if facts.rows_unaccounted:
+        rows = text.counted(abs(facts.rows_unaccounted), "row")
+        parts.append(f"**Rows neither kept nor in the ledger, or counted twice: {rows}.**")
+    if facts.not_stored:
+        parts.append(f"Not shown, because deleted: {', '.join(facts.not_stored)}.")
+    if facts.errors:
+        errors = sorted(facts.errors.items(), key=lambda item: (-item[1], item[0]))
+        cells = [(code, ROW_ERROR_CODES.get(code, ""), text.count(number)) for code, number in errors]
+        parts.append(text.markdown_table(("error", "meaning", "rows"), cells, numeric_from=2))
+    return "\n\n".join(parts)
+
+
+def _drops(ledger: pa.Table | None) -> str:
+    """Table of stage, reason and rows by modality, the most frequent first."""
+    if ledger is None or not ledger.num_rows:
+        return "Nothing was dropped."
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in ledger.group_by(["stage", "reason", "modality"]).aggregate([([], "count_all")]).to_pylist():
+        counts[row["stage"], row["reason"]][row["modality"]] += row["count_all"]
+    ordered = sorted(counts.items(), key=lambda item: (-item[1].total(), item[0]))
+    rows = [
+        (
+            stage,
+            reason,
+            text.count(by_modality.total()),
+            text.count(by_modality["image"]),
+            text.count(by_modality["text"]),
+            text.share(by_modality.total(), ledger.num_rows),
+        )
+        for (stage, reason), by_modality in ordered[:_MOST_REASONS]
+    ]
+    if len(ordered) > len(rows):
+        rows.append(("", f"{len(rows)} of {len(ordered)} reasons", "", "", "", ""))
+    return text.markdown_table(("stage", "reason", "rows", "images", "texts", "share of drops"), rows, numeric_from=2)

@@ -1,0 +1,149 @@
+"""What is shown of a shard besides its figures: pictures, dropped rows, and a page with its documents, stored once."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from interleaved_assets.io.storage import atomic_output, read_small
+from interleaved_assets.model.shown import cut_text
+from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_contents, row_keys
+from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.stages import filtered, normalized
+from interleaved_assets.pipeline.stages.outputs import read_ledgers
+from interleaved_assets.reporting.collect import shard_facts
+from interleaved_assets.reporting.documents.choice import Choice
+from interleaved_assets.reporting.documents.html import documents_html
+from interleaved_assets.reporting.documents.pages import shard_documents
+from interleaved_assets.reporting.drops import choose_drops, reason_text
+from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.reporting.shard.report import Sheet, plots_url, shard_report
+from interleaved_assets.reporting.shard.tiles import PictureChoice, choose_pictures, compared_texts, tiles_of
+from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
+from interleaved_assets.selection.settings import selection_version
+from interleaved_assets.settings import Settings
+
+FIRST_DROPS: Final = 5
+"""Dropped rows in the table of a shard."""
+_CONTENT_LENGTH: Final = 60
+_PAGE_DROPPED, _PAGE_KEPT = 60, 24  # most pictures of the contact sheet
+_VERSION: Final = 5  # of what is drawn: a change draws the pictures of unchanged shards again
+
+
+class Drawn(NamedTuple):
+    """What was drawn of a shard."""
+
+    report: str
+    """Markdown with its pictures inside."""
+    page: str
+    """An HTML page to store beside the outputs; empty for none."""
+
+
+Draw = Callable[[str, Settings], Drawn]
+"""Draws the pictures of a shard from the stored outputs of its stages."""
+
+
+class StoredPictures(NamedTuple):
+    """What is shown of a shard at one stage."""
+
+    drops: list[dict[str, Any]]
+    """The first dropped rows, as lines of a table."""
+    report: str
+    """Markdown with its pictures inside; empty for none."""
+    page: str | None
+    """Where the page with the shard's documents is."""
+    drawn: bool
+    """Whether they were drawn now."""
+
+
+def store_pictures(record: Record, settings: Settings, draw: Draw | None) -> StoredPictures | None:
+    """The first dropped rows of a shard, and its pictures and page by ``draw``, where a stage has one.
+
+    They are made once for each output and set of thresholds, and stored beside the output: for a shard that has not
+    changed, making them would take longer than everything else. ``run.pictures = false`` leaves out the pictures and
+    the page. None if there is nothing to show.
+
+    Raises:
+        InterleavedError: an output of the shard cannot be read, or the pictures cannot be written.
+    """
+    draw = draw if settings.run.pictures else None
+    if draw is None and not record.dropped:
+        return None
+    paths = settings.storage.shard(record.shard)
+    uri, page_uri = paths.pictures(record.stage), paths.page()
+    chosen = f"{draw is not None} {settings.pages!r}"
+    text = f"{_VERSION} {record.data_version} {selection_version(settings.selection)} {chosen}"
+    version = hashlib.sha256(text.encode()).hexdigest()
+    kept = _kept(uri, settings)
+    if stale := kept.get("version") != version:
+        drawn = draw(record.shard, settings) if draw else None
+        if drawn and drawn.page:
+            with atomic_output(page_uri, paths.options) as out:
+                out.write(drawn.page.encode())
+        kept = {
+            "version": version,
+            "report": drawn.report if drawn else "",
+            "page": bool(drawn and drawn.page),
+            "drops": _first_drops(record, settings) if record.dropped else [],
+        }
+        with atomic_output(uri, paths.options) as out:
+            out.write(json.dumps(kept).encode())
+    return StoredPictures(kept["drops"], kept["report"], page_uri if kept["page"] else None, stale)
+
+
+def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
+    """A few rows of the ledger of a stage, with what they held."""
+    paths = settings.storage.shard(record.shard)
+    drops = choose_drops(read_ledgers(paths, [record.stage]), FIRST_DROPS)
+    contents = dropped_contents(drops, paths)
+    measures = measures_of(settings.selection, unbounded=True)
+    return [
+        {
+            "why": reason_text(row, measures),
+            "sample": row["sample_id"],
+            "position": row["position"],
+            "modality": row["modality"],
+            "content or detail": cut_text(contents.get(key) or row["detail"] or "", _CONTENT_LENGTH),
+        }
+        for key, row in zip(row_keys(drops), drops.to_pylist(), strict=True)
+    ]
+
+
+def selection_pictures(key: str, settings: Settings) -> Drawn:
+    """Counts, drops by reason, histograms of every score, contact sheet of kept and dropped images; and the page.
+
+    The asset after the scores has all pictures of a shard, so that the event log holds them once.
+    """
+    paths = settings.storage.shard(key)
+    facts = shard_facts(key, settings, thumbnails=True)
+    measures = measures_of(settings.selection, unbounded=True)
+    chosen, nearest = PictureChoice([], []), {}
+    if facts.scores is not None and THUMBNAIL_COLUMN in facts.scores.column_names:
+        chosen = choose_pictures(facts.scores, facts.ledger, _PAGE_DROPPED, _PAGE_KEPT)
+        nearest = compared_texts(facts.scores, [*chosen.dropped, *chosen.kept])
+    contents = row_contents(list(nearest.values()), paths.output(normalized.NAME), paths)
+    texts = {image: contents[row] for image, row in nearest.items() if row in contents}
+    sheet = Sheet(*(tiles_of(facts, images, measures, texts) if images else [] for images in chosen))
+    page = ""
+    if settings.pages.enabled:
+        documents = shard_documents(key, settings, Choice(settings.pages.max_documents), facts=facts)
+        page = documents_html(documents, plots_url(facts, measures))
+    return Drawn(shard_report(facts, measures, sheet), page)
+
+
+def _kept(uri: str, settings: Settings) -> dict[str, Any]:
+    """The pictures stored before, in one read: the whole cost of pictures for a shard that has not changed.
+
+    Empty where the file is missing or damaged: the pictures are drawn again.
+    """
+    content = read_small(uri, settings.storage.options)
+    try:
+        kept = json.loads(content or b"")
+    except ValueError:
+        return {}
+    return kept if isinstance(kept, dict) and kept.keys() >= {"version", "report", "page", "drops"} else {}
+
+
+STAGE_PICTURES: Final[Mapping[str, Draw]] = MappingProxyType({filtered.NAME: selection_pictures})
+"""By stage, how the pictures and the page of a shard are drawn; other stages have only their dropped rows."""

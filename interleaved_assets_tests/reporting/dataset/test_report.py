@@ -1,0 +1,390 @@
+"""The data-set report: its figures, its sections, that it loads nothing and trusts nothing that comes from data."""
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from html.parser import HTMLParser
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from interleaved_assets.pipeline.status import State, Status
+from interleaved_assets.pipeline.throughput import Throughput
+from interleaved_assets.reporting.dataset import report as module
+from interleaved_assets.reporting.dataset.about import about
+from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, aggregate
+from interleaved_assets.reporting.dataset.examples import Held
+from interleaved_assets.reporting.dataset.report import html_report, markdown_report
+from interleaved_assets.reporting.facts import ShardFacts
+from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.reporting.shards import flyers, guides, ledger
+
+MEASURES = measures_of(SelectionSettings())
+MISSING = Status(State.MISSING, "no image_scores", "image_scores")
+DROPPED_TEXT = ("a", 3, "text", "ratio_above", 2.0, 1.0, None)
+SECTIONS = ("totals", "current", "dropped", "filters", "try", "scores", "shards", "errors")
+ATTRIBUTES_THAT_LOAD = ("src", "href", "srcset", "data", "action", "poster", "background")
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: elements with their attributes, tables, text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self._open[-1:]):
+            self.text += data
+        if {"td", "th"} & set(self._open):
+            self.rows[-1][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            continue
+
+    def row(self, first: str) -> list[str]:
+        """The first row of any table whose first cell says ``first``."""
+        return next([" ".join(cell.split()) for cell in row] for row in self.rows if row and row[0].strip() == first)
+
+
+def both() -> DatasetAggregate:
+    return aggregate([flyers(), guides()], MEASURES)
+
+
+@cache
+def page_of_both() -> str:
+    """Drawn once for all tests that read it."""
+    return html_report(both())
+
+
+def test_the_figures_of_the_page() -> None:
+    page = Page(html_report(both(), title="A title", subtitle="s3://bucket/raw"))
+    words = " ".join(page.text.split())
+    assert "A title s3://bucket/raw" in words
+    assert "shards 2 2 complete" in words
+    assert "samples kept 3 of 4, 75.0 %" in words
+    assert "images kept 4 of 8, 50.0 %" in words
+    assert "rows kept 13 of 18, 72.2 %" in words
+    assert page.row("qr_above") == [
+        "qr_above",
+        "filtered",
+        "1",
+        "1",
+        "1",
+        "web/flyers|000 · a at 4: measured 0.2, threshold 0.05",
+    ]
+    assert page.row("undecodable_image")[-1] == "web/flyers|000 · b at 1: undecodable_image: 0 bytes"
+    assert page.row("sharpness") == ["sharpness", "Sharpness", "keep ≥ 100", "7", "1", "85.7 %", "1", "1"]
+    assert page.row("clip") == ["clip", "CLIP similarity", "keep ≥ 0.15", "not scored", "–", "0", "0"]
+    assert page.row("ratio")[3] == "filters samples"
+    assert page.row("web/flyers|000") == [
+        "web/flyers|000",
+        "complete",
+        "sample_dropped",
+        "33.3 %",
+        "6",
+        "3",
+        "2",
+        "5",
+        "1",
+    ]
+    assert [row[0] for row in page.rows if row[:1] and row[0].strip().startswith("web/")] == [
+        "web/flyers|000",
+        "web/guides",
+    ]
+
+
+def test_percentiles_are_those_of_numpy() -> None:
+    values = [640, 41.25, 900, 120, 2000, 300, 500]
+    page = Page(page_of_both())
+    expected = [
+        f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in np.percentile(values, module.PERCENTS)
+    ]
+    assert page.row("Sharpness") == ["Sharpness", "7", f"{np.mean(values):.3g}", *expected]
+
+
+def test_every_section_is_there_and_linked() -> None:
+    page = Page(page_of_both())
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert set(SECTIONS) <= set(ids)
+    links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    assert links == [f"#{section}" for section in SECTIONS]
+    # the bar of reasons, and a histogram and a curve for each of the two scores; and a slider for each of their bounds
+    assert sum(tag == "svg" for tag, _ in page.elements) == 5 + 2
+    assert [attributes["aria-label"] for _, attributes in page.elements if attributes.get("type") == "range"] == [
+        "min_sharpness",
+        "max_qr_area_ratio",
+    ]
+
+
+def test_the_page_loads_nothing() -> None:
+    page = page_of_both()
+    assert not re.findall(r"https?://|//[a-z]|url\((?!#)|@import", page)
+    parsed = Page(page)
+    for tag, attributes in parsed.elements:
+        for name in ATTRIBUTES_THAT_LOAD:
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:image/")), (tag, name, value)
+        assert not any(name.startswith("on") for name in attributes), tag
+    assert "link" not in {tag for tag, _ in parsed.elements}
+    [policy] = [attributes["content"] for tag, attributes in parsed.elements if "http-equiv" in attributes]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_the_policy_names_the_hash_of_the_script() -> None:
+    page = page_of_both()
+    [script] = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page
+
+
+def test_text_from_data_is_escaped() -> None:
+    attack = "<script>alert(1)</script>"
+    hostile = ShardFacts(
+        key=f"k{attack}",
+        rows_in=1,
+        ledger=ledger([(attack, 0, "image", "x$_{_below", None, None, f"{attack} | `x` **bold**")]),
+        errors={attack: 1},
+        status=Status(State.STALE, f'"><img src=x>{attack}'),
+    )
+    broken = replace(guides(), key="broken", status=MISSING, problem=f"<img src=x>{attack}")
+    page = html_report(aggregate([hostile, broken], MEASURES), title=attack, problems=[f"<img src=y>{attack}"])
+    parsed = Page(page)
+    assert [attributes for tag, attributes in parsed.elements if tag == "script"] == [
+        {"type": "application/json", "id": "sliders"},
+        {},
+    ]
+    assert "img" not in {tag for tag, _ in parsed.elements}
+    markdown = markdown_report(aggregate([hostile, broken], MEASURES), [f"<img src=y>{attack}"])
+    assert "<script" not in markdown
+    assert "<img" not in markdown
+
+
+def test_the_same_data_gives_the_same_page() -> None:
+    assert html_report(both()) == html_report(both())
+    assert html_report(both()) == html_report(aggregate([guides(), flyers()], MEASURES))
+
+
+def test_a_long_table_is_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HTML_SHARDS", 3)
+    shards = [replace(guides(), key=f"web/{number:02d}", images_kept=number % 3) for number in range(12)]
+    page = Page(html_report(aggregate(shards, MEASURES)))
+    assert "The table has 3 of 12 shards; all of them count in the sums." in page.text
+    assert [row[0] for row in page.rows if row[:1] and row[0].strip().startswith("web/")] == [
+        "web/00",
+        "web/03",
+        "web/06",
+    ]
+    markdown = markdown_report(aggregate(shards, MEASURES))
+    assert markdown.count("| web/") == module.MARKDOWN_SHARDS
+
+
+def test_the_markdown_in_short() -> None:
+    markdown = markdown_report(both())
+    assert "2 shards (2 complete)" in markdown
+    assert "| images | 8 | 4 | 50.0 % |" in markdown
+    assert "| filtered | qr\\_above | 1 | 1 | 1 |" in markdown
+    assert "| Sharpness | keep ≥ 100 | 7 | 1 | 85.7 % |" in markdown
+    assert "| web/flyers\\|000 | complete | sample\\_dropped | 3 | 6 | 33.3 % | 1 |" in markdown
+    assert "| undecodable\\_image | the bytes are no image that a decoder accepts | 1 |" in markdown
+    assert len(markdown) < 5000
+
+
+def test_no_shards() -> None:
+    data = aggregate([], MEASURES)
+    page = Page(html_report(data))
+    assert "No shard has been materialized yet." in page.text
+    assert "There are no shards." in page.text
+    assert "Nothing was dropped." in page.text
+    assert "No row has an error." in page.text
+    assert "No shard has been materialized yet." in markdown_report(data)
+
+
+def test_everything_dropped() -> None:
+    data = aggregate([replace(flyers(), rows_kept=0, samples_kept=0, images_kept=0)], MEASURES)
+    page = Page(html_report(data))
+    assert "Everything was dropped." in page.text
+    # 14 rows in, 5 in the ledger, none kept
+    assert "Rows neither kept nor in the ledger, or counted twice: 9 rows in 1 shard." in page.text
+    assert "9 rows unaccounted for" in page.text
+
+
+def test_no_scores_and_incomplete_shards() -> None:
+    data = aggregate([replace(flyers(), scores=None, status=MISSING), guides()], MEASURES[:0])
+    page = Page(html_report(data))
+    assert "No scores are stored" in page.text
+    assert "1 complete, 1 missing" in " ".join(page.text.split())
+    assert page.row("web/flyers|000")[1] == "missing no image_scores"
+    assert page.row("missing") == ["missing", "no image_scores", "1", "web/flyers|000"]
+    assert page.row("complete") == [
+        "complete",
+        "every stage is done from the present inputs, settings and code",
+        "1",
+        "web/guides",
+    ]
+    classes = [attributes.get("class") for _, attributes in page.elements]
+    assert classes.count("badge bad") == 2  # of the status, and of the shard
+
+
+def test_shards_that_are_not_current_are_in_the_markdown() -> None:
+    stale = Status(State.STALE, "filtered stale: settings changed: min_sharpness 100.0 → 80.0", "filtered")
+    shards = [replace(guides(), key=f"web/{number}", status=stale) for number in range(5)]
+    markdown = markdown_report(aggregate([flyers(), *shards], MEASURES), ["the raw root did not answer"])
+    assert markdown.startswith("6 shards (5 stale, 1 complete)\n\n**the raw root did not answer**\n")
+    line = (
+        "| stale | filtered stale: settings changed: min\\_sharpness 100.0 → 80.0 | web/0, web/1, web/2 (3 of 5) | 5 |"
+    )
+    assert line in markdown
+    assert "not current" not in markdown_report(both())  # nothing to say
+
+
+def test_a_problem_of_the_data_set_and_of_a_shard_is_on_the_page() -> None:
+    status = Status(State.UNREADABLE, "unreadable: a record cannot be read")
+    broken = ShardFacts("web/x", status=status, problem="records/x.json is no record")
+    page = Page(html_report(aggregate([broken], MEASURES), problems=["the raw root did not answer"]))
+    assert page.row("unreadable")[1:] == ["a record cannot be read: records/x.json is no record", "1", "web/x"]
+    assert "the raw root did not answer" in page.text
+    assert page.row("web/x")[1] == "unreadable a record cannot be read: records/x.json is no record"
+
+
+def test_shards_not_fully_counted_are_noted() -> None:
+    stale = Status(State.STALE, "image_scores stale: normalized changed", "image_scores")
+    to_normalized = replace(guides(), key="web/new", counted_to="normalized", status=stale)
+    to_filtered = replace(flyers(), key="web/half", counted_to="filtered", status=stale)
+    data = aggregate([to_normalized, to_filtered, replace(to_filtered, key="web/other"), guides()], MEASURES)
+    page = Page(html_report(data))
+    said = (
+        "Not fully counted: 1 shard up to normalized, 2 shards up to filtered. Rows that later stages will drop still "
+        "count as kept here."
+    )
+    assert said in page.text
+    assert said in markdown_report(data).replace("\\_", "_")
+    assert page.row("web/new")[1] == "stale image_scores stale: normalized changed; counted to normalized"
+    assert page.row("web/new")[3] == "–"  # selection has not run on it
+    assert "neither kept nor in the ledger" not in page.text
+    classes = [attributes.get("class") for _, attributes in page.elements]
+    assert (classes.count("note"), classes.count("problem")) == (1, 0)  # nothing is wrong with a shard under way
+    current = Page(page_of_both())
+    assert "Not fully counted" not in current.text
+    assert "has to run again" not in current.text
+
+
+@pytest.mark.parametrize(
+    ("stage", "counted_to", "noted"),
+    [
+        ("filtered", "final_tars", True),
+        ("image_scores", "filtered", True),
+        ("final_tars", "filtered", False),
+        ("image_scores", "normalized", False),
+        (None, "final_tars", False),
+    ],
+)
+def test_drops_under_earlier_thresholds_are_noted(stage: str | None, counted_to: str, noted: bool) -> None:
+    shard = replace(flyers(), status=Status(State.STALE, "stale", stage), counted_to=counted_to)
+    page = Page(html_report(aggregate([shard, guides()], MEASURES)))
+    said = (
+        "selection has to run again (1 shard), the drops are those of the last run",
+        "selection has to run again (1 shard), the counts are those of the last run",
+    )
+    assert [text in page.text for text in said] == [noted, noted]
+
+
+def test_deleted_scores_are_noted() -> None:
+    gone = [
+        replace(flyers(), scores=None, not_stored=("image_scores", "sample_scores")),
+        replace(guides(), not_stored=("sample_scores",)),
+    ]
+    data = aggregate(gone, MEASURES)
+    said = "Not among the scores, because deleted: image_scores of 1 shard, sample_scores of 2 shards."
+    page = Page(html_report(data))
+    assert said in page.text
+    assert "rows kept 13 of 18" in " ".join(page.text.split())
+    assert said in markdown_report(data).replace("\\_", "_")
+
+
+def test_scores_that_are_all_missing() -> None:
+    only_errors = replace(flyers(), scores=flyers().scores.slice(4, 1))
+    page = Page(html_report(aggregate([only_errors], MEASURES)))
+    assert page.row("sharpness")[3:6] == ["0", "1", "–"]
+    assert page.row("Sharpness")[-1] == "no values"
+
+
+def test_the_page_begins_with_a_warning_that_nearly_everything_was_dropped() -> None:
+    data = aggregate([replace(flyers(), images_kept=1)], MEASURES)
+    (before, kept) = data.total("images_in"), data.total("images_kept")
+    said = f"Nearly everything was dropped: {kept} of {before} images"
+    assert said in Page(html_report(data, min_keep_rate=0.5)).text
+    assert said in markdown_report(data, min_keep_rate=0.5)
+    assert "Nearly everything" not in Page(html_report(data)).text
+
+
+def test_a_failed_shard_has_its_own_error_and_the_reason_an_example() -> None:
+    failed = Status(State.FAILED, "normalized failed", "normalized")
+    shards = [ShardFacts(f"web/{name}", status=failed, problem=f"{name}.tar is not a tar") for name in "ab"]
+    data = aggregate(shards, MEASURES)
+    page = Page(html_report(data))
+    assert page.row("failed")[1:3] == ["normalized failed, for example: a.tar is not a tar", "2"]
+    assert page.row("web/b")[1] == "failed normalized failed: b.tar is not a tar"
+    markdown = markdown_report(data)
+    assert "| failed | normalized failed, for example: a.tar is not a tar | web/a, web/b | 2 |" in markdown
+    assert "| web/b | normalized failed: b.tar is not a tar |" in markdown
+
+
+def test_examples_show_pictures_and_texts() -> None:
+    facts = replace(flyers(), ledger=ledger([("a", 4, "image", "qr_above", 0.2, 0.05, None), DROPPED_TEXT]))
+    data = aggregate([facts], MEASURES)
+    (picture,), (row,) = data.examples.values()
+    held = {picture: Held(b"\xff\xd8\xff", "a.png"), row: Held(text="<b>bold</b>" + "x" * 500)}
+    page = Page(html_report(data, held=held))
+    [shown] = [attributes for tag, attributes in page.elements if tag == "img"]
+    assert shown["src"] == "data:image/jpeg;base64,/9j/"
+    assert f"<b>bold</b>{'x' * 389}… (511 characters)" in page.text
+    assert page.text.count("1 of 1 row") == 2
+    assert "b" not in {tag for tag, _ in page.elements}
+
+
+def test_the_report_says_when_with_what_and_under_which_settings_it_was_made(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[selection]\nmin_sharpness = 80\n")
+    described = about(settings, datetime(2026, 1, 31, 6, tzinfo=UTC))
+    assert described.versions.keys() == {"interleaved-assets", "dagster", "Python"}
+    assert described.versions["dagster"] == metadata.version("dagster")
+    page = Page(html_report(both(), about=described))
+    assert "Made 2026-01-31 06:00 UTC with interleaved-assets" in page.text
+    names = [row[0].strip() for row in page.rows if row and row[0].strip().startswith(("storage.", "selection."))]
+    assert names.index("selection.min_sharpness") < names.index("storage.options")  # changed ones come first
+    assert page.row("selection.min_sharpness")[1:3] == ["80.0", "100.0"]
+    assert "Made 2026-01-31 06:00 UTC" in markdown_report(both(), about=described)
+    with_clip = about(project(tmp_path, "[clip]\nenabled = true\npretrained = 'openai'\n"))
+    assert {"torch", "open_clip_torch"} <= with_clip.versions.keys()
+
+
+def test_the_speed_of_the_last_runs_by_stage_and_host() -> None:
+    hosts = {"10.0.0.2": 30, "10.0.0.1": 70}
+    done = Throughput("image_scores", 50.0, 100, 90, 1, 4000, 250_000_000, 150.0, 0.0, hosts)
+    page = Page(html_report(both(), throughput=[done]))
+    cells = ["image_scores", "90", "2.00", "80.0", "5.00", "1.5", "0.0", "10.0.0.1: 1.40, 10.0.0.2: 0.60"]
+    assert [row for row in page.rows if row[0] == "image_scores" and len(row) == len(cells)] == [cells]
+    assert f"| image\\_scores | {' | '.join(cells[1:])} |" in markdown_report(both(), throughput=[done])
+    assert "Speed of the last runs" not in page_of_both()

@@ -1,0 +1,182 @@
+"""Pages of shards that went through the stages, and of files."""
+
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from interleaved_assets.io import read_tar_shard
+from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.reporting.documents.choice import Choice, NothingChosen
+from interleaved_assets.reporting.documents.files import file_documents
+from interleaved_assets.reporting.documents.html import documents_html
+from interleaved_assets.reporting.documents.pages import DocumentPage, shard_documents, stored_pages
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.reporting.dataset.test_report import Page
+
+MAY_LOSE_ALL = "[publish]\nmax_lost_samples = 1.0\n"
+
+
+def made(settings: Settings, key: str = "a", *, until: str | None = None) -> Settings:
+    for name, stage in stage_dag(settings).items():
+        take_through(stage, key, settings)
+        if name == until:
+            break
+    return settings
+
+
+def outline(page: DocumentPage) -> dict[str, list[str]]:
+    """By document a word for each row: its text or modality, and the reason where it was dropped."""
+    return {
+        found.sample_id: [
+            f"{item.text or item.modality}{f' -{item.drop.reason}' if item.drop else ''}" for item in found.items
+        ]
+        for found in page.documents
+    }
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    good_shard(tmp_path / "raw/a.tar", seed=1)
+    return project(tmp_path)
+
+
+def test_a_shard_as_it_reads_with_what_was_dropped_in_its_place(settings: Settings) -> None:
+    page = shard_documents("a", made(settings), Choice())
+    assert outline(page) == {
+        "doc-1-a": ["one two three", "image", "four"],
+        "doc-1-b": ["five six", "image", "image -sharpness_below"],
+        "doc-1-c": ["image", "seven", "image", "eight nine"],
+    }
+    assert (page.how, dict(page.reasons)) == ("3 documents", {"sharpness_below": 1})
+    dropped = page.documents[1].items[2]
+    assert dropped.drop is not None
+    assert (dropped.drop.measured, dropped.drop.rule, dropped.name) == (0.0, "keep ≥ 100", "doc-1-b.2.png")
+    assert str(dropped.picture)[:20].count("\\xff\\xd8")  # the stored thumbnail, a JPEG
+    shown = Page(documents_html(page))
+    words = " ".join(shown.text.split())
+    assert "dropped by filtered: sharpness_below · measured 0, keep ≥ 100" in words
+    assert "images kept 4 of 5 · 80.0 % · 1 dropped" in words
+    assert "interleaved drops --shard a" in words
+    assert len([tag for tag, _ in shown.elements if tag == "img"]) == 5
+
+
+def test_previews_are_larger_than_thumbnails_and_serve_where_none_are_stored(tmp_path: Path) -> None:
+    write_shard(tmp_path / "raw/a.tar", {"d": document("one", sharp_image(1, 600, 400), b"no image")})
+    text = '[scoring]\nscorers = ["sharpness", "qr"]\n[selection]\non_score_error = "drop_row"\n'
+    settings = project(tmp_path, f"{text}{MAY_LOSE_ALL}")
+    made(settings)
+    assert [item.picture for item in shard_documents("a", settings, Choice()).documents[0].items] == [None] * 3
+    _, image, broken = shard_documents("a", settings, Choice(), with_previews=True).documents[0].items
+    assert (image.picture or b"")[8:12] == b"WEBP"
+    assert (broken.picture, broken.drop and broken.drop.reason) == (None, "undecodable_image")
+
+
+def test_before_scores_and_selection_the_documents_are_there(settings: Settings) -> None:
+    page = shard_documents("a", made(settings, until="normalized"), Choice())
+    assert [item.scores for item in page.documents[0].items] == [(), (), ()]
+    assert page.reasons == {}
+
+
+def test_positions_that_selection_renumbered_are_those_of_the_document(tmp_path: Path) -> None:
+    body = document(blurred_image(), "one", sharp_image(1), "two", sharp_image(2))
+    write_shard(tmp_path / "raw/a.tar", {"d": body})
+    with tarfile.open(tmp_path / "raw/a.tar") as whole, tarfile.open(tmp_path / "less.tar", "w") as less:
+        for member in whole.getmembers()[:-1]:
+            less.addfile(member, whole.extractfile(member))
+    (tmp_path / "less.tar").replace(tmp_path / "raw/a.tar")
+    text = '[errors]\non_materialize_error = "{}"\n[selection]\nreindex_positions = true\non_score_error = "warn"\n'
+    text += MAY_LOSE_ALL
+    warned = project(tmp_path, text.format("warn"))
+    for name in ("normalized", "image_scores", "filtered"):
+        take_through(stage_dag(warned)[name], "a", warned)
+    strict = project(tmp_path, text.format("drop_row"))
+    record = take_through(stage_dag(strict)["final_tars"], "a", strict).record
+    assert record.dropped == {"missing_member": 1}
+    page = shard_documents("a", strict, Choice())
+    assert outline(page) == {"d": ["image -sharpness_below", "one", "image", "two", "image -missing_member"]}
+
+
+def test_an_empty_shard_and_one_that_lost_everything(tmp_path: Path) -> None:
+    write_shard(tmp_path / "raw/a.tar", {})
+    write_shard(tmp_path / "raw/b.tar", {"d": document("one", sharp_image(1)), "e": document("two", sharp_image(2))})
+    settings = project(tmp_path, "[selection]\nmin_ratio = 1000\n")
+    empty = shard_documents("a", made(settings), Choice())
+    assert "There is no document to show." in documents_html(empty)
+    lost = shard_documents("b", made(settings, "b"), Choice())
+    assert [found.is_gone for found in lost.documents] == [True, True]
+    words = " ".join(Page(documents_html(lost)).text.split())
+    assert words.count("dropped by filtered: ratio_below · measured 1, keep ≥ 1000") == 2
+    assert "rows kept 0 of 6" in words
+
+
+def test_what_cannot_be_shown_is_said(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(ShardError, match="shard nobody: there are no normalized rows to show"):
+        shard_documents("nobody", settings, Choice())
+    made(settings)
+    with pytest.raises(NothingChosen, match="shard a lost no row for 'qr_above'; its reasons: sharpness_below"):
+        shard_documents("a", settings, Choice(reasons=("qr_above",)))
+    (tmp_path / "out/image_scores/a.parquet").unlink()
+    assert "1 row" not in documents_html(shard_documents("a", settings, Choice()))
+
+
+def test_pages_are_listed_with_links_to_them(settings: Settings, tmp_path: Path) -> None:
+    assert stored_pages(settings.storage) == {}
+    for name in ("a", "web/b%2C#"):
+        file = tmp_path / f"out/pages/{name}.html"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    assert stored_pages(settings.storage) == {"a": "pages/a.html", "web/b%2C#": "pages/web/b%252C%23.html"}
+
+
+def test_a_tar_and_a_parquet_file_need_no_project(settings: Settings, tmp_path: Path) -> None:
+    made(settings)
+    expected = {
+        "doc-1-a": ["one two three", "image", "four"],
+        "doc-1-b": ["five six", "image", "image"],
+        "doc-1-c": ["image", "seven", "image", "eight nine"],
+    }
+    for file in ("raw/a.tar", "out/normalized/a.parquet"):
+        page = file_documents(str(tmp_path / file), Choice())
+        assert outline(page) == expected
+        blurred = page.documents[1].items[2]
+        values = {score.name: score.value for score in blurred.scores}
+        assert values == {"sharpness": 0.0, "sharpness_256": 0.0, "qr": 0.0}
+        assert {score.passes for score in blurred.scores} == {None}  # of no project, so without bounds
+        assert blurred.picture is not None
+    assert (
+        file_documents(str(tmp_path / "out/filtered/a.parquet"), Choice(2)).how == "2 of 3 documents: 2 spread evenly"
+    )
+
+
+def test_rows_without_bytes_get_them_from_their_locators(tmp_path: Path) -> None:
+    tar = good_shard(tmp_path / "a.tar")
+    [rows] = read_tar_shard(str(tar))
+    pq.write_table(rows, tmp_path / "lazy.parquet")
+    page = file_documents(str(tmp_path / "lazy.parquet"), Choice(sample_ids=("doc-0-c",)))
+    assert [bool(item.picture) for item in page.documents[0].items] == [True, False, True, False]
+
+
+def test_files_that_are_no_shards(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(b"no tar" * 200)
+    (tmp_path / "a.parquet").write_bytes(b"no parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
+    for name, error, message in (
+        ("a.tar", ShardError, "is not a tar"),
+        ("a.parquet", ShardError, "is not a sound Parquet file"),
+        ("b.parquet", ShardError, "is not interleaved Parquet"),
+        ("gone.tar", StorageError, "No such file"),
+    ):
+        with pytest.raises(error, match=message):
+            file_documents(str(tmp_path / name), Choice())
+    with pytest.raises(NothingChosen, match="a file has no ledger of dropped rows"):
+        file_documents(str(good_shard(tmp_path / "c.tar")), Choice(reasons=("qr_above",)))
+    with pytest.raises(NothingChosen, match="has no document 'x'; it has 3 documents"):
+        file_documents(str(tmp_path / "c.tar"), Choice(sample_ids=("x",)))
+    empty = write_shard(tmp_path / "empty.tar", {})
+    assert file_documents(str(empty), Choice()).documents == []
