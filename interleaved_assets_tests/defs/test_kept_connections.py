@@ -1,6 +1,5 @@
 """A step keeps its connections to Dagster's SQLite files, and others can use the files meanwhile."""
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -105,7 +104,7 @@ def test_files_of_few_runs_are_open_at_a_time(tmp_path: Path) -> None:
         found = set()
         for descriptor in Path("/proc/self/fd").iterdir():
             try:
-                found.add(os.readlink(descriptor))
+                found.add(str(descriptor.readlink()))
             except FileNotFoundError:  # the descriptor of the listing itself
                 continue
         return {Path(file).name for file in found if file.startswith(str(home)) and file.endswith(".db")}
