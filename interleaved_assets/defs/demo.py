@@ -19,6 +19,7 @@ from rich.table import Table
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.private_api import keep_connections
 from interleaved_assets.defs.registration import register
 from interleaved_assets.defs.report import REPORT_FILE
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
@@ -109,6 +110,7 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
     console.print(f"{len(written)} demo shards in {settings.storage.raw_root}")
     ui = present_ui()
     with dg.DagsterInstance.get() as instance:
+        keep_connections(instance)
         keys = register_all(instance, settings)
         console.print(f"taking {len(keys)} shards through {len(stage_dag(settings))} assets, with Dagster …")
         succeeded = materialize_all(instance, settings, keys)
