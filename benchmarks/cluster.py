@@ -40,12 +40,14 @@ _OUTPUTS = ("normalized", "image_scores", "filtered", "tars", "dropped", "sample
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shards", type=int, default=1000, help="default 1000")
-    parser.add_argument("--nodes", default="1,2,4", help="numbers of nodes, default 1,2,4")
+    parser.add_argument("--nodes", default="1,2,4", help="numbers of nodes, default 1,2,4; may be empty")
     parser.add_argument("--kill", action="store_true", help="also a run on two nodes of which one is killed")
     options = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="cluster-"))
     try:
-        for figure in measure(work, options.shards, [int(count) for count in options.nodes.split(",")], options.kill):
+        for figure in measure(
+            work, options.shards, [int(count) for count in options.nodes.split(",") if count], options.kill
+        ):
             print(f"| {figure.what} | {figure.value:.4g} {figure.unit} |", flush=True)
     finally:
         shutil.rmtree(work)
