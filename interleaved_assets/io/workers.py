@@ -71,6 +71,8 @@ class Workers:
 
     def join(self, thread: threading.Thread) -> None:
         """Wait for a thread that was told to stop, until its task reaches the time limit: then it is given up."""
+        if not thread.is_alive():
+            return  # it has ended, or Ctrl-C arrived while it was started: then it finds that the others have stopped
         if self._limit_s is None:
             thread.join()
             return
@@ -95,8 +97,9 @@ class Workers:
     def _start(self) -> None:
         # daemon threads, since Python joins all others before it calls _end_all
         thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
-        thread.start()
+        # first, since start() waits for the thread, and Ctrl-C may arrive there: stop() has to count it too
         self._threads.append(thread)
+        thread.start()
 
     def _work(self) -> None:
         thread = threading.current_thread()

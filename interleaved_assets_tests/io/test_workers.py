@@ -187,3 +187,41 @@ def test_workers_start_at_most_one_thread_per_task() -> None:
 def test_two_pools_can_run_at_once() -> None:
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda _: list(prefetch(iter(range(3)))), range(20))) == [[0, 1, 2]] * 20
+
+
+_INTERRUPTED_START = """
+import threading, time
+from interleaved_assets.io.workers import Workers
+
+start, started = threading.Thread.start, []
+
+def interrupted(thread):
+    start(thread)
+    started.append(thread)
+    if len(started) == {number}:
+        raise KeyboardInterrupt
+
+threading.Thread.start = interrupted
+try:
+    with Workers(2, "w") as workers:
+        for _ in range(4):
+            workers.submit(time.sleep, 0.05)
+except KeyboardInterrupt:
+    print(sorted(thread.is_alive() for thread in started))
+"""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_ctrl_c_while_a_thread_is_started_ends_the_block_and_the_process(number: int) -> None:
+    program = _INTERRUPTED_START.format(number=number)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True)
+    assert (run.stdout, run.stderr) == (f"{[False] * number}\n", "")
+
+
+def test_the_block_does_not_wait_for_a_thread_that_could_not_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(RuntimeError, match="can't start new thread"), Workers(2, "w") as workers:
+        workers.submit(int)
