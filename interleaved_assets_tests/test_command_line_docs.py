@@ -13,7 +13,8 @@ import click
 import numpy as np
 import pytest
 
-from interleaved_assets.cli import interleaved, main
+from interleaved_assets.cli import main
+from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets.demo.damage import damaged_members
 from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.model.errors import ROW_ERROR_CODES

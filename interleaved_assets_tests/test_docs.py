@@ -7,7 +7,7 @@ import pytest
 from dagster import ScheduleDefinition
 from pydantic import BaseModel
 
-from interleaved_assets.cli import interleaved
+from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets.defs.assets import STAGE_DISPLAYS
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.schedules import REPORT_CRON

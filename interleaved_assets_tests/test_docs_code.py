@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from interleaved_assets.cli import interleaved, main
+from interleaved_assets.cli import main
+from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets.defs.demo import PAGES as PAGES_OF_UI
 from interleaved_assets.defs.demo import SETTINGS, summary_table
 from interleaved_assets.demo.documents import pack_tar

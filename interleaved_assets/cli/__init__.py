@@ -3,7 +3,17 @@
 ``commands/`` declares the commands; the modules beside it do their work, and are imported when a command runs.
 """
 
-from interleaved_assets.cli.commands.group import interleaved
-from interleaved_assets.cli.entry_point import main
+import sys
+from collections.abc import Sequence
 
-__all__ = ["interleaved", "main"]
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """:func:`~interleaved_assets.cli.entry_point.main`, which is imported here: Ctrl-C ends that in one line too."""
+    try:
+        from interleaved_assets.cli.entry_point import main as run
+    except KeyboardInterrupt:
+        print("interleaved: interrupted", file=sys.stderr)
+        return 130
+    return run(arguments)

@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from interleaved_assets.cli import complete as module
-from interleaved_assets.cli import interleaved
+from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets_tests.documents import project
 
 KEYS = ("2024/part-0", "2024/part-1", "2025/part-0", "caf%C3%A9")

@@ -1,10 +1,13 @@
+import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from interleaved_assets.cli import interleaved, main
+from interleaved_assets.cli import main
+from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets.cli.console import print_error
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -87,6 +90,18 @@ def test_a_missing_settings_file_is_one_clear_line(tmp_path: Path, capsys: pytes
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"interleaved, version {version('interleaved-assets')}\n"
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "interleaved_assets.cli.entry_point", Interrupted("entry_point"))
+    assert main(["--help"]) == 130
+    assert capsys.readouterr() == ("", "interleaved: interrupted\n")
 
 
 def test_ctrl_c_is_one_line_and_exit_code_130(
