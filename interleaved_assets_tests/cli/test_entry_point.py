@@ -71,7 +71,7 @@ def test_a_file_whose_name_is_not_text_is_named_once(tmp_path: Path, capsys: pyt
     (tmp_path / os.fsdecode(b"bad\xff.tar")).write_text("no tar")
     assert main(["validate", str(tmp_path)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"interleaved: {tmp_path}/bad\\udcff.tar is not a tar")
+    assert error.startswith(f"interleaved: {tmp_path}/bad\\udcff.tar: the file's name is not UTF-8")
     assert error.count("bad") == 1
 
 

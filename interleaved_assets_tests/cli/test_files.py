@@ -26,6 +26,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    "command", [["inspect"], ["validate"], ["convert", "--output", "out", "--to", "parquet"]], ids=lambda it: it[0]
+)
+def test_a_file_in_a_folder_whose_name_is_not_utf_8_fails_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    good_shard(tmp_path / "in" / "b.tar")
+    try:
+        good_shard(Path(os.fsdecode(b"in/a\xff.tar")))
+    except OSError:
+        pytest.skip("this file system has no such names")
+    assert main([*command, "in"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err == rf"interleaved: {tmp_path}/in/a\udcff.tar: the file's name is not UTF-8; rename it" + "\n"
+    assert f"{tmp_path}/in/b.tar" in printed.out
+
+
 @pytest.mark.parametrize("command", ["inspect", "validate"])
 @pytest.mark.parametrize(
     ("name", "message"),

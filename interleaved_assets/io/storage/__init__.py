@@ -32,6 +32,7 @@ from interleaved_assets.io.storage.inputs import (
     scratch_file,
 )
 from interleaved_assets.io.storage.listing import FilePaths, InputFile, dotted, find_files, group_files, parse_size
+from interleaved_assets.io.storage.local import check_name, displayable
 from interleaved_assets.io.storage.options import StorageOptionsByScheme, options_of
 from interleaved_assets.io.storage.pins import pin, unpin
 from interleaved_assets.io.storage.roots import check_allowed, folders_of
@@ -49,8 +50,10 @@ __all__ = [
     "as_storage_error",
     "atomic_output",
     "check_allowed",
+    "check_name",
     "clear_leftovers",
     "content_hash",
+    "displayable",
     "dotted",
     "etag_stamp",
     "exists",

@@ -26,6 +26,21 @@ def check_regular(path: Path, uri: str) -> None:
         raise StorageError(f"cannot read {uri}: it is not a regular file but a FIFO, a socket or a device. Remove it.")
 
 
+def check_name(uri: str) -> None:
+    """Refuse a path that is not UTF-8, which some file systems allow: rows and records name the file.
+
+    Raises:
+        StorageError: it is not UTF-8.
+    """
+    if (text := displayable(uri)) != uri:
+        raise StorageError(f"{text}: the file's name is not UTF-8; rename it")
+
+
+def displayable(name: str) -> str:
+    """``name`` with bytes that are not UTF-8 escaped, for messages, which are stored as UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 class LocalFile(io.RawIOBase):
     """A regular local file, open for reading, that must not change while it is open.
 
@@ -37,6 +52,7 @@ class LocalFile(io.RawIOBase):
     """
 
     def __init__(self, path: Path, uri: str) -> None:
+        check_name(str(path))
         check_regular(path, uri)
         # O_NONBLOCK: if it has become a FIFO since the check, open() must not wait for a writer
         self._descriptor, self._uri = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), uri

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from interleaved_assets.io.storage import (
     as_storage_error,
+    check_name,
+    displayable,
     file_sha256,
     filesystem,
     find_files_below,
@@ -115,7 +117,7 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         shard = RawShard(shard_key(path[start:]), uri, found[path]["size"], _stamp(found[path]))
         files.append((shard, found[path]))
     unlisted = {
-        path[start:]: str(as_storage_error(error, _shown(path), "list")) for path, error in below.refused.items()
+        path[start:]: str(as_storage_error(error, displayable(path), "list")) for path, error in below.refused.items()
     }
     return RawListing(files, sorted(path[start:] for path in found if path not in chosen), unlisted)
 
@@ -172,7 +174,7 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
     Raises:
         StorageError: it cannot be read, or its name is not UTF-8.
     """
-    check_name(shard)
+    check_name(shard.uri)
     if shard.stamp.startswith("etag:"):
         return shard.stamp
     if known is not None and (known.uri, known.size, known.stamp) == (shard.uri, shard.size, shard.stamp):
@@ -193,23 +195,6 @@ def just_written(shard: RawShard, seconds: float) -> bool:
         return abs(time.time() - float(modified)) < seconds
     except ValueError:
         return False
-
-
-def check_name(shard: RawShard) -> None:
-    """Check that the shard's name can be written to a record.
-
-    Raises:
-        StorageError: the name is not UTF-8, which some file systems allow.
-    """
-    try:
-        shard.uri.encode()
-    except UnicodeEncodeError as error:
-        raise StorageError(f"{_shown(shard.uri)}: the file's name is not UTF-8; rename it") from error
-
-
-def _shown(name: str) -> str:
-    """``name`` for messages, which are stored as UTF-8."""
-    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _cut_path(key: str, storage: StorageSettings) -> str:

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from interleaved_assets.io.storage import check_name
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
-from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, check_name, raw_content_version
+from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, raw_content_version
 from interleaved_assets.pipeline.raw.numbered_tables import numbers_below, read_numbered, table_uri, write_numbered
 from interleaved_assets.settings import StorageSettings
 
@@ -98,7 +99,7 @@ def compare_with_snapshot(
     read = 0
     for shard in listing:
         try:
-            check_name(shard)
+            check_name(shard.uri)
         except StorageError as error:
             # a Parquet string column cannot hold this name
             found.unreadable[shard.key] = str(error)

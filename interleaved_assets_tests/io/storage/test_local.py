@@ -184,3 +184,22 @@ def test_a_source_ref_to_no_regular_file_is_a_row_error(
     wanted = Source(str(tmp_path / "a.tar"), *source)
     result = fetch([wanted], storage_options=None, max_member_bytes=100)[wanted]
     assert str(result).startswith(f"unreadable_source: cannot read {tmp_path / 'a.tar'}: it is not a regular file")
+
+
+def test_a_file_whose_name_is_not_utf_8_is_refused_by_its_name(tmp_path: Path) -> None:
+    shard = write_shard(tmp_path / "a.tar", {"a": document("text")})
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.tar")
+    try:
+        shard.rename(name)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    found = find_files(tmp_path, (".tar",))
+    assert [file.uri for file in found] == [name]
+    for read in (
+        lambda: list(read_tar_shard(name)),
+        lambda: list(read_parquet_shard(name)),
+        lambda: open_input(name).__enter__(),
+    ):
+        with pytest.raises(StorageError) as caught:
+            read()
+        assert str(caught.value) == rf"{tmp_path}/caf\udce9.tar: the file's name is not UTF-8; rename it"
