@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.storage.ranges import Content, FileRange
 from interleaved_assets.io.workers import Workers
-from interleaved_assets.model.casting import concat_unified
+from interleaved_assets.model.casting import concat_unified, take_rows
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ def gathered(table: pa.Table) -> pa.Table:
     if are_adjacent(table["sample_id"]):
         return table
     codes = table["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    return table.take(pa.array(np.argsort(codes, kind="stable")))
+    return take_rows(table, pa.array(np.argsort(codes, kind="stable")))
 
 
 def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarray | None = None) -> Iterator[pa.Table]:

@@ -1,13 +1,16 @@
-"""Casts of columns, also nested ones.
+"""Casts of columns, also nested ones, and rows taken from columns of any type.
 
 Arrow's cast makes arrays of invalid length when a ``list<null>`` keeps its type: inside a struct whose other field
 changes, or cast to itself (pyarrow 26). Columns inferred from JSON have such types, so casts to a type that contains a
-null type are done level by level here; all other casts are Arrow's.
+null type are done level by level here. So are casts of list views, of which Arrow makes lists that lack an offset. All
+other casts are Arrow's.
 """
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def cast_column(column: pa.ChunkedArray, dtype: pa.DataType, *, safe: bool = True) -> pa.ChunkedArray:
@@ -19,7 +22,7 @@ def cast_column(column: pa.ChunkedArray, dtype: pa.DataType, *, safe: bool = Tru
     """
     if column.type == dtype:
         return column
-    if not _has_null_type(dtype):
+    if not _has_null_type(dtype) and not _has_list_view(column.type):
         return column.cast(dtype, safe=safe)
     return pa.chunked_array([_cast(chunk, dtype, safe) for chunk in column.chunks], dtype)
 
@@ -28,6 +31,41 @@ def cast_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Cast ``table`` safely to ``schema``, which has the same columns in the same order."""
     columns = [cast_column(column, field.type) for column, field in zip(table.columns, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def as_lists(array: pa.Array) -> pa.Array:
+    """An array of list views as one of lists.
+
+    Raises:
+        pa.ArrowInvalid: the lists have more values together than 32-bit offsets can count.
+    """
+    dtype = array.type
+    is_large = pa.types.is_large_list_view(dtype)
+    is_valid = np.asarray(array.is_valid(), dtype=bool)
+    sizes = np.where(is_valid, np.asarray(array.sizes, np.int64), 0)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int64() if is_large else pa.int32())
+    kind, lists = (pa.LargeListArray, pa.large_list) if is_large else (pa.ListArray, pa.list_)
+    return kind.from_arrays(offsets, array.flatten(), type=lists(dtype.value_field), mask=pa.array(~is_valid))
+
+
+def take(array: pa.Array | pa.ChunkedArray, indices: pa.Array) -> pa.Array | pa.ChunkedArray:
+    """``array.take(indices)`` for every type; a null index gives a null."""
+    dtype = array.type
+    if pa.types.is_run_end_encoded(dtype):
+        return pc.run_end_encode(pc.run_end_decode(array).take(indices), dtype.run_end_type)
+    # Arrow has no kernels to take or filter views (pyarrow 26), such as those that polars makes
+    plain = _without_views(dtype)
+    return array.take(indices) if plain == dtype else array.cast(plain).take(indices).cast(dtype)
+
+
+def take_rows(table: pa.Table, indices: pa.Array) -> pa.Table:
+    """``table.take(indices)`` for columns of every type; no index is null."""
+    return pa.Table.from_arrays([take(column, indices) for column in table.columns], schema=table.schema)
+
+
+def has_kernels(dtype: pa.DataType) -> bool:
+    """Whether Arrow can filter values of ``dtype``."""
+    return not pa.types.is_run_end_encoded(dtype) and _without_views(dtype) == dtype
 
 
 def concat_unified(tables: Sequence[pa.Table]) -> pa.Table:
@@ -50,6 +88,36 @@ def concat_unified(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(aligned)
 
 
+def _without_views(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(dtype):
+        return pa.large_string()
+    if pa.types.is_binary_view(dtype):
+        return pa.large_binary()
+    if pa.types.is_struct(dtype):
+        return pa.struct([_field_without_views(field) for field in dtype])
+    if pa.types.is_map(dtype):
+        return pa.map_(_field_without_views(dtype.key_field), _field_without_views(dtype.item_field), dtype.keys_sorted)
+    if pa.types.is_fixed_size_list(dtype):
+        return pa.list_(_field_without_views(dtype.value_field), dtype.list_size)
+    if pa.types.is_large_list(dtype):
+        return pa.large_list(_field_without_views(dtype.value_field))
+    return pa.list_(_field_without_views(dtype.value_field)) if pa.types.is_list(dtype) else dtype
+
+
+def _field_without_views(field: pa.Field) -> pa.Field:
+    return field.with_type(_without_views(field.type))
+
+
+def _has_list_view(dtype: pa.DataType) -> bool:
+    if _is_list_view(dtype):
+        return True
+    return any(_has_list_view(dtype.field(index).type) for index in range(dtype.num_fields))
+
+
+def _is_list_view(dtype: pa.DataType) -> bool:
+    return pa.types.is_list_view(dtype) or pa.types.is_large_list_view(dtype)
+
+
 def _has_null_type(dtype: pa.DataType) -> bool:
     if pa.types.is_null(dtype):
         return True
@@ -59,6 +127,8 @@ def _has_null_type(dtype: pa.DataType) -> bool:
 def _cast(array: pa.Array, dtype: pa.DataType, safe: bool) -> pa.Array:
     if array.type == dtype:
         return array
+    if _is_list_view(array.type):
+        return _cast(as_lists(array), dtype, safe)
     if array.type.id != dtype.id:
         return array.cast(dtype, safe=safe)
     if pa.types.is_struct(dtype):

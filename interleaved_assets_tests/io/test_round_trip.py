@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,3 +159,46 @@ def test_what_the_writer_accepts_comes_back(ids: list[str], dtype: pa.DataType, 
             return
         (back,) = read_tar_shard(uri, materialize=True)
         assert_same(canonical(back), canonical(table))
+
+
+def test_lists_come_back_as_lists_whatever_their_items_are_called(tmp_path: Path) -> None:
+    # the items of lists are called "item" in memory and "element" in Parquet, which is no other type
+    values = [["u"], [], ["v"]]
+    wanted = pa.list_(pa.string())
+    rows = pa.table(
+        {
+            "sample_id": ["a", "a", "b"],
+            "position": pa.array([-1, 0, 0], pa.int32()),
+            "modality": ["metadata", "text", "text"],
+            "text_content": [None, "x", "y"],
+            "tags": pa.chunked_array([pa.array(values, pa.list_(pa.field("element", pa.string())))], wanted),
+            # not in the first document, which therefore states the types of all columns
+            "later": pa.array([None, None, 1], pa.int8()),
+        }
+    )
+    with tar_shard(str(tmp_path / "a.tar")) as tar:
+        tar.write(rows)
+    (found,) = read_tar_shard(str(tmp_path / "a.tar"))
+    assert (found["tags"].type, found["tags"].to_pylist()) == (wanted, values)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["ab", None, "c" * 40], pa.string_view()),
+        pa.array([{"q": "a"}, None, {"q": None}], pa.struct([("q", pa.string_view())])),
+        pa.array([["a"], None, []], pa.list_view(pa.string())),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_tar_takes_columns_of_views(column: pa.Array, tmp_path: Path) -> None:
+    # as in what pa.table makes of a polars DataFrame
+    rows = [{"sample_id": letter, "position": -1, "modality": "metadata"} for letter in "aba"]
+    rows[2] = {"sample_id": "a", "position": 0, "modality": "text", "text_content": "x"}
+    table = rows_table(rows, extra=column)
+    with tar_shard(str(tmp_path / "a.tar")) as tar:
+        tar.write(table)
+    (found,) = read_tar_shard(str(tmp_path / "a.tar"))
+    order = [0, 2, 1]
+    assert found["extra"].type == column.type
+    assert found["extra"].to_pylist() == [column.to_pylist()[row] for row in order]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaved_assets.model.casting import cast_column, cast_table, concat_unified
+from interleaved_assets.model.casting import cast_column, cast_table, concat_unified, take, take_rows
 
 NULLS = pa.list_(pa.null())
 THREE = [[None, None, None], None, [], [None]]
@@ -108,3 +108,50 @@ def test_joined_json_columns_are_valid_arrays(first: list, second: list) -> None
     joined.validate(full=True)
     assert joined.num_rows == len(first) + len(second)
     assert [value is None for value in joined["a"].to_pylist()] == [value is None for value in first + second]
+
+
+LIST_VIEWS = [
+    (pa.list_view(pa.int32()), pa.list_(pa.int32()), [[1], None, [], [2, 3]]),
+    (pa.large_list_view(pa.string()), pa.large_list(pa.string()), [["a"], None, [], ["b", None]]),
+    (
+        pa.struct([("x", pa.list_view(pa.list_view(pa.string())))]),
+        pa.struct([("x", pa.list_(pa.list_(pa.string())))]),
+        [{"x": [["a"], None]}, None, {"x": None}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "values"), LIST_VIEWS, ids=lambda it: str(it)[:16])
+def test_list_views_become_lists(before: pa.DataType, after: pa.DataType, values: list) -> None:
+    array = pa.array(values, before)
+    assert cast(array, after).to_pylist() == values
+    assert cast(array.slice(1), after).to_pylist() == values[1:]
+
+
+def test_a_list_view_in_another_order_than_its_values() -> None:
+    views = pa.ListViewArray.from_arrays(pa.array([2, 0, 0], pa.int32()), pa.array([1, 2, 1], pa.int32()), [7, 8, 9])
+    assert cast(views, pa.list_(pa.int64())).to_pylist() == [[9], [7, 8], [7]]
+
+
+WITHOUT_KERNELS = {
+    "strings": pa.array(["a", None, "c" * 40], pa.string_view()),
+    "bytes": pa.array([b"a", None, b"c" * 40], pa.binary_view()),
+    "struct": pa.array([{"q": "a"}, None, {"q": None}], pa.struct([("q", pa.string_view())])),
+    "list": pa.array([["a"], None, []], pa.list_(pa.string_view())),
+    "map": pa.array([[("a", "b")], None, []], pa.map_(pa.string(), pa.string_view())),
+    "pairs": pa.array([["a", None], None, ["b", "c"]], pa.list_(pa.string_view(), 2)),
+    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", None])),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_KERNELS)
+def test_rows_are_taken_from_types_for_which_arrow_has_no_kernel(name: str) -> None:
+    array = WITHOUT_KERNELS[name]
+    values = array.to_pylist()
+    found = take(array, pa.array([2, None, 0]))
+    found.validate(full=True)
+    assert (found.type, found.to_pylist()) == (array.type, [values[2], None, values[0]])
+    table = pa.table({"x": pa.chunked_array([array.slice(0, 1), array.slice(1)]), "y": [1, 2, 3]})
+    rows = take_rows(table, pa.array([1, 0]))
+    assert rows.schema == table.schema
+    assert rows.to_pydict() == {"x": [values[1], values[0]], "y": [2, 1]}

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from interleaved_assets.io.batches import has_byte_length
 from interleaved_assets.io.parquet.footer import BYTE_ARRAY, Chunk, Footer, RowGroup
+from interleaved_assets.model.casting import as_lists, cast_table
 from interleaved_assets.model.errors import ShardError
 
 # Maximum size of a decoding step, also if max_batch_bytes is larger: a batch is joined from several steps.
@@ -126,11 +127,7 @@ def _decoded(batch: pa.RecordBatch, target: pa.Schema, limit: int, uri: str) -> 
 
 
 def _as_type(batch: pa.RecordBatch, target: pa.Schema) -> pa.Table:
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip((batch[name] for name in target.names), target, strict=True)
-    ]
-    return pa.Table.from_arrays(columns, schema=target)
+    return cast_table(pa.Table.from_batches([batch]).select(target.names), target)
 
 
 def decoded_bytes(array: pa.Array) -> np.ndarray:
@@ -140,6 +137,8 @@ def decoded_bytes(array: pa.Array) -> np.ndarray:
         return decoded_bytes(array.storage)
     if pa.types.is_string_view(dtype) or pa.types.is_binary_view(dtype):
         return decoded_bytes(array.cast(pa.large_binary()))
+    if pa.types.is_list_view(dtype) or pa.types.is_large_list_view(dtype):
+        return decoded_bytes(as_lists(array))
     if pa.types.is_dictionary(dtype):
         lengths = decoded_bytes(array.dictionary)
         indices = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)

@@ -36,13 +36,17 @@ def original_schema(stored: pa.Schema, metadata: dict[bytes, bytes] | None) -> p
 
 
 def decoded_type(dtype: pa.DataType) -> pa.DataType:
-    """``dtype`` without dictionaries and views, at any depth; extension types stay."""
+    """``dtype`` without dictionaries and views, those of lists included, at any depth; extension types stay."""
     return _mapped(dtype, _plain)
 
 
 def _plain(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(dtype):
         return decoded_type(dtype.value_type)
+    if pa.types.is_list_view(dtype):
+        return pa.list_(dtype.value_field)
+    if pa.types.is_large_list_view(dtype):
+        return pa.large_list(dtype.value_field)
     return _PLAIN_TYPES.get(dtype, dtype)
 
 
@@ -75,4 +79,8 @@ def _mapped(dtype: pa.DataType, rule: Callable[[pa.DataType], pa.DataType]) -> p
         return pa.large_list(_mapped_field(dtype.value_field, rule))
     if pa.types.is_list(dtype):
         return pa.list_(_mapped_field(dtype.value_field, rule))
+    if pa.types.is_list_view(dtype):
+        return rule(pa.list_view(_mapped_field(dtype.value_field, rule)))
+    if pa.types.is_large_list_view(dtype):
+        return rule(pa.large_list_view(_mapped_field(dtype.value_field, rule)))
     return rule(dtype)

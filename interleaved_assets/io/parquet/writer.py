@@ -155,6 +155,10 @@ def parquet_shard(
     """
     if compression not in CODECS:
         raise OptionError(f"compression must be one of {', '.join(CODECS)}, got {compression!r}")
+    if empty := next((field for field in schema if _has_empty_values(field.type)), None):
+        raise OptionError(
+            f"cannot write {uri} as Parquet: values of column {empty.name!r}, {empty.type}, have no bytes"
+        )
     shard = ParquetShard(uri, schema, row_group_bytes)
     with atomic_output(uri, storage_options, hashed=hashed, read_next=True) as output:
         try:
@@ -210,6 +214,15 @@ def _check_keys(part: pa.Table, uri: str) -> None:
         return
     if problems := key_problems(align_shard(part.select(list(KEY_COLUMNS)), None, uri)):
         raise OptionError(f"cannot write {uri}: {'; '.join(problems)}")
+
+
+def _has_empty_values(dtype: pa.DataType) -> bool:
+    """Whether ``dtype`` has fixed sizes of 0, at any depth: pyarrow refuses such bytes, and cannot read such lists."""
+    if pa.types.is_fixed_size_binary(dtype) and not dtype.byte_width:
+        return True
+    if pa.types.is_fixed_size_list(dtype) and not dtype.list_size:
+        return True
+    return any(_has_empty_values(dtype.field(index).type) for index in range(dtype.num_fields))
 
 
 def _check_values(table: pa.Table, uri: str) -> None:

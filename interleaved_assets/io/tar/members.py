@@ -24,12 +24,13 @@ from interleaved_assets.io.tar.layout import (
     split_extension,
 )
 from interleaved_assets.io.tar.limits import LIMITS, TarLimits, document_bytes, null_bytes
-from interleaved_assets.io.tar.passthrough import ColumnTypes, take
+from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.plain_cells import LISTS, PlainColumn, PlainSample, place_nulls
 from interleaved_assets.io.tar.row_order import canonical_order, contents_in_order, others_in_order
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
 from interleaved_assets.io.tar.samples import observe_document
 from interleaved_assets.io.tar.shared import surplus_bytes
+from interleaved_assets.model.casting import take
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 

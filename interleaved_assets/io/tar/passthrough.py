@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interleaved_assets.io.archive.index import shortened
 from interleaved_assets.io.tar.json_columns import (
@@ -21,6 +20,7 @@ from interleaved_assets.io.tar.json_columns import (
 )
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
 from interleaved_assets.io.tar.limits import MAX_NULL_BYTES, null_type_bytes
+from interleaved_assets.model.casting import take
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, RESERVED_COLUMNS
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ _WIDER: Final = {
     pa.float64(): {pa.float16(), pa.float32(), pa.float64()},
     pa.large_string(): {pa.string(), pa.large_string(), pa.string_view()},
 }
+_MOST_STATED: Final = 1 + max(map(len, _WIDER.values()))
+"""Types of one column that are kept: no type holds all values of so many."""
 
 
 _OWN: Final = RESERVED_COLUMNS | {UNREFERENCED_MEMBERS}
@@ -52,7 +54,7 @@ class ColumnTypes:
         self._only = None if columns is None else frozenset(columns)
         self._room = FieldRoom()
         self._shapes: dict[str, Shape] = {name: Shape(self._room) for name in columns or ()}
-        self._stated: dict[str, dict[pa.DataType, None]] = {}
+        self._stated: dict[str, list[pa.DataType]] = {}
         self._stated_fields = self._stated_bytes = 0
         self._unfit: dict[str, bool] = {}  # columns that fit no stated type, and whether that is logged
         self._reserved: dict[str, pa.DataType] = {}
@@ -81,7 +83,13 @@ class ColumnTypes:
 
     def _is_new(self, column: pa.Field) -> bool:
         is_wanted = column.name not in _OWN if self._only is None else column.name in self._only
-        return is_wanted and column.type not in self._stated.get(column.name, ())
+        return is_wanted and self._is_another(column)
+
+    def _is_another(self, column: pa.Field) -> bool:
+        """Whether no equal type was stated for the column. Types that are equal may have different hashes: the names of
+        the items of lists do not count, which are ``item`` in memory and ``element`` in Parquet."""
+        stated = self._stated.get(column.name, ())
+        return len(stated) < _MOST_STATED and column.type not in stated
 
     def state_schema(self, schema: pa.Schema, *, ordered: bool = True) -> None:
         """Take into account that a tar or the cells of a sample say which columns there are.
@@ -101,7 +109,8 @@ class ColumnTypes:
                 if self._is_new(column):
                     self._stated_fields += fields
                     self._stated_bytes += null_type_bytes(column.type)
-                self._stated.setdefault(column.name, {})[column.type] = None
+                if self._is_another(column):
+                    self._stated.setdefault(column.name, []).append(column.type)
         if ordered and not self._order:
             self._order = schema.names
 
@@ -120,7 +129,7 @@ class ColumnTypes:
         return pa.schema([columns[name] for name in dict.fromkeys([*order, *columns])])
 
     def _type_of(self, column: str, shape: Shape) -> pa.DataType:
-        stated = list(self._stated.get(column, ()))
+        stated = self._stated.get(column, [])
         wished = self._wished.get(column)
         if wished is not None and (is_json(wished) or (shape.fits(wished) and stated in ([], [wished]))):
             return wished
@@ -169,16 +178,6 @@ class ColumnCells:
         indices = np.full(rows, -1, np.int64)
         indices[where] = np.arange(len(where))
         return take(pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces), pa.array(indices, mask=indices < 0))
-
-
-def take(array: pa.Array, indices: pa.Array) -> pa.Array:
-    """``array.take(indices)`` for every type; a null index gives a null."""
-    dtype = array.type
-    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(dtype)
-    if pa.types.is_run_end_encoded(dtype):
-        return pc.run_end_encode(pc.run_end_decode(array).take(indices), dtype.run_end_type)
-    # Arrow has no kernel to take from views
-    return array.take(indices) if plain is None else array.cast(plain).take(indices).cast(dtype)
 
 
 def _converted(cells: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.tar.json_columns import is_json, is_plain_type, is_plain_value, json_text
 from interleaved_assets.io.tar.layout import EMPTY_LISTS, EXACT_FIELD, ID_COLUMN, NULL_FIELDS, ShardLayout, json_field
+from interleaved_assets.model.casting import take
 
 LISTS: Final = ("texts", "images")
 """Fields with the lists of texts and image tokens in the documents that are written."""
@@ -65,7 +66,9 @@ class PlainColumn:
         self.values: list[Any] = [None] * len(cells)
         to_json = _reader_of(cells.type)
         if to_json is not None:
-            for row, value in zip(np.flatnonzero(self.is_valid).tolist(), cells.drop_null().to_pylist(), strict=True):
+            rows = np.flatnonzero(self.is_valid)
+            known = cells if len(rows) == len(cells) else take(cells, pa.array(rows))
+            for row, value in zip(rows.tolist(), known.to_pylist(), strict=True):
                 self.values[row] = to_json(value)
 
     def place(self, sample: PlainSample) -> None:

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.batches import binary_views
 from interleaved_assets.io.tar.exact import MODALITIES
-from interleaved_assets.io.tar.passthrough import take
+from interleaved_assets.model.casting import take
 
 
 def canonical_order(table: pa.Table) -> tuple[np.ndarray, list[tuple[int, int]]]:

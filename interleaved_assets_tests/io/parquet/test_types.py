@@ -103,7 +103,38 @@ def test_a_dictionary_is_an_encoding_and_no_type(tmp_path: Path) -> None:
         assert found["extra"].to_pylist() == values.to_pylist()
 
 
-@pytest.mark.parametrize("dtype", [pa.month_day_nano_interval(), pa.run_end_encoded(pa.int32(), pa.string())])
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        (pa.array([[1], None, [2, 3]], pa.list_view(pa.int32())), pa.list_(pa.int32())),
+        (pa.array([["a"], None, []], pa.large_list_view(pa.string())), pa.large_list(pa.string())),
+        (
+            pa.array([{"x": [["a"]]}, None, {"x": None}], pa.struct([("x", pa.list_view(pa.list_view(pa.string())))])),
+            pa.struct([("x", pa.list_(pa.list_(pa.string())))]),
+        ),
+        (pa.array([["a"], None, []], pa.list_(pa.string_view())), pa.list_(pa.string())),
+    ],
+    ids=lambda it: str(it) if isinstance(it, pa.DataType) else "",
+)
+def test_views_are_a_layout_and_no_type(values: pa.Array, dtype: pa.DataType, tmp_path: Path) -> None:
+    table = rows_table([{"sample_id": "a"}] * 3, extra=values)
+    with parquet_shard(str(tmp_path / "a.parquet"), table.schema, hashed=False) as shard:
+        shard.write(table)
+    (found,) = read_parquet_shard(str(tmp_path / "a.parquet"))
+    found.validate(full=True)
+    assert (found["extra"].type, found["extra"].to_pylist()) == (dtype, values.to_pylist())
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pa.month_day_nano_interval(),
+        pa.run_end_encoded(pa.int32(), pa.string()),
+        pa.binary(0),
+        pa.list_(pa.struct([("x", pa.list_(pa.int8(), 0))])),
+    ],
+    ids=str,
+)
 def test_a_type_that_parquet_lacks_is_refused_and_leaves_nothing(dtype: pa.DataType, tmp_path: Path) -> None:
     schema = rows_table([]).schema.append(pa.field("extra", dtype))
     with (
