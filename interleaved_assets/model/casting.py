@@ -22,6 +22,13 @@ def cast_column(column: pa.ChunkedArray, dtype: pa.DataType, *, safe: bool = Tru
     """
     if column.type == dtype:
         return column
+    if pa.types.is_dictionary(column.type) and not has_kernels(column.type.value_type):
+        # Arrow decodes no dictionaries of views, which are the categories of polars
+        plain = pa.dictionary(column.type.index_type, _without_views(column.type.value_type), column.type.ordered)
+        column = pa.chunked_array([_without_view_values(chunk) for chunk in column.chunks], plain)
+        if column.type == dtype:
+            return column
+        column = column.cast(plain.value_type)
     if not _has_null_type(dtype) and not _has_list_view(column.type):
         return column.cast(dtype, safe=safe)
     return pa.chunked_array([_cast(chunk, dtype, safe) for chunk in column.chunks], dtype)
@@ -102,6 +109,11 @@ def _without_views(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_large_list(dtype):
         return pa.large_list(_field_without_views(dtype.value_field))
     return pa.list_(_field_without_views(dtype.value_field)) if pa.types.is_list(dtype) else dtype
+
+
+def _without_view_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    values = array.dictionary.cast(_without_views(array.type.value_type))
+    return pa.DictionaryArray.from_arrays(array.indices, values, ordered=array.type.ordered)
 
 
 def _field_without_views(field: pa.Field) -> pa.Field:

@@ -155,3 +155,12 @@ def test_rows_are_taken_from_types_for_which_arrow_has_no_kernel(name: str) -> N
     rows = take_rows(table, pa.array([1, 0]))
     assert rows.schema == table.schema
     assert rows.to_pydict() == {"x": [values[1], values[0]], "y": [2, 1]}
+
+
+def test_a_dictionary_of_views_is_decoded() -> None:
+    # as the categories of polars are
+    values = pa.array(["x", "y"], pa.string_view())
+    array = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], pa.uint32()), values)
+    for dtype in (pa.string_view(), pa.string(), pa.large_string()):
+        assert cast(array, dtype).to_pylist() == ["x", None, "y", "x"]
+        assert cast(array.slice(1), dtype).to_pylist() == [None, "y", "x"]

@@ -15,8 +15,15 @@ _PLAIN_TYPES: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binar
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """``schema`` as stored in a file: every ``struct<>``, at any depth, gets a placeholder field."""
-    return _mapped_schema(schema, lambda dtype: _STORED_EMPTY if dtype == _EMPTY else dtype)
+    """``schema`` as stored in a file: every ``struct<>``, at any depth, gets a placeholder field, and dictionaries of
+    views become dictionaries of plain values."""
+    return _mapped_schema(schema, _stored)
+
+
+def _stored(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(dtype) and dtype.value_type in _PLAIN_TYPES:
+        return pa.dictionary(dtype.index_type, _PLAIN_TYPES[dtype.value_type], dtype.ordered)
+    return _STORED_EMPTY if dtype == _EMPTY else dtype
 
 
 def original_schema(stored: pa.Schema, metadata: dict[bytes, bytes] | None) -> pa.Schema:

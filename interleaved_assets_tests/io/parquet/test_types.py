@@ -113,6 +113,7 @@ def test_a_dictionary_is_an_encoding_and_no_type(tmp_path: Path) -> None:
             pa.struct([("x", pa.list_(pa.list_(pa.string())))]),
         ),
         (pa.array([["a"], None, []], pa.list_(pa.string_view())), pa.list_(pa.string())),
+        (pa.DictionaryArray.from_arrays([0, None, 0], pa.array(["a"], pa.string_view())), pa.string()),
     ],
     ids=lambda it: str(it) if isinstance(it, pa.DataType) else "",
 )
