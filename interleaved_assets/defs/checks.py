@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import dagster as dg
 
+from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.defs.shard_events import last_errors
@@ -32,7 +33,8 @@ def build_raw_root_check(settings: Settings) -> dg.AssetChecksDefinition:
         description=DESCRIPTION,
     )
     def raw_root_fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        registered = context.instance.get_dynamic_partitions(SHARDS)
+        with interrupts_deferred():
+            registered = context.instance.get_dynamic_partitions(SHARDS)
         verdict = judge_raw_root(settings.storage, settings.checks.max_raw_age_hours, time.time(), registered)
         figures: dict[str, Any] = dict(verdict.figures)
         if (landed := figures.pop("newest_landed_at", None)) is not None:
@@ -66,15 +68,17 @@ def build_up_to_date_check(settings: Settings) -> dg.AssetChecksDefinition:
         can_subset=True,
     )
     def up_to_date(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        registered = context.instance.get_dynamic_partitions(SHARDS)
-        of_stages = context.run.asset_selection or context.run.job_name == BRING_UP_TO_DATE
-        if of_stages and len(registered) > _MOST_AFTER_A_RUN:
-            context.log.info(
-                f"not evaluated with each run over {len(registered)} shards, but by {UP_TO_DATE}'s schedule"
-            )
-            return
-        failed = progress(context.instance, stages, registered).failed
-        dataset = read_dataset_status(settings, registered, failed, last_errors(context.instance, failed))
+        with interrupts_deferred():
+            registered = context.instance.get_dynamic_partitions(SHARDS)
+            of_stages = context.run.asset_selection or context.run.job_name == BRING_UP_TO_DATE
+            if of_stages and len(registered) > _MOST_AFTER_A_RUN:
+                context.log.info(
+                    f"not evaluated with each run over {len(registered)} shards, but by {UP_TO_DATE}'s schedule"
+                )
+                return
+            failed = progress(context.instance, stages, registered).failed
+            errors = last_errors(context.instance, failed)
+        dataset = read_dataset_status(settings, registered, failed, errors)
         shards = len(dataset.keys) if dataset.raws is None else len(dataset.raws)
         not_current = shards_not_current(dataset)
         for key in sorted(context.selected_asset_check_keys):

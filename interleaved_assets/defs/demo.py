@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.interrupts import interrupts_noted, sigterm_as_ctrl_c
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api import keep_connections
+from interleaved_assets.defs.private_api import interrupts_between_steps, keep_connections
 from interleaved_assets.defs.registration import register
 from interleaved_assets.defs.report import REPORT_FILE
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
@@ -42,7 +43,7 @@ from interleaved_assets.settings.load import FILE_NAME, FILE_VARIABLE, settings_
 TABLE_WIDTH = 150
 DEFAULT_PORT = 3000
 INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+"""Exit code after Ctrl-C or SIGTERM."""
 SETTINGS = """\
 # Written by `interleaved demo`. Every key with its unit, range and default: `interleaved settings`.
 
@@ -77,7 +78,7 @@ PAGES = {
 
 
 def main(file: str | None, *, as_json: bool = False) -> int:
-    """Run the demo, and return the exit code: 0 done, 1 a shard failed, 2 not possible here, 130 Ctrl-C.
+    """Run the demo, and return the exit code: 0 done, 1 a shard failed, 2 not possible here, 130 Ctrl-C or SIGTERM.
 
     With ``as_json`` one object is printed, with the figures of each shard.
     """
@@ -86,7 +87,8 @@ def main(file: str | None, *, as_json: bool = False) -> int:
     # logs a stack where Ctrl-C meets it while it closes a connection; the interrupt ends the demo without that
     logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL + 1)
     try:
-        return run_demo(settings, console, as_json=as_json)
+        with sigterm_as_ctrl_c():
+            return run_demo(settings, console, as_json=as_json)
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
         done = len(recorded_stages(settings.storage, [final_tars.NAME]))
         print(
@@ -198,13 +200,16 @@ def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequ
 def _execute(definitions: dg.Definitions, job: str, instance: dg.DagsterInstance, tags: dict[str, str]) -> bool:
     # Dagster would print the stack of every failed step, and of the interrupted one
     silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    result = definitions.resolve_job_def(job).execute_in_process(
-        run_config=silent, instance=instance, tags=tags, raise_on_error=False
-    )
+    # An interrupt waits for the next step, also while the run is created: a run that is created and never started
+    # would count as working on its shards for ever.
+    with interrupts_noted() as interrupted, interrupts_between_steps():
+        result = definitions.resolve_job_def(job).execute_in_process(
+            run_config=silent, instance=instance, tags=tags, raise_on_error=False
+        )
+        if interrupted():
+            raise KeyboardInterrupt
     failures = [event for event in result.all_events if event.is_step_failure]
     errors = {event.step_key: error for event in failures if (error := event.step_failure_data.error)}
-    if any(error.cls_name == dg.DagsterExecutionInterruptedError.__name__ for error in errors.values()):
-        raise KeyboardInterrupt
     for step, error in errors.items():
         print(f"{step}: {error.message.strip()}", file=sys.stderr)
     return result.success

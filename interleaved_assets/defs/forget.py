@@ -9,6 +9,7 @@ from typing import Final
 import dagster as dg
 from pydantic import Field
 
+from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.model.errors import InterleavedError, OptionError, StorageError
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files, vanished_shards
@@ -41,9 +42,13 @@ def build_forget_job(settings: Settings) -> dg.JobDefinition:
         except InterleavedError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
         for key, uris in files.items():
-            context.log.info("\n".join([f"shard {key}: {counted(len(uris), 'file')}", *uris]))
+            with interrupts_deferred():
+                context.log.info("\n".join([f"shard {key}: {counted(len(uris), 'file')}", *uris]))
         done = "nothing was removed, because dry_run is set" if config.dry_run else "removed, with their partitions"
-        context.log.info(f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}")
+        with interrupts_deferred():
+            context.log.info(
+                f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}"
+            )
 
     @dg.job(
         name=FORGET_SHARDS,
@@ -67,7 +72,9 @@ def forgettable(
         StorageError: the storage refuses to list or to look at files.
     """
     files = files_to_forget(keys, settings.storage)
-    if instance and (busy := progress(instance, stage_dag(settings), list(files)).busy):
+    with interrupts_deferred():
+        busy = progress(instance, stage_dag(settings), list(files)).busy if instance else set()
+    if busy:
         raise OptionError(f"shard {min(busy)} is not forgotten: a run is working on it. Wait for its end.")
     return files
 
@@ -83,7 +90,8 @@ def forget_shards(
     remove_files(files, settings.storage)
     if instance:
         for key in files:
-            instance.delete_dynamic_partition(SHARDS, key)
+            with interrupts_deferred():
+                instance.delete_dynamic_partition(SHARDS, key)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.legacy_storage import LegacyEventLogStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from dagster._utils.interrupts import capture_interrupts as interrupts_between_steps
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.event import listens_for
 from sqlalchemy.pool import StaticPool
@@ -31,6 +32,7 @@ __all__ = [
     "delete_compute_logs",
     "event_ids",
     "failure_of_last_run",
+    "interrupts_between_steps",
     "keep_connections",
     "latest_event_ids",
     "shards_awaiting_backfill",

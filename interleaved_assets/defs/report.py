@@ -7,6 +7,7 @@ from typing import Any, Final
 import dagster as dg
 
 from interleaved_assets.defs.assets import OWNERS
+from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.private_api import keep_connections
 from interleaved_assets.defs.shard_events import last_errors
@@ -50,15 +51,18 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         check_specs=[dg.AssetCheckSpec(PUBLISHED_ONCE, asset="dataset_report", description=_PUBLISHED_ONCE)],
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        keep_connections(context.instance)
-        registered = context.instance.get_dynamic_partitions(SHARDS)
-        failed = progress(context.instance, stage_dag(settings), registered).failed
-        found = read_dataset_status(settings, registered, failed, last_errors(context.instance, failed))
+        with interrupts_deferred():
+            keep_connections(context.instance)
+            registered = context.instance.get_dynamic_partitions(SHARDS)
+            failed = progress(context.instance, stage_dag(settings), registered).failed
+            errors = last_errors(context.instance, failed)
+        found = read_dataset_status(settings, registered, failed, errors)
         data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))
         problems = []
         if found.problem:
             problems.append(f"Changed and vanished raw shards cannot be recognized: {found.problem}")
-            context.log.warning(problems[-1])
+            with interrupts_deferred():
+                context.log.warning(problems[-1])
         uri = join(settings.storage.output_root, REPORT_FILE)
         least = settings.checks.min_keep_rate
         described = about(settings)

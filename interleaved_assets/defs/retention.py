@@ -10,6 +10,7 @@ from typing import Final
 import dagster as dg
 
 from interleaved_assets.defs.forget import FORGET_SHARDS
+from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.private_api import delete_compute_logs, event_ids, latest_event_ids
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.defs.schedules import CHECK_RAW_ROOT, CHECK_UP_TO_DATE, DAILY_REPORT
@@ -32,7 +33,8 @@ def build_retention(settings: Settings) -> dg.ScheduleDefinition:
     @dg.op(name="delete_replaced_runs", description=f"Deletes runs over {days} days old that hold no latest event.")
     def delete(context: dg.OpExecutionContext) -> None:
         deleted = delete_old_runs(context.instance, datetime.now(UTC) - timedelta(days=days), settings)
-        context.log.info(f"deleted {deleted} runs that were created more than {days} days ago")
+        with interrupts_deferred():
+            context.log.info(f"deleted {deleted} runs that were created more than {days} days ago")
 
     @dg.job(
         name=DELETE_OLD_RUNS,
@@ -60,15 +62,17 @@ def delete_old_runs(instance: dg.DagsterInstance, before: datetime, settings: Se
     Returns:
         The number of runs deleted.
     """
-    in_force = set(_latest_events(instance))
-    deletable = [
-        run_id
-        for run_id in _finished_runs(instance, before, settings)
-        if not in_force & set(_events_of(instance, run_id))
-    ]
+    with interrupts_deferred():
+        in_force = set(_latest_events(instance))
+        deletable = [
+            run_id
+            for run_id in _finished_runs(instance, before, settings)
+            if not in_force & set(_events_of(instance, run_id))
+        ]
     for run_id in deletable:
-        delete_compute_logs(instance, run_id)
-        instance.delete_run(run_id)
+        with interrupts_deferred():
+            delete_compute_logs(instance, run_id)
+            instance.delete_run(run_id)
     return len(deletable)
 
 

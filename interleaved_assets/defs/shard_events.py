@@ -211,7 +211,9 @@ def record_comparisons(
     settings: Settings,
 ) -> None:
     """Log the checks that compare shards, for all shards of the step together, so that others are read only once."""
-    made = progress(context.instance, [stage.name], context.instance.get_dynamic_partitions(SHARDS)).made[stage.name]
+    with interrupts_deferred():
+        registered = context.instance.get_dynamic_partitions(SHARDS)
+        made = progress(context.instance, [stage.name], registered).made[stage.name]
     elsewhere = sorted(made - recorded.keys())
     rates = keep_rates_of(elsewhere, stage, settings)
     here = {key: keep_rate(shard.record) for key, shard in recorded.items()}

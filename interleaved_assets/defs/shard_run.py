@@ -73,16 +73,18 @@ def run_over_shards(
         dg.Failure: shards failed, and no asset downstream of this one is part of the run: the run ends as failed, with
             the good shards recorded. Otherwise the run continues with the good shards, and its last asset fails.
     """
-    keep_connections(context.instance)
     failed: dict[str, BaseException] = {}
     recorded: dict[str, LoggedShard] = {}
-    input_events = _input_events(context, stage)
-    stopped = _stopped_upstream(context, stage, settings)
+    with interrupts_deferred():
+        keep_connections(context.instance)
+        all_keys = list(context.partition_keys)
+        input_events = _input_events(context, stage, all_keys)
+        stopped = _stopped_upstream(context, stage, all_keys, settings)
     for key, first in stopped.items():
         failed[key] = ShardError(f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}")
         with interrupts_deferred():
             record_failure(context, stage, checks, key, failed[key], input_events[key], first)
-    keys = [key for key in context.partition_keys if key not in stopped]
+    keys = [key for key in all_keys if key not in stopped]
     progress = Progress(stage.name, len(keys), context.log.info)
     for arrival in _arrivals(stage, keys, draw, settings):
         with interrupts_deferred():
@@ -109,16 +111,18 @@ def run_over_shards(
         try:
             write_throughput(whole, settings.storage)
         except StorageError as error:
-            context.log.warning(f"the report lacks how fast {stage.name} went: {error}")  # its shards are made
+            with interrupts_deferred():
+                context.log.warning(f"the report lacks how fast {stage.name} went: {error}")  # its shards are made
     if recorded and any(check.compares for check in checks):
         try:
             record_comparisons(context, stage, checks, recorded, settings)
         except Exception as error:
             # the shards stay materialized without the comparison
-            context.log.error(f"{stage.name}: shards could not be compared: {describe(error)}", exc_info=error)
+            with interrupts_deferred():
+                context.log.error(f"{stage.name}: shards could not be compared: {describe(error)}", exc_info=error)
     if failed and not _continues_downstream(context, stage, settings):
         raise dg.Failure(
-            description=_summary(stage, failed, len(context.partition_keys)),
+            description=_summary(stage, failed, len(all_keys)),
             metadata={key: dg.MetadataValue.text(describe(error)) for key, error in sorted(failed.items())},
             allow_retries=False,
         )
@@ -126,7 +130,9 @@ def run_over_shards(
         yield dg.Output(None, output_name=name, metadata={RECORDS_NOTHING: True})
 
 
-def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> dict[str, FirstFailure]:
+def _stopped_upstream(
+    context: dg.AssetExecutionContext, stage: Stage, keys: Sequence[str], settings: Settings
+) -> dict[str, FirstFailure]:
     """Shards that failed at an earlier step, with their failures.
 
     Their old outputs may still exist; a later stage made from those would show a failed shard as current. Where this
@@ -137,8 +143,8 @@ def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings:
     stopped: dict[str, FirstFailure] = {}
     for name in stage.inputs:
         if name in executed:
-            made = materialized_in_run(context.instance, name, context.partition_keys, context.run)
-            lost = [key for key in context.partition_keys if key not in made]
+            made = materialized_in_run(context.instance, name, keys, context.run)
+            lost = [key for key in keys if key not in made]
             failures = standing_failures(context.instance, name, lost)
             stopped |= {
                 key: failures[key].first
@@ -148,7 +154,7 @@ def _stopped_upstream(context: dg.AssetExecutionContext, stage: Stage, settings:
                 for key in lost
             }
         elif context.run.parent_run_id and name in stage_dag(settings):
-            failures = standing_failures(context.instance, name, context.partition_keys)
+            failures = standing_failures(context.instance, name, keys)
             stopped |= {key: failure.first for key, failure in failures.items()}
     return stopped
 
@@ -164,9 +170,8 @@ def _executed(context: dg.AssetExecutionContext, settings: Settings) -> set[str]
     return selected if steps is None else selected & set(steps)
 
 
-def _input_events(context: dg.AssetExecutionContext, stage: Stage) -> dict[str, dict[str, int]]:
+def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequence[str]) -> dict[str, dict[str, int]]:
     """For each shard the id of the latest event of each input, where there is one; one query per input."""
-    keys = list(context.partition_keys)
     events: dict[str, dict[str, int]] = {key: {} for key in keys}
     for name in stage.inputs:
         for key, event in latest_ids(context.instance, name, event_type(name), keys).items():

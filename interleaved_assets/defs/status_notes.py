@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import dagster as dg
 from pydantic import TypeAdapter
 
+from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.latest import latest_ids
 from interleaved_assets.io.storage import atomic_output, join, read_small
 from interleaved_assets.pipeline.status import CURRENT
@@ -72,26 +73,31 @@ def publish_status_notes(
     try:
         notes = {key: text for key, text in _read_notes(uri, settings).items() if key in registered}
     except ValueError as error:
-        context.log.warning(f"{uri} is damaged and is written again: {error}")
+        with interrupts_deferred():
+            context.log.warning(f"{uri} is damaged and is written again: {error}")
         notes = {}
     statuses = {key: text for key, text in statuses.items() if key in registered}
     keys = {*notes, *statuses}
     if not keys:
         return
-    observed, materialized = (
-        latest_ids(context.instance, PAGE, kind, keys)
-        for kind in (dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION)
-    )
+    with interrupts_deferred():
+        observed, materialized = (
+            latest_ids(context.instance, PAGE, kind, keys)
+            for kind in (dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION)
+        )
     changes = note_changes(statuses, notes, observed, materialized)
     for key, text in changes.publish.items():
-        context.log_event(
-            dg.AssetObservation(PAGE, partition=key, description=text, metadata={"status": dg.MetadataValue.text(text)})
+        note = dg.AssetObservation(
+            PAGE, partition=key, description=text, metadata={"status": dg.MetadataValue.text(text)}
         )
+        with interrupts_deferred():
+            context.log_event(note)
     if changes.left_out:
-        context.log.info(
-            f"published the status of {len(changes.publish)} shards on their pages; that of {changes.left_out} shards "
-            "follows with the next report. The report itself lists all of them."
-        )
+        with interrupts_deferred():
+            context.log.info(
+                f"published the status of {len(changes.publish)} shards on their pages; that of {changes.left_out} "
+                "shards follows with the next report. The report itself lists all of them."
+            )
     if changes.in_force != notes:
         with atomic_output(uri, settings.storage.options) as out:
             out.write(json.dumps(changes.in_force, indent=0, sort_keys=True, ensure_ascii=False).encode())

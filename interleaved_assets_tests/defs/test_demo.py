@@ -7,16 +7,26 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import dagster as dg
 import pytest
 from rich.console import Console
 
-from interleaved_assets.defs.demo import summary_table
+from interleaved_assets.defs.demo import main, materialize_all, register_all, summary_table
+from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.collect import all_shard_facts
-from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import (
+    blurred_image,
+    document,
+    good_shard,
+    project,
+    sharp_image,
+    write_shard,
+)
 
 README = Path(__file__).parents[2] / "README.md"
 WARN = '[errors]\non_materialize_error = "warn"\n[selection]\non_score_error = "warn"\n'
@@ -78,3 +88,51 @@ def test_ctrl_c_ends_it_in_one_line(tmp_path: Path) -> None:
     assert demo.returncode == 130, text
     assert "Traceback" not in text
     assert "interleaved demo: interrupted; " in text.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("event", "number"),
+    [
+        # stored while the run is created: one that never starts would count as in work for ever
+        (dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED, signal.SIGTERM),
+        # stored after the last step: Dagster drops the interrupt
+        (dg.DagsterEventType.RUN_SUCCESS, signal.SIGINT),
+    ],
+)
+def test_an_interrupt_before_and_after_the_steps_ends_it(
+    event: dg.DagsterEventType, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    with dg.DagsterInstance.ephemeral() as instance:
+        keys = register_all(instance, settings)
+        store = instance.event_log_storage.store_event
+
+        def store_interrupted(stored: Any) -> None:
+            if stored.dagster_event_type is event:
+                os.kill(os.getpid(), number)
+            store(stored)
+
+        monkeypatch.setattr(instance.event_log_storage, "store_event", store_interrupted)
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                materialize_all(instance, settings, keys)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        (run,) = instance.get_runs()
+        assert run.is_finished
+        assert progress(instance, stage_dag(settings), instance.get_dynamic_partitions(SHARDS)).busy == set()
+
+
+def test_sigterm_ends_it_like_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path)
+    monkeypatch.setattr("interleaved_assets.defs.demo.run_demo", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    handler = signal.getsignal(signal.SIGTERM)
+    assert main(str(tmp_path / "interleaved.toml")) == 130
+    assert capsys.readouterr().err == (
+        "interleaved demo: interrupted; 0 final tars are written. Run it again to make the others.\n"
+    )
+    assert signal.getsignal(signal.SIGTERM) is handler
