@@ -52,6 +52,8 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
             r"selection\.max_qr_area_ratio: .*less than or equal to 1, got 1\.5 .*0 to 1",
         ),
         ("[run]\nparallel_shards = 0\n", r"run\.parallel_shards: .*greater than or equal to 1, got 0"),
+        ("[run]\nkeep_days = 1_000_000\n", r"run\.keep_days: .*less than or equal to 36500, got 1000000"),
+        ("[watch]\nquiet_seconds = inf\n", r"watch\.quiet_seconds: .*finite number, got inf"),
         ('[run]\nparallel_shards = "many"\n', r"run\.parallel_shards: .*valid integer.*, got 'many'"),
         (
             '[errors]\non_materialize_error = "ignore"\n',

@@ -88,7 +88,9 @@ def build_automation_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefin
         write_requested(requested, requested_uri(storage, number), storage.options)
         remove_before(last, storage, FOLDER)
         return dg.SensorResult(
-            run_requests=range_requests(ranges, str(number), registered, due.shards, settings),
+            # with the time: numbers begin again once the cursor is reset and the output root emptied, and Dagster
+            # launches no run whose key was used before
+            run_requests=range_requests(ranges, f"{number}.{time.time_ns()}", registered, due.shards, settings),
             cursor=str(number),
             skip_reason=None if ranges else skipped,
         )

@@ -27,6 +27,8 @@ from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, StorageSettings
 
 _NAMED_IN_LOG = 10
+_CURSOR_LENGTH = 19
+"""Python refuses to read numbers of thousands of digits."""
 
 
 def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
@@ -154,7 +156,8 @@ def _snapshot(
 
 def cursor_number(context: dg.SensorEvaluationContext) -> int:
     """The number in the sensor's cursor; 0 where it has none, or where the cursor was set to another text in the UI."""
-    return int(context.cursor) if context.cursor and context.cursor.isdecimal() else 0
+    cursor = context.cursor or ""
+    return int(cursor) if cursor.isdecimal() and len(cursor) < _CURSOR_LENGTH else 0
 
 
 def from_the_start(settings: Settings) -> dg.DefaultSensorStatus:

@@ -77,7 +77,8 @@ class Workers:
             thread.join()
             return
         began = self._began.get(thread)
-        thread.join(_PATIENCE_S if began is None else max(0.0, began + self._limit_s - time.monotonic()))
+        left = _PATIENCE_S if began is None else max(0.0, began + self._limit_s - time.monotonic())
+        thread.join(min(left, threading.TIMEOUT_MAX))  # a limit may be set to inf
         if thread.is_alive():
             _hanging.add(thread)
 

@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.stage import Stage
-from interleaved_assets.pipeline.stages.dag import StageDag, stage_dag
+from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, StageDag, stage_dag
 from interleaved_assets.pipeline.stored_records import list_records, read_valid_records
 from interleaved_assets.settings import Settings
 
@@ -22,6 +22,7 @@ CURRENT: Final = "complete"
 _CHANGES_NAMED: Final = 3
 _REASONS_NAMED: Final = 3
 _VALUE_LENGTH: Final = 40
+_STAGES: Final = frozenset(EVERY_STAGE)
 
 
 class State(StrEnum):
@@ -176,6 +177,11 @@ class CurrentStages:
         for upstream in stage.inputs:
             if upstream in records and record.inputs.get(upstream) != records[upstream].data_version:
                 return Status(State.STALE, f"{name} stale: {upstream} changed", name)
+        # such as CLIP scores after clip.enabled was unset: the stage's own version does not say so
+        if unused := record.inputs.keys() & _STAGES - set(stage.inputs):
+            return Status(
+                State.STALE, f"{name} stale: made from {', '.join(sorted(unused))}, which it no longer reads", name
+            )
         for file, present in self.files[name].items():
             if record.inputs.get(file) != present:
                 return Status(State.STALE, f"{name} stale: the file of {file} changed", name)

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from interleaved_assets.export.settings import ExportSettings
@@ -207,6 +207,7 @@ class RunSettings(_Section):
     keep_days: int = Field(
         default=90,
         ge=1,
+        le=36_500,
         description="Days after which a run is deleted if all of its results were replaced by later runs. Default 90.",
     )
     pictures: bool = Field(
@@ -309,7 +310,7 @@ class WatchSettings(_Section):
     interval_seconds: int = Field(
         default=60, ge=5, le=86_400, description="Seconds between two ticks of the sensors. Default 60."
     )
-    quiet_seconds: float = Field(
+    quiet_seconds: FiniteFloat = Field(
         default=60, ge=0, description="Seconds a shard must stay unchanged before it is taken as complete. Default 60."
     )
     nightly: str = Field(

@@ -1,5 +1,6 @@
 """What automation requests and what it leaves alone: its sensor and that over the raw root, evaluated by hand."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class Automation:
         self.cursor: str | None = None
         self.said = ""
         """Why the last tick requested nothing."""
+        self.run_keys: list[str | None] = []
+        """Of all runs requested so far."""
 
     def configure(self, text: str = "") -> None:
         self.settings: Settings = project(self.folder, AT_ONCE + text)
@@ -60,6 +63,7 @@ class Automation:
         assert isinstance(result, dg.SensorResult)
         self.cursor = result.cursor
         self.said = result.skip_reason.skip_message or "" if result.skip_reason else ""
+        self.run_keys += [request.run_key for request in result.run_requests or ()]
         return [(request.tags[RANGE_START], request.tags[RANGE_END]) for request in result.run_requests or ()]
 
     def tick(self) -> list[str]:
@@ -97,6 +101,18 @@ def test_a_current_shard_is_not_requested_after_a_reset_of_the_cursor(automation
     assert automation.tick() == []
     automation.cursor = None
     assert automation.tick() == []
+
+
+def test_a_start_from_the_beginning_uses_no_run_key_again(automation: Automation) -> None:
+    # Dagster launches no run whose key an earlier run of the sensor has
+    automation.put("a", 1)
+    automation.observe()
+    assert automation.tick() == ["a"]
+    shutil.rmtree(automation.folder / "out")
+    automation.cursor, automation.watcher.cursor = None, ""
+    automation.observe()
+    assert automation.tick() == ["a"]
+    assert len(set(automation.run_keys)) == 2
 
 
 def test_shards_materialized_by_hand_are_not_requested(automation: Automation) -> None:

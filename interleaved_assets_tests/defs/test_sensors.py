@@ -213,9 +213,10 @@ def test_a_snapshot_that_cannot_be_read_means_looking_at_everything_anew(
     assert watcher.cursor == "2"
 
 
-def test_with_an_invalid_cursor_all_shards_are_read_again(watcher: Watcher, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cursor", ["from the start", "9" * 5000])
+def test_with_an_invalid_cursor_all_shards_are_read_again(watcher: Watcher, tmp_path: Path, cursor: str) -> None:
     good_shard(tmp_path / "raw" / "a.tar")
     reported = watcher.tick()
-    watcher.cursor = "from the start"
+    watcher.cursor = cursor
     assert watcher.tick() == reported
     assert watcher.cursor == "2"  # above the snapshot of before, which would else count as the latest

@@ -95,6 +95,15 @@ def test_a_changed_input(settings: Settings, tmp_path: Path) -> None:
     assert status(settings) == "image_scores stale: normalized changed"
 
 
+def test_an_input_that_the_stage_no_longer_reads(settings: Settings, tmp_path: Path) -> None:
+    # as after clip.enabled = false: a run would make filtered again, from what is left
+    file = record_file(tmp_path, "filtered")
+    record = json.loads(file.read_text())
+    record["inputs"]["clip_scores"] = "0" * 64
+    file.write_text(json.dumps(record))
+    assert status(settings) == "filtered stale: made from clip_scores, which it no longer reads"
+
+
 def test_a_missing_record(settings: Settings, tmp_path: Path) -> None:
     record_file(tmp_path, "filtered").unlink()
     assert status(settings) == "no filtered"
