@@ -231,16 +231,18 @@ def test_closing_prefetch_closes_the_source_and_ends_the_thread() -> None:
 
 
 def test_closing_prefetch_does_not_wait_for_the_current_item() -> None:
-    go_on, gone_on = threading.Event(), threading.Event()
+    begun, go_on, gone_on = threading.Event(), threading.Event(), threading.Event()
 
     def numbers() -> Iterator[int]:
         yield 0
-        assert go_on.wait(60)
+        begun.set()
+        go_on.wait(60)
         gone_on.set()
         yield 1
 
     ahead = prefetch(numbers())
     assert next(ahead) == 0
+    assert begun.wait(60)
     ahead.close()
     assert not gone_on.is_set()
     go_on.set()

@@ -126,16 +126,18 @@ def test_shards_that_fail_in_the_middle_do_not_hang_the_run(tmp_path: Path) -> N
     "iterate", [lambda work: prefetch(map(work, range(9))), lambda work: parallel_map(work, range(9), threads=1)]
 )
 def test_a_generator_is_closed_while_its_thread_is_busy(iterate: Callable[..., Iterator[int]]) -> None:
-    go_on, gone_on = threading.Event(), threading.Event()
+    begun, go_on, gone_on = threading.Event(), threading.Event(), threading.Event()
 
     def work(number: int) -> int:
         if number:
-            assert go_on.wait(60)
+            begun.set()
+            go_on.wait(60)
             gone_on.set()
         return number
 
     results = iterate(work)
     assert next(results) == 0
+    assert begun.wait(60)
     del results
     gc.collect()
     assert not gone_on.is_set()
