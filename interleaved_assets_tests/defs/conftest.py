@@ -10,7 +10,6 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from dagster._core.storage.event_log import in_memory as in_memory_events
-from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs import in_memory as in_memory_runs
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
@@ -96,14 +95,10 @@ def _one_at_a_time(storage: Any) -> Iterator[Connection]:
 @pytest.fixture(scope="session", autouse=True)
 def columns_looked_up_once() -> Iterator[None]:
     """Dagster reads the columns of a table from the database each time before it uses one that was added later."""
+    storage = in_memory_events.InMemoryEventLogStorage
     with pytest.MonkeyPatch.context() as patch:
-        for kind, name in (
-            (SqlEventLogStorage, "has_asset_key_col"),
-            (SqlEventLogStorage, "_has_asset_key_col_on_connection"),
-            (in_memory_events.InMemoryEventLogStorage, "has_table"),
-            (sqlite_event_log.SqliteEventLogStorage, "has_table"),
-        ):
-            patch.setattr(kind, name, _once_there(getattr(kind, name)))
+        for name in ("has_asset_key_col", "_has_asset_key_col_on_connection", "has_table"):
+            patch.setattr(storage, name, _once_there(getattr(storage, name)))
         yield
 
 
