@@ -26,7 +26,7 @@ def start_forked(function: Callable[..., object], *arguments: Any, output: Path 
     return process
 
 
-def run_forked(function: Callable[..., object], *arguments: Any, output: Path, seconds: float = 60) -> tuple[int, str]:
+def run_forked(function: Callable[..., object], *arguments: Any, output: Path, seconds: float = 300) -> tuple[int, str]:
     """Call it and wait for the end of the process; its exit code, minus the number of a signal, and its output."""
     process = start_forked(function, *arguments, output=output)
     process.join(seconds)

@@ -19,7 +19,7 @@ from botocore.exceptions import BotoCoreError
 from interleaved_assets_tests.ports import free_ports, listens, wait_until_up
 
 _SERVICES = ("master.port", "volume.port", "filer.port", "s3.port")
-_START_SECONDS = 60
+_START_SECONDS = 300
 
 
 @dataclass

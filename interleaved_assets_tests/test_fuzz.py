@@ -22,7 +22,7 @@ from interleaved_assets.model.errors import ShardError
 def test_three_outcomes_and_nothing_else() -> None:
     command = [sys.executable, "-m", "benchmarks.fuzz", "--cases", "220", "--seed", "1", "--workers", "1"]
     root = Path(__file__).parents[1]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.rstrip().endswith("findings: []")
     for kind in KINDS:

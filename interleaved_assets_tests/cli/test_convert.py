@@ -167,7 +167,7 @@ def test_ctrl_c_leaves_nothing_half_written_and_the_next_call_goes_on(folder: Pa
         assert process.stdout is not None
         process.stdout.readline()  # one is done
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=120)
+        _, error = process.communicate(timeout=300)
     assert (process.returncode, error.strip()) == (130, "interleaved: interrupted")
     done = sorted(folder.glob("out/*.tar"))
     assert 1 <= len(done) < 12

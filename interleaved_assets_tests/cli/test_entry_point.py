@@ -17,7 +17,7 @@ def run(folder: Path, *arguments: str, **options: object) -> subprocess.Complete
     path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, **options.pop("env", {})}  # type: ignore[dict-item]
     command = [sys.executable, "-P", "-m", "interleaved_assets.cli", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, stderr=subprocess.PIPE, timeout=100, **options)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(command, cwd=folder, env=environment, stderr=subprocess.PIPE, timeout=300, **options)  # type: ignore[call-overload, no-any-return]
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -117,7 +117,7 @@ def test_a_folder_without_permission_is_one_line_and_not_an_empty_folder(
             env={**environment, "PYTHONPATH": path},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=300,
         )
     finally:
         for name in ("raw/locked", "here"):

@@ -23,7 +23,7 @@ def test_what_if_compares_with_the_settings_in_force(curated: list[str], capsys:
 def test_what_if_reads_several_shards_in_parallel(
     curated: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    both_are_read = threading.Barrier(2, timeout=30)
+    both_are_read = threading.Barrier(2, timeout=60)
 
     def reading(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
         both_are_read.wait()

@@ -2,17 +2,21 @@
 
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from dagster._core.storage.event_log import in_memory as in_memory_events
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs import in_memory as in_memory_runs
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
 from sqlalchemy import event
-from sqlalchemy.engine import Engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.pool import NullPool, QueuePool
 
 from interleaved_assets.reporting.dataset import charts
 
@@ -53,6 +57,61 @@ def _kept_engines(create: Callable[..., Engine]) -> Callable[..., Engine]:
         if url not in engines:
             engines[url] = create(url, **options)
         return engines[url]
+
+    return kept
+
+
+@pytest.fixture(scope="session", autouse=True)
+def connections_in_memory_kept() -> Iterator[None]:
+    """Dagster connects anew for each statement on its storage in memory, and sets two pragmas each time.
+
+    The journal in memory has no other mode; foreign keys are checked here from the start of each connection.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (in_memory_events, in_memory_runs):
+            patch.setattr(module, "create_engine", _pooled(module.create_engine))
+        patch.setattr(in_memory_events.InMemoryEventLogStorage, "_connect", _one_at_a_time)
+        patch.setattr(in_memory_runs.InMemoryRunStorage, "connect", lambda storage: storage._engine.begin())
+        yield
+
+
+def _pooled(create: Callable[..., Engine]) -> Callable[..., Engine]:
+    def pooled(url: str, **options: object) -> Engine:
+        assert options == {"poolclass": NullPool}
+        # without a limit: connections to one database are as many as threads that use it at once
+        engine = create(url, poolclass=QueuePool, max_overflow=-1, connect_args={"check_same_thread": False})
+        event.listen(engine, "connect", lambda made, _: made.execute("PRAGMA foreign_keys=ON").close())
+        return engine
+
+    return pooled
+
+
+@contextmanager
+def _one_at_a_time(storage: Any) -> Iterator[Connection]:
+    with storage._db_lock, storage._engine.begin() as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session", autouse=True)
+def columns_looked_up_once() -> Iterator[None]:
+    """Dagster reads the columns of a table from the database each time before it uses one that was added later."""
+    storage = in_memory_events.InMemoryEventLogStorage
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("has_asset_key_col", "_has_asset_key_col_on_connection", "has_table"):
+            patch.setattr(storage, name, _once_there(getattr(storage, name)))
+        yield
+
+
+def _once_there(look_up: Callable[..., bool]) -> Callable[..., bool]:
+    """What a storage once has, it keeps."""
+    there: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()
+
+    def kept(storage: object, *arguments: Any) -> bool:
+        names = there.setdefault(storage, set())
+        name = arguments[-1]
+        if name not in names and look_up(storage, *arguments):
+            names.add(name)
+        return name in names
 
     return kept
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from interleaved_assets.demo.shards import write_demo_shards
+from interleaved_assets.demo.shards import SHARDS, write_demo_shards
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stage import ShardTask, StageOutcome
@@ -26,7 +26,10 @@ KEY = "crawl-2/captions-000"
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StageOutcome]:
     """The captions shard through the chain, under the project's own settings."""
     folder = tmp_path_factory.mktemp("project")
-    write_demo_shards(folder / "data/raw")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in set(SHARDS) - {f"{KEY}.tar"}:
+            patch.delitem(SHARDS, name)
+        write_demo_shards(folder / "data/raw")
     shutil.copytree(PROJECT / "data/models", folder / "data/models")
     shutil.copy(PROJECT / "interleaved.toml", folder)
     settings = load_settings(folder / "interleaved.toml")

@@ -22,7 +22,7 @@ FOLDER = REPOSITORY / "deploy/docker"
 VALUES = REPOSITORY / "deploy/kubernetes/values.yaml"
 IMAGES = ["cpu", "gpu"]
 
-_START_SECONDS = 120
+_START_SECONDS = 600
 _LOAD = """
 import json, os, sys
 from interleaved_assets import definitions
@@ -78,6 +78,11 @@ def copied(dockerfile: Path) -> list[tuple[list[str], str]]:
     return found
 
 
+def image_variables(dockerfile: Path) -> dict[str, str]:
+    """The image's own environment."""
+    return dict(part.split("=", 1) for part in last(dockerfile, "ENV").split())
+
+
 def unpack(dockerfile: Path, root: Path) -> dict[str, str]:
     """Put the image's files below ``root``, and nothing that does not reach it; returns its environment."""
     for sources, target in copied(dockerfile):
@@ -88,8 +93,8 @@ def unpack(dockerfile: Path, root: Path) -> dict[str, str]:
             else:
                 Path(f"{root}{target}").mkdir(parents=True, exist_ok=True)
                 shutil.copy(REPOSITORY / source, f"{root}{target}")
-    variables = dict(part.split("=", 1) for part in last(dockerfile, "ENV").split())
-    environment = {name: f"{root}{value}" if value.startswith("/") else value for name, value in variables.items()}
+    own = image_variables(dockerfile).items()
+    environment = {name: f"{root}{value}" if value.startswith("/") else value for name, value in own}
     Path(environment["DAGSTER_HOME"]).mkdir(parents=True)
     # the packages are this environment's; the project's own is the one that was copied
     return environment | {
@@ -156,7 +161,19 @@ def test_the_extras_are_the_projects(dockerfile: Path) -> None:
     assert set(chosen.removeprefix("EXTRAS=").split(",")) <= set(project["optional-dependencies"])
 
 
-def test_its_command_serves_and_its_health_check_passes(dockerfile: Path, tmp_path: Path) -> None:
+def test_both_start_the_same_from_the_same_files() -> None:
+    """So that what one of them does, the other one does too, as far as no GPU takes part in it."""
+    cpu, gpu = (FOLDER / f"Dockerfile.{image}" for image in IMAGES)
+    for name in ("WORKDIR", "CMD", "HEALTHCHECK"):
+        assert last(cpu, name) == last(gpu, name)
+    assert copied(cpu) == copied(gpu)
+    assert sent(cpu) == sent(gpu)
+    of_the_toolkit = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+    assert image_variables(cpu) | of_the_toolkit == image_variables(gpu)
+
+
+def test_its_command_serves_and_its_health_check_passes(tmp_path: Path) -> None:
+    dockerfile = FOLDER / "Dockerfile.gpu"  # the other one differs in nothing that this test sees, by the test above
     environment = unpack(dockerfile, tmp_path)
     port = free_port()
     command = json.loads(last(dockerfile, "CMD").replace("4000", str(port)))

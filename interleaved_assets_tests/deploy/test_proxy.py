@@ -149,7 +149,7 @@ def test_the_websocket_needs_the_log_in(doors: tuple[Door, Door]) -> None:
         address, ssl=_UNCHECKED, subprotocols=["graphql-ws"], additional_headers=ui.headers()
     ) as socket_to_graphql:
         socket_to_graphql.send(json.dumps({"type": "connection_init", "payload": {}}))
-        assert json.loads(socket_to_graphql.recv(timeout=10))["type"] == "connection_ack"
+        assert json.loads(socket_to_graphql.recv(timeout=60))["type"] == "connection_ack"
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])

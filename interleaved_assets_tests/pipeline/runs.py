@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.stage import StageOutcome
 
-_WAIT_SECONDS = 60
+_WAIT_SECONDS = 300
 _of_thread = threading.local()
 
 

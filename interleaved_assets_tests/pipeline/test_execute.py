@@ -504,7 +504,7 @@ def test_records_of_many_shards_are_compared_in_parallel(several: Settings, monk
     find, all_there = attempt.find_raw_shard, threading.Barrier(3)
 
     def find_with_the_others(*arguments: object) -> object:
-        all_there.wait(timeout=20)  # raises where the others do not come
+        all_there.wait(timeout=60)  # raises where the others do not come
         return find(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(attempt, "find_raw_shard", find_with_the_others)

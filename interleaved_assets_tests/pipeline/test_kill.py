@@ -130,7 +130,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 
 def kill_at(moment: int, folder: Path) -> None:
     process = start_forked(be_killed, str(folder / "interleaved.toml"), moment)
-    process.join(60)
+    process.join(300)
     assert process.exitcode == -signal.SIGKILL, moment
 
 

@@ -35,14 +35,14 @@ def test_the_last_of_several_pools_restores_the_settings():
     def second():
         with decoders_for_threads():
             second_is_in.set()
-            first_is_out.wait(timeout=10)
+            first_is_out.wait(timeout=60)
             seen.append(settings())
 
     seen = []
     other = threading.Thread(target=second)
     with decoders_for_threads():
         other.start()
-        assert second_is_in.wait(timeout=10)
+        assert second_is_in.wait(timeout=60)
     first_is_out.set()
     other.join()
     assert seen == [(1, cv2.utils.logging.LOG_LEVEL_SILENT)]
@@ -107,7 +107,7 @@ def damaged_images() -> list[bytes]:
 @pytest.mark.skipif(sys.platform != "linux", reason="messages of C libraries are suppressed on Linux only")
 def test_nothing_that_other_threads_write_to_stderr_is_lost_while_damaged_images_are_decoded() -> None:
     command = [sys.executable, "-c", STDERR_OF_OTHERS, *(content.hex() for content in damaged_images())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     loud, _, meanwhile = done.stderr.partition("begin\n")
     assert "JPEG data" in loud
     assert "libpng" in loud

@@ -154,7 +154,7 @@ def test_at_most_one_decoded_image_per_thread():
         with lock:
             held.add(id(image))
             most.append(len(held))
-        barrier.wait(timeout=10)
+        barrier.wait(timeout=60)
         with lock:
             held.discard(id(image))
         return 0.0

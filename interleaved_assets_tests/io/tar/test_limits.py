@@ -83,7 +83,7 @@ def test_a_table_of_thousands_of_columns_is_written(tmp_path: Path) -> None:
     aligned = align_or_reconcile(table, None)
     assert InterleavedBatch(aligned).problems() == []
     assert concat_unified([aligned, aligned]).num_columns == table.num_columns
-    assert time.process_time() - start < 2  # 0.2 and not 30
+    assert time.process_time() - start < SECONDS  # 0.2 and not 30
 
 
 @pytest.mark.parametrize("rest", [b"garbage", b"12", b"x y=z\n", b"0 a=b\n", b"3 a=b\n"])
