@@ -58,7 +58,7 @@ def _create_local(uri: str, content: bytes) -> bool:
     try:
         file.file.write(content)
         file.store()
-        is_new = _link(file) if not target.exists() else False
+        is_new = _link(file)
         if is_new is None:
             file.commit()
             return True

@@ -11,6 +11,7 @@ import pytest
 
 from interleaved_assets.io.storage import create_file, read_small
 from interleaved_assets.io.storage.atomic import atomic_output
+from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets_tests.s3 import S3Server
 
@@ -45,6 +46,18 @@ def test_of_many_writers_one_creates_the_file(place: str, tmp_path: Path, reques
     assert created.count(True) == 1
     assert read_small(uri) == b"%d" % created.index(True)
     assert [*tmp_path.glob(".*")] == []
+
+
+def test_a_file_that_appears_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, store = tmp_path / "a", TemporaryFile.store
+
+    def late_store(temporary: TemporaryFile) -> None:
+        store(temporary)
+        file.write_bytes(b"of another process")
+
+    monkeypatch.setattr(TemporaryFile, "store", late_store)
+    assert not create_file(str(file), b"own")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"of another process"}
 
 
 def test_a_larger_object_than_one_request_takes_is_created_once(
