@@ -5,6 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from interleaved_assets.cli.console import print_json
+from interleaved_assets.io.storage import create_file
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.settings import parse_settings, settings_template
 
@@ -19,13 +20,11 @@ def write_settings(file: str, raw_root: str, output_root: str, out: Console, *, 
     path = Path(file)
     text = settings_template(raw_root, output_root)
     settings = parse_settings(text, path)
-    try:
-        with path.open("x", encoding="utf-8") as target:
-            target.write(text)
-    except FileExistsError as error:
-        raise StorageError(f"{path} exists and is not changed: name another file with --file") from error
-    except OSError as error:
-        raise StorageError(f"cannot write {file}: {error.strerror}") from error
+    if not path.parent.is_dir():
+        raise StorageError(f"cannot write {file}: there is no folder {path.parent}; create it, or name another file")
+    # whole or not at all: a part of it would be in the way of the next attempt
+    if not create_file(str(path), text.encode()):
+        raise StorageError(f"{path} exists and is not changed: name another file with --file")
     if as_json:
         roots = {name: getattr(settings.storage, name) for name in ("raw_root", "output_root")}
         print_json({"file": file, **roots})

@@ -4,19 +4,21 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 from interleaved_assets.cli.console import print_error, print_facts, print_json, progress, short
-from interleaved_assets.io.tar.layout import member_key
 from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.lineage.in_tar import SampleInTar
 from interleaved_assets.pipeline.lineage.sample import StageTrace, TracedRow, find_sample
 from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stored_records import recorded_stages
 from interleaved_assets.settings import load_settings
+
+_MEMBERS_SHOWN: Final = 12
 
 
 def show_sample(
@@ -29,7 +31,7 @@ def show_sample(
         shard: key of its shard; None searches all shards.
         file: of the settings.
         out: prints.
-        every_row: whether each kept row has a line, and not each run of them.
+        every_row: whether each kept row has a line, and not each run of them, and each member is named.
         as_json: whether to print one JSON object, with every row.
     """
     settings = load_settings(file)
@@ -38,6 +40,8 @@ def show_sample(
     keys = [shard] if shard else sorted(recorded_stages(settings.storage, stages))
     found: list[dict[str, Any]] = []
     skipped: dict[str, str] = {}
+    unread: list[str] = []
+    """Shards whose final tars could not be read."""
     with progress("searching shards", len(keys), out, as_json=as_json, lines=True) as advance:
         begun = _counted(keys, advance)
         for key, traces in find_sample(sample_id, begun, settings.storage, stages):
@@ -48,12 +52,16 @@ def show_sample(
             found.append(_facts_of_sample(key, traces))
             if not as_json:
                 _print_sample(sample_id, key, traces, out, every_row=every_row)
+            for trace in traces:
+                if isinstance(trace.in_tar, InterleavedError):
+                    unread.append(key)
+                    print_error(f"interleaved: {trace.in_tar}")
     if as_json:
         print_json({"sample_id": sample_id, "searched": len(keys), "skipped": skipped, "shards": found})
     if not found:
         of_them = f", {len(skipped)} of them skipped" if skipped else ""
         print_error(f"no sample {short(sample_id)} in {len(keys)} shards{of_them}")
-    return 2 if skipped else 0 if found else 1
+    return 2 if skipped or unread else 0 if found else 1
 
 
 def _counted(keys: Iterable[str], advance: Callable[[], None]) -> Iterator[str]:
@@ -71,7 +79,8 @@ def _print_sample(sample_id: str, key: str, traces: Sequence[StageTrace], out: C
             out.print(f"{trace.record.stage}  {trace.record.rows_uri}", soft_wrap=True)
             out.print(_rows_table(rows, every_row=every_row))
         if trace.kept is None:
-            out.print(_in_tar(trace, sample_id, rows_before - trace.dropped.num_rows))
+            rows_left = rows_before - trace.dropped.num_rows
+            out.print(_in_tar(trace, rows_left, every_member=every_row), soft_wrap=True)
 
 
 def _rows_before(traces: Sequence[StageTrace]) -> list[int]:
@@ -95,10 +104,20 @@ def _facts_of_sample(key: str, traces: Sequence[StageTrace]) -> dict[str, Any]:
                 "rows": [row._asdict() for row in trace.rows()],
                 # of the sample: a tar of documents has no table of its rows
                 "kept": rows_before - trace.dropped.num_rows if trace.kept is None else trace.kept.num_rows,
+                **_facts_of_place(trace),
             }
             for trace, rows_before in zip(traces, _rows_before(traces), strict=True)
         ],
     }
+
+
+def _facts_of_place(trace: StageTrace) -> dict[str, Any]:
+    """The tar and the members of the sample; why they are not known; or nothing, of a stage that writes tables."""
+    if trace.in_tar is None:
+        return {}
+    if isinstance(trace.in_tar, InterleavedError):
+        return {"tar": None, "members": None, "error": str(trace.in_tar)}
+    return {"tar": trace.in_tar.uri, "members": [member._asdict() for member in trace.in_tar.members]}
 
 
 def show_tar(uri: str, file: str | None, out: Console, *, as_json: bool) -> int:
@@ -151,11 +170,14 @@ def _facts_of_tar(trace: TarTrace) -> dict[str, Any]:
     }
 
 
-def _in_tar(trace: StageTrace, sample_id: str, rows: int) -> str:
-    place = f"{trace.record.stage}  {trace.record.rows_uri}: "
-    if not rows:
-        return f"{place}no row of it"
-    return f"{place}{member_key(sample_id)}.json and its images, {rows} row{'' if rows == 1 else 's'}"
+def _in_tar(trace: StageTrace, rows: int, *, every_member: bool) -> str:
+    counted_rows = f"{rows} row{'' if rows == 1 else 's'}"
+    if not isinstance(trace.in_tar, SampleInTar):
+        return f"{trace.record.stage}  {trace.record.rows_uri}: {counted_rows if rows else 'no row of it'}"
+    names = [member.name for member in trace.in_tar.members]
+    if not every_member and len(names) > _MEMBERS_SHOWN:
+        names[_MEMBERS_SHOWN - 1 :] = [f"and {len(names) - _MEMBERS_SHOWN + 1} more"]
+    return f"{trace.record.stage}  {trace.in_tar.uri}: {', '.join(names)}: {counted_rows}"
 
 
 def _rows_table(rows: Sequence[TracedRow], *, every_row: bool) -> Table:

@@ -1,9 +1,12 @@
 """``interleaved verify``: whether a release is still what its manifest says."""
 
+from pathlib import Path
+
 from rich.console import Console
 
 from interleaved_assets.cli.console import print_json, progress
-from interleaved_assets.io.storage import join, options_of
+from interleaved_assets.io.storage import exists, join, options_of
+from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.release.manifest import (
     MANIFEST_FILE,
     is_release_name,
@@ -32,6 +35,10 @@ def show_verified(release: str, file: str | None, out: Console, *, as_json: bool
         storage = load_settings_or_defaults(file).storage
         uri = manifest_uri(release)
     options = storage.options_by_scheme()
+    if is_release_name(release) and Path(release).is_dir() and not exists(uri, storage.options):
+        raise OptionError(
+            f"there is no release of the name {release} ({uri}); the folder here is: interleaved verify ./{release}"
+        )
     manifest = read_manifest(uri, options_of(uri, options))
     findings: list[Finding] = []
     files = len(manifest.tars) + len(manifest.files)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.model.ledger import drop_reasons
@@ -93,11 +95,16 @@ def changed_settings(settings: SelectionSettings, overrides: Mapping[str, object
     try:
         return SelectionSettings.model_validate({**settings.model_dump(), **overrides})
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'selection'}: {problem['msg']}"
-            for problem in error.errors()
-        )
-        raise SettingsError(f"what if: {problems}") from error
+        raise SettingsError("; ".join(_problem(problem) for problem in error.errors())) from error
+
+
+def _problem(problem: ErrorDetails) -> str:
+    name = ".".join(str(part) for part in problem["loc"]) or "selection"
+    if problem["type"] != "extra_forbidden":
+        return f"{name}: {problem['msg'].removeprefix('Value error, ')}"
+    known = sorted(SelectionSettings.model_fields)
+    close = get_close_matches(name, known)
+    return f"{name}: no such setting; {'did you mean' if close else 'there are'} {', '.join(close or known)}"
 
 
 def judged_values(rows: pa.Table, scores: pa.Table, settings: SelectionSettings, name: str) -> Values:

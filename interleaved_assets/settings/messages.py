@@ -16,6 +16,8 @@ def describe(problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         known = _known_keys(problem["loc"][:-1])
         return f"{key}: unknown key; allowed here: {', '.join(known)}"
+    if problem["type"] == "value_error":  # of a check of this package, which says what is wrong and what is allowed
+        return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
     field = _field_at(problem["loc"])
     about = f" ({field.description})" if field is not None and field.description else ""
     return f"{key}: {problem['msg']}{_given(problem)}{about}"

@@ -106,6 +106,10 @@ def test_score_and_select(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (facts["counts_out"]["rows"], facts["dropped"]) == (12, {"sharpness_256_below": 1})
     assert pq.read_table(folder / "b.parquet").num_rows == 12
     assert pq.read_table(folder / "b.parquet.dropped.parquet")["reason"].to_pylist() == ["sharpness_256_below"]
+    good_shard(folder / "other.tar", seed=7)
+    assert main(["select", "other.tar", "s.parquet", "c.tar", "--filter", "min_sharpness_256=100"]) == 2
+    assert "s.parquet has no score of the images of" in capsys.readouterr().err
+    assert not (folder / "c.tar").exists()
     # by the section, whose default needs another score
     assert main([*select, "c.tar"]) == 2
     assert "filter 'sharpness' needs the score sharpness" in capsys.readouterr().err

@@ -42,7 +42,7 @@ def test_lines_that_are_commented_out_have_the_defaults(tmp_path: Path) -> None:
     [
         (["--raw-root", "s3://key:secret@bucket/raw"], "storage.raw_root has a user or password in its URL"),
         (["--raw-root", "a", "--output-root", "a/b"], "lie inside one another"),
-        (["--file", "nowhere/x.toml"], "cannot write nowhere/x.toml: No such file or directory"),
+        (["--file", "nowhere/x.toml"], "cannot write nowhere/x.toml: there is no folder nowhere; create it"),
         (["--file", ""], ". exists and is not changed"),
     ],
 )

@@ -28,7 +28,7 @@ def test_trace_names_the_raw_shard_and_the_place_in_the_tar(
     assert main([*curated, "trace", "doc-97-b"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"doc-97-b in shard a, {tmp_path}/raw/a.tar"
-    assert lines[-1] == f"final_tars  {tmp_path}/out/tars/a.tar: doc-97-b.json and its images, 3 rows"
+    assert lines[-1] == f"final_tars  {tmp_path}/out/tars/a.tar: doc-97-b.json, doc-97-b.1.png: 3 rows"
 
 
 def test_trace_passes_over_a_shard_that_cannot_be_read(
@@ -138,3 +138,33 @@ def test_trace_and_drops_show_what_became_of_exported_images(
     assert main([*base, "drops", "--shard", "a", "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert (row["sample_id"], row["position"], row["stage"], row["content"]) == ("doc", 2, "image_export", "doc.2.png")
+
+
+def test_trace_names_the_part_of_a_split_tar_and_its_members(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = project(tmp_path, "[final_tars]\nmax_samples_per_tar = 1\n")
+    documents = {f"doc-{number}": document("some words", sharp_image(number)) for number in range(3)}
+    documents["many"] = document("words", *(sharp_image(number) for number in range(14)))
+    write_shard(tmp_path / "raw/a.tar", documents)
+    for stage in stage_dag(settings).values():
+        take_through(stage, "a", settings)
+    base = ["--settings", str(tmp_path / "interleaved.toml"), "trace"]
+    assert main([*base, "doc-1"]) == 0
+    part = f"{tmp_path}/out/tars/a~00001.tar"
+    assert capsys.readouterr().out.splitlines()[-1] == f"final_tars  {part}: doc-1.json, doc-1.1.png: 3 rows"
+    assert main([*base, "doc-1", "--json"]) == 0
+    place = json.loads(capsys.readouterr().out)["shards"][0]["stages"][-1]
+    assert place["output"] == f"{tmp_path}/out/tars/a~{{00000..00003}}.tar"
+    assert (place["tar"], [member["name"] for member in place["members"]]) == (part, ["doc-1.json", "doc-1.1.png"])
+    image = place["members"][1]
+    assert Path(part).read_bytes()[image["offset"] :][: image["size"]] == documents["doc-1"][1][0]
+    for option, count, last in (((), 12, "and 4 more"), (("--all",), 15, "many.14.png")):
+        assert main([*base, "many", *option]) == 0
+        names = capsys.readouterr().out.splitlines()[-1].split(": ")[1].split(", ")
+        assert (names[0], names[-1], len(names)) == ("many.json", last, count)
+    Path(part).unlink()
+    assert main([*base, "doc-1", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["shards"][0]["stages"][-1]["tar"] is None
+    assert f"interleaved: cannot read {part}: " in printed.err

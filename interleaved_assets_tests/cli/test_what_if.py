@@ -72,7 +72,7 @@ def test_what_if_refuses_a_bound_on_scores_that_do_not_exist(
     [
         ("min_sharpness", "'min_sharpness' is not NAME=VALUE"),
         ("min_sharpness=-1", "min_sharpness: Input should be greater than or equal to 0"),
-        ("min_sharp=1", "min_sharp: Extra inputs are not permitted"),
+        ("min_sharp=1", "min_sharp: no such setting; did you mean min_sharpness,"),
     ],
 )
 def test_what_if_refuses_unknown_settings(

@@ -20,9 +20,7 @@ from interleaved_assets.cli.complete import complete_files, complete_made_shards
     help="Partition key of the sample's shard; default: search all shards.",
     shell_complete=complete_made_shards,
 )
-@click.option(
-    "--all", "every_row", is_flag=True, help="A line for each kept row too, instead of one for each run of them."
-)
+@click.option("--all", "every_row", is_flag=True, help="A line for each kept row too, and every member of its tar.")
 @as_json
 @click.pass_obj
 def trace_command(
@@ -31,7 +29,7 @@ def trace_command(
     """The path of SAMPLE_ID through the stages, or the origin of a tar.
 
     At each stage the sample's rows by position: dropped ones with reason, measured value and threshold, errors as they
-    are stored, and kept ones summed up.
+    are stored, and kept ones summed up. At the end the final tar, or its part, that has the sample, and its members.
 
     \b
     interleaved trace paper-17

@@ -21,8 +21,8 @@ def release_command(file: str | None, name: str, to: str | None, incomplete: boo
     """Freeze which final tars make up a data set, as releases/NAME below the output root.
 
     Writes manifest.json (tars, hashes, settings, raw shards), wids.json (index for random access) and README.md (card).
-    A release is never overwritten. The tars stay in place, where a later run may replace them, unless --to copies them:
-    on the same disk as hard links, which take no space.
+    A release is never overwritten; a command that was stopped is completed by repeating it. The tars stay in place,
+    where a later run may replace them, unless --to copies them: on the same disk as hard links, which take no space.
 
     \b
     interleaved release v1

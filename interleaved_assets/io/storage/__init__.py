@@ -11,6 +11,7 @@ from interleaved_assets.io.storage.atomic import (
     atomic_output,
     clear_leftovers,
 )
+from interleaved_assets.io.storage.create import create_file
 from interleaved_assets.io.storage.filesystem import (
     StorageOptions,
     as_storage_error,
@@ -53,6 +54,7 @@ __all__ = [
     "check_name",
     "clear_leftovers",
     "content_hash",
+    "create_file",
     "displayable",
     "dotted",
     "etag_stamp",

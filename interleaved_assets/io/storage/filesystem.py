@@ -208,7 +208,7 @@ def _storage_failures() -> tuple[type[BaseException], ...]:
 
 
 def _advice(error: BaseException, uri: str) -> str:
-    if (code := _s3_code(error)) in _S3_ADVICE:
+    if (code := s3_code(error)) in _S3_ADVICE:
         return _S3_ADVICE[code]
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
         if is_local(uri):
@@ -241,7 +241,7 @@ def _http_status(error: BaseException) -> int | None:
     return None
 
 
-def _s3_code(error: BaseException) -> str:
+def s3_code(error: BaseException) -> str:
     """The error code in S3's response, such as ``AccessDenied``; empty if there is none."""
     return str(_s3_response(error).get("Error", {}).get("Code", ""))
 

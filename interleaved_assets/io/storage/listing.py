@@ -153,7 +153,8 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
     if not chosen:
         raise StorageError(
             f"{uri} {what} no file that ends in {' or '.join(suffixes)}"
-            f"{f' ({len(files)} with other endings)' if files else ''}. Check the path, or pass file_extensions."
+            f"{f' ({len(files)} with other endings)' if files else ''}. Check the path; a file "
+            "with another ending can be named itself, and in Python file_extensions takes endings."
         )
     return [(_with_path(uri, name, fs), int(info["size"] or 0)) for name, info in chosen.items()]
 

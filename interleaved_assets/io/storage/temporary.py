@@ -65,8 +65,17 @@ class TemporaryFile:
         self._unlock()
         return stamp
 
+    def link(self) -> None:
+        """Give the stored file its final name beside its temporary one, which :meth:`discard` removes.
+
+        Raises:
+            FileExistsError: a file has that name.
+            OSError: among others, the file system has no hard links.
+        """
+        self._target.hardlink_to(self._path)
+
     def discard(self) -> None:
-        """Remove the file."""
+        """Remove the file, or its temporary name if it has its final one."""
         try:
             self._path.unlink(missing_ok=True)
         finally:
@@ -129,6 +138,11 @@ def _first_free(target: Path) -> tuple[Path, int]:
                 path = path.with_name(random_name(target.name))
                 return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             if has_lock and _is_at(path, descriptor):
+                if os.fstat(descriptor).st_nlink > 1:
+                    # its writer died after link(): it is the final file too, which must keep its content
+                    path.unlink()
+                    os.close(descriptor)
+                    continue
                 os.ftruncate(descriptor, 0)
                 # a writer that died while a live one held this number has left a higher number
                 for higher in itertools.count(number + 1):

@@ -110,7 +110,8 @@ def select_file(
     Raises:
         StorageError: a file cannot be read, an output exists, or cannot be written.
         ShardError: the file is no shard, the scores are no Parquet, or one of them is damaged.
-        OptionError: the scores lack what a filter needs; an output is an input; ``target`` has another ending.
+        OptionError: the scores lack what a filter needs, or are those of another shard; an output is an input;
+            ``target`` has another ending.
         MaterializeError, ScoreError: a row or image has an error and the policy is ``error``.
     """
     for uri in (target, ledger_uri):
@@ -122,13 +123,21 @@ def select_file(
         names = stored.schema.names
         scores = stored.read([name for name in names if name not in (THUMBNAIL_COLUMN, "embedding")])
     passed_over = check_filters(selection, scores.column_names, whole_section=whole_section)
-    written = write_rows(
-        file,
-        target,
-        ledger_uri,
-        settings,
-        lambda table: keep_selected(table, scores, selection, settings, file.uri),
-    )
+    is_checked = False
+
+    def keep(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+        nonlocal is_checked
+        # only once: images that no document names have no scores, and come last
+        if not is_checked and len(ids := table["sample_id"].filter(pc.equal(table["modality"], "image"))):
+            is_checked = True
+            if not pc.any(pc.is_in(ids, value_set=pc.unique(scores["sample_id"])), min_count=0).as_py():
+                raise OptionError(
+                    f"{scores_uri} has no score of the images of {file.uri}: it was measured on another shard. Measure "
+                    f"this one with: interleaved score {file.uri}"
+                )
+        return keep_selected(table, scores, selection, settings, file.uri)
+
+    written = write_rows(file, target, ledger_uri, settings, keep)
     return Selected(written.counts_in, written.counts_out, written.dropped, passed_over)
 
 

@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 from interleaved_assets.io.parquet.footer import Footer
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.model.cells import row_values
-from interleaved_assets.model.errors import InterleavedError, error_code
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, error_code
 from interleaved_assets.model.ledger import empty_ledger
+from interleaved_assets.pipeline.lineage.in_tar import SampleInTar, find_in_tar
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stages import normalized
@@ -57,6 +58,8 @@ class StageTrace(NamedTuple):
     kept: pa.Table | None
     """None if the output is not a table (final tars)."""
     dropped: pa.Table
+    in_tar: SampleInTar | InterleavedError | None = None
+    """Where a final tar has the sample, or why that is not known; None if the stage writes tables, or kept no row."""
 
     def rows(self) -> list[TracedRow]:
         """The sample's rows, kept and dropped, by position."""
@@ -94,19 +97,32 @@ def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> li
 
     Raises:
         ShardError: a record or an output is damaged.
-        StorageError: an output is missing, for example because a run is writing it again.
+        StorageError: a table is missing, for example because a run is writing it again.
     """
     traces = []
+    rows = 0
     for record in read_records(paths, stages).values():
-        kept = None
+        kept, in_tar = None, None
         if record.columns:
             kept = _rows_of(sample_id, record.outputs["rows"].uri, paths.options)
         dropped = empty_ledger()
         if record.dropped:
             dropped = _rows_of(sample_id, record.outputs["ledger"].uri, paths.options)
-        traces.append(StageTrace(record, kept, dropped))
+        if kept is not None:
+            rows = kept.num_rows
+        elif rows > dropped.num_rows:
+            in_tar = _in_tar(sample_id, paths, record)
+        traces.append(StageTrace(record, kept, dropped, in_tar))
     known = any(trace.dropped.num_rows or (trace.kept is not None and trace.kept.num_rows) for trace in traces)
     return traces if known else []
+
+
+def _in_tar(sample_id: str, paths: ShardPaths, record: Record) -> SampleInTar | InterleavedError:
+    """Final tars are often moved elsewhere: without them the stages before are shown nevertheless."""
+    try:
+        return find_in_tar(sample_id, paths, record)
+    except (StorageError, ShardError) as error:
+        return error
 
 
 def find_sample(

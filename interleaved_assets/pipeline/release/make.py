@@ -1,6 +1,5 @@
 """Make a release of the current final tars: manifest, index and card, and on request a copy of the tars."""
 
-import errno
 import hashlib
 import json
 import shutil
@@ -13,26 +12,26 @@ from typing import Final, NamedTuple, TypeVar
 from interleaved_assets.io.storage import (
     StorageOptions,
     atomic_output,
-    clear_leftovers,
+    create_file,
     exists,
     file_sha256,
-    filesystem,
-    find_infos,
     is_local,
     join,
     local_path,
     open_input,
     options_of,
+    read_small,
     read_stamp,
     remove_file,
     storage_errors,
 )
-from interleaved_assets.io.storage.temporary import is_temporary_of, target_name
+from interleaved_assets.io.storage.create import NO_LINKS
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Counts, OutputFile, Record
 from interleaved_assets.pipeline.release.card import data_set_card
+from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE, begin_folder, end_folder, made_by_another
 from interleaved_assets.pipeline.release.found_values import (
     LICENCE_COLUMNS,
     SOURCE_COLUMNS,
@@ -47,6 +46,7 @@ from interleaved_assets.pipeline.release.manifest import (
     ReleasedTar,
     release_folder,
 )
+from interleaved_assets.pipeline.release.verify import compare_file, verify_release
 from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status import COMPLETE, State, Status
@@ -57,8 +57,6 @@ CARD_FILE: Final = "README.md"
 _COPIERS: Final = 4
 _BLOCK: Final = 4 * 2**20
 _SHARDS_NAMED: Final = 10
-_NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-"""Errors of file systems that cannot link one file to the other."""
 _PACKAGES: Final = ("interleaved-assets", "numpy", "opencv-python-headless", "pillow", "pyarrow", "webdataset")
 
 
@@ -96,6 +94,10 @@ def make_release(
     folder, and ``releases/<name>/manifest.json`` names it. The manifest is written last: without one there
     is no release.
 
+    A call that ends early, or whose process is killed, is repeated with the same arguments: it goes on with what is
+    there. Of several calls that make one release, or write to one folder, at the same time, one succeeds, where the
+    storage supports it (see :func:`~interleaved_assets.io.storage.create_file`).
+
     Args:
         name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``.
         settings: of the project.
@@ -104,35 +106,63 @@ def make_release(
         watch: shows the progress of each part of the work.
 
     Raises:
-        OptionError: ``name`` or ``to`` cannot be used, the release exists, no shard is current, or some are not and
-            ``incomplete`` is not given.
+        OptionError: ``name`` or ``to`` cannot be used, the release exists or another process has just made it, no
+            shard is current, or some are not and ``incomplete`` is not given.
         ShardError: a tar differs from its record, or the rows that it was made from are damaged.
         StorageError: something cannot be listed, read or written.
     """
     place = release_folder(name, settings.storage.output_root)
     manifest_at = join(place, MANIFEST_FILE)
-    if exists(manifest_at, settings.storage.options):
-        raise OptionError(f"release {name} exists: {manifest_at}. A release is never changed; choose another name.")
     folder = place if to is None else _checked_folder(to, settings)
     options = settings.storage.options if to is None else options_of(folder, settings.storage.options_by_scheme())
+    registered = read_small(manifest_at, settings.storage.options)
+    if registered is not None and not exists(join(folder, UNFINISHED_FILE), options):
+        raise _exists(name, manifest_at)
     dataset = read_dataset_status(settings)
     shards = _current_shards(dataset, watch, incomplete=incomplete)
     values = _watched(watch, "reading shards", lambda shard: _values(shard, settings), shards.current, READERS)
     # the tars are named by their place below the output root, also where this is a copy
     above = "" if to is not None else "../../"
     manifest = _manifest(name, shards, values, settings, above)
-    if to is not None:
-        _check_empty(folder, options, manifest)
-        _copy_tars(shards.current, manifest, settings, folder, options, watch)
     index = _index(manifest).encode()
     manifest = manifest.model_copy(update={"files": {INDEX_FILE: _sha256(index)}}).sealed()
-    written = (INDEX_FILE, index), (CARD_FILE, data_set_card(manifest).encode())
-    for file, content in (*written, (MANIFEST_FILE, _json(manifest))) if to is not None else written:
-        _write(join(folder, file), content, options)
-    if to is not None:
-        manifest = manifest.model_copy(update={"folder": folder}).sealed()
-    _write(manifest_at, _json(manifest), settings.storage.options)
-    return Release(manifest, manifest_at, folder)
+    release = Release(
+        manifest if to is None else manifest.model_copy(update={"folder": folder}).sealed(), manifest_at, folder
+    )
+    if registered not in (None, _json(release.manifest)):
+        raise _exists(name, manifest_at)
+    own = {INDEX_FILE, CARD_FILE, *(tar.path for tar in manifest.tars)}
+    has_all = begin_folder(name, folder, _json(manifest), options, own=own, is_copy=to is not None)
+    if has_all:
+        _check_finished(manifest, folder, settings)
+    else:
+        if to is not None:
+            _copy_tars(shards.current, manifest, settings, folder, options, watch)
+        _write(join(folder, INDEX_FILE), index, options)
+        _write(join(folder, CARD_FILE), data_set_card(manifest).encode(), options)
+    # also where it is there: this removes what a writer that was killed has left beside it
+    if not create_file(join(folder, MANIFEST_FILE), _json(manifest), options) and not has_all:
+        raise made_by_another(name, folder)
+    is_registered = to is None or create_file(manifest_at, _json(release.manifest), settings.storage.options)
+    end_folder(folder, options)
+    if not is_registered and registered is None:
+        raise made_by_another(name, place)
+    return release
+
+
+def _exists(name: str, manifest_at: str) -> OptionError:
+    return OptionError(f"release {name} exists: {manifest_at}. A release is never changed; choose another name.")
+
+
+def _check_finished(manifest: Manifest, folder: str, settings: Settings) -> None:
+    """Refuse a folder with this manifest whose files have changed since they were written."""
+    uri = join(folder, MANIFEST_FILE)
+    for finding in verify_release(manifest, uri, settings.storage.options_by_scheme()):
+        if finding is not None:
+            raise StorageError(
+                f"{folder} has the manifest of this release, but {finding.code}: {finding.uri}: {finding.detail}. "
+                f"Delete {folder} and make the release again."
+            )
 
 
 def _watched(
@@ -258,30 +288,6 @@ def _checked_folder(to: str, settings: Settings) -> str:
     return folder
 
 
-def _check_empty(folder: str, options: StorageOptions, manifest: Manifest) -> None:
-    """Refuse a folder with files that are not of this release; those of an attempt that was cut off are replaced."""
-    with storage_errors(folder, "list"):
-        fs, path = filesystem(folder, options)
-        found = [file[len(path.rstrip("/")) + 1 :] for file in sorted(find_infos(fs, path))]
-    own = {INDEX_FILE, CARD_FILE, *(tar.path for tar in manifest.tars)}
-    if MANIFEST_FILE in found:
-        raise OptionError(f"{folder} holds a release already; choose another folder")
-    unfinished = {name: _unfinished_of(name, (*own, MANIFEST_FILE)) for name in found if name not in own}
-    if others := [name for name, final in unfinished.items() if final is None]:
-        raise OptionError(f"{folder} is not empty, it has {others[0]}; choose an empty folder")
-    for final in filter(None, unfinished.values()):
-        clear_leftovers(join(folder, final), options)
-
-
-def _unfinished_of(name: str, own: Iterable[str]) -> str | None:
-    """Which file of ``own`` a killed writer has left ``name`` for; None if it is no temporary file of one."""
-    place, _, found = name.rpartition("/")
-    if target_name(found) is None:
-        return None
-    places = ((one, *one.rpartition("/")[::2]) for one in own)
-    return next((one for one, there, final in places if there == place and is_temporary_of(final, found)), None)
-
-
 def _copy_tars(
     shards: Iterable[_Shard],
     manifest: Manifest,
@@ -293,6 +299,8 @@ def _copy_tars(
     def copy(pair: tuple[OutputFile, ReleasedTar]) -> None:
         recorded, tar = pair
         source, target = recorded.uri, join(folder, tar.path)
+        if compare_file(target, tar.size, tar.sha256, options) is None:
+            return  # of a call that was killed, or of one at the same time
         if is_local(source) and is_local(target) and _link(source, target):
             if recorded.stamp is not None and read_stamp(target) == recorded.stamp:
                 return
@@ -305,8 +313,8 @@ def _copy_tars(
             remove_file(target, options)
             raise ShardError(
                 f"shard {tar.shard}: {source} is not what its record says: sha256 {sha256} instead of {tar.sha256}. "
-                "Materialize final_tars again if it was changed by hand; if a run has just replaced it, repeat the "
-                "release."
+                "Materialize final_tars again if it was changed by hand. If a run has just replaced it, delete "
+                f"{folder} and make the release again."
             )
 
     recorded_tars = [tar for shard in shards for tar in _tars_of(shard).values()]
@@ -318,17 +326,23 @@ def _link(source: str, target: str) -> bool:
 
     Runs replace a tar by another file and never write into it, so that the link keeps the content.
     """
-    path = local_path(target)
+    path, origin = local_path(target), local_path(source)
     with storage_errors(target, "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        try:
-            path.hardlink_to(local_path(source))
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            return False
-    return True
+        while True:
+            try:
+                path.hardlink_to(origin)
+            except FileExistsError:  # of a call at the same time, or damaged
+                if path.samefile(origin):
+                    return True
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                if error.errno not in NO_LINKS:
+                    raise
+                path.unlink(missing_ok=True)
+                return False
+            else:
+                return True
 
 
 def _json(manifest: Manifest) -> bytes:

@@ -56,7 +56,7 @@ def verify_release(
 
     def look(file: tuple[str, int | None, str]) -> Finding | None:
         place, size, sha256 = file
-        return _compare(place, size, sha256, options_of(place, options))
+        return compare_file(place, size, sha256, options_of(place, options))
 
     yield from parallel_map(look, files, threads=_READERS)
     if all(tar.path.startswith(f"{TARS_FOLDER}/") for tar in manifest.tars):
@@ -66,7 +66,14 @@ def verify_release(
                 yield Finding("unexpected", join(folder, name), "a tar that the manifest does not name")
 
 
-def _compare(uri: str, size: int | None, sha256: str, options: StorageOptions) -> Finding | None:
+def compare_file(uri: str, size: int | None, sha256: str, options: StorageOptions) -> Finding | None:
+    """The difference of the file at ``uri`` from this size in bytes and this SHA-256; None if there is none.
+
+    A file of another size is not read; None as the size compares the hash alone.
+
+    Raises:
+        StorageUnavailable: the storage does not answer.
+    """
     try:
         with storage_errors(uri, "read"):
             fs, path = filesystem(uri, options)

@@ -222,6 +222,9 @@ def test_the_commands_say_what_is_sound_and_what_is_not(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"missing  {tmp_path}/copy/tars/web/a.tar: no such file"
     assert ": 1 finding  " in lines[1]
+    monkeypatch.chdir(tmp_path)
+    assert main([*base, "verify", "copy"]) == 2
+    assert "the folder here is: interleaved verify ./copy" in capsys.readouterr().err
     assert main(["verify", str(tmp_path / "nowhere/manifest.json")]) == 2
     assert "no release at" in capsys.readouterr().err
 

@@ -1,0 +1,94 @@
+"""Create a file that must not exist yet: of several writers of one path, one succeeds and the others learn it."""
+
+import errno
+from typing import Final
+
+from interleaved_assets.io.storage.atomic import atomic_output
+from interleaved_assets.io.storage.filesystem import (
+    StorageOptions,
+    exists,
+    filesystem,
+    is_local,
+    local_path,
+    s3_code,
+    storage_errors,
+)
+from interleaved_assets.io.storage.temporary import TemporaryFile, clear_temporaries, has_locks
+
+NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""Errors of file systems that cannot link one file to the other."""
+_PRESENT: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
+"""Error codes of S3 where an object has that key, or is being given it by another request."""
+
+
+def create_file(uri: str, content: bytes, storage_options: StorageOptions = None) -> bool:
+    """Create ``uri`` with ``content``, whole, unless a file exists there, which stays as it is.
+
+    Where a local file exists, temporary files that killed writers of it have left are removed.
+
+    Of several processes that create the same file at the same moment, one gets True: on local file systems with hard
+    links, and in S3 stores that support ``If-None-Match: *`` for writes. Elsewhere the storage is asked for the file
+    first, and of two writers within that moment the last one replaces the other's file.
+
+    Returns:
+        Whether this call created the file.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    if is_local(uri):
+        with storage_errors(uri, "write"):
+            return _create_local(uri, content)
+    if "s3" in filesystem(uri, storage_options)[0].protocol:
+        return _create_in_s3(uri, content, storage_options)
+    if exists(uri, storage_options):
+        return False
+    with atomic_output(uri, storage_options, hashed=False) as out:
+        out.write(content)
+    return True
+
+
+def _create_local(uri: str, content: bytes) -> bool:
+    target = local_path(uri)
+    if target.exists():
+        if has_locks(target.parent):
+            clear_temporaries(target)  # a writer that was killed after link() has left its temporary name
+        return False
+    file = TemporaryFile(target)
+    try:
+        file.file.write(content)
+        file.store()
+        is_new = _link(file)
+        if is_new is None:
+            file.commit()
+            return True
+    except BaseException:
+        file.discard()
+        raise
+    file.discard()
+    return is_new
+
+
+def _link(file: TemporaryFile) -> bool | None:
+    """Whether the file got its final name; None if the file system has no hard links."""
+    try:
+        file.link()
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return None
+    return True
+
+
+def _create_in_s3(uri: str, content: bytes, storage_options: StorageOptions) -> bool:
+    fs, path = filesystem(uri, storage_options)
+    with storage_errors(uri, "write"):
+        try:
+            fs.pipe_file(path, content, mode="create")
+        except OSError as error:
+            if s3_code(error) not in _PRESENT:
+                raise
+            return False
+        return True

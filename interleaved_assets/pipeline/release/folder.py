@@ -1,0 +1,111 @@
+"""The folder of a release while it is written: only one content at a time, and a repeated command goes on with it.
+
+``manifest.unfinished.json`` is created before any other file and removed after the last one. It is the manifest that
+the folder will have. Where it says the same as the manifest of a later call, that call goes on with what a killed one
+has left; where it says something else, the call is refused.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from interleaved_assets.io.storage import (
+    StorageOptions,
+    clear_leftovers,
+    create_file,
+    filesystem,
+    find_infos,
+    join,
+    read_small,
+    remove_file,
+    storage_errors,
+)
+from interleaved_assets.io.storage.temporary import is_temporary_of, target_name
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE
+
+UNFINISHED_FILE: Final = "manifest.unfinished.json"
+
+
+def begin_folder(
+    name: str, folder: str, content: bytes, options: StorageOptions, *, own: Collection[str], is_copy: bool
+) -> bool:
+    """Mark ``folder`` as the place where the release with the manifest ``content`` is being written.
+
+    Args:
+        name: of the release.
+        folder: of its manifest.
+        content: of its manifest.
+        options: fsspec storage options of the folder.
+        own: the other files that it will have, relative to it.
+        is_copy: whether the folder has to be empty, but for what a killed call with the same content has left.
+
+    Returns:
+        Whether it has the manifest already, and with it all files.
+
+    Raises:
+        OptionError: it holds a release, another content is being written there, or it is not empty.
+        StorageError: it cannot be listed, read or written.
+    """
+    found = _files_below(folder, options)
+    has_manifest = MANIFEST_FILE in found
+    if has_manifest and read_small(join(folder, MANIFEST_FILE), options) != content:
+        if not is_copy:
+            raise made_by_another(name, folder)
+        raise OptionError(f"{folder} holds a release already, and another one than this; choose another folder")
+    if is_copy:
+        is_begun = has_manifest or UNFINISHED_FILE in found
+        _check_files(folder, found, {*own, MANIFEST_FILE, UNFINISHED_FILE} if is_begun else set(), own, options)
+    mark = join(folder, UNFINISHED_FILE)
+    is_new = create_file(mark, content, options)
+    if not is_new and (present := read_small(mark, options)) != content:
+        if present is None:
+            raise made_by_another(name, folder)
+        raise OptionError(
+            f"{folder} has an unfinished release of other content: other shards, settings or versions. If no other "
+            f"process is making it, delete {folder} and repeat this command."
+        )
+    if is_new and not has_manifest and read_small(join(folder, MANIFEST_FILE), options) is not None:
+        # another process has finished between the first look and the mark
+        remove_file(mark, options)
+        raise made_by_another(name, folder)
+    return has_manifest
+
+
+def end_folder(folder: str, options: StorageOptions) -> None:
+    """Remove the mark of :func:`begin_folder`."""
+    remove_file(join(folder, UNFINISHED_FILE), options)
+
+
+def made_by_another(name: str, place: str) -> OptionError:
+    """The error for a release that another process has made since this one began."""
+    return OptionError(
+        f"another process has made release {name} at the same time: {place}. A release is never changed; check that "
+        f"one with: interleaved verify {place}"
+    )
+
+
+def _files_below(folder: str, options: StorageOptions) -> list[str]:
+    with storage_errors(folder, "list"):
+        fs, path = filesystem(folder, options)
+        return [file[len(path.rstrip("/")) + 1 :] for file in sorted(find_infos(fs, path))]
+
+
+def _check_files(
+    folder: str, found: Collection[str], allowed: Collection[str], own: Collection[str], options: StorageOptions
+) -> None:
+    """Refuse files that are not ``allowed``, but for the temporary ones of killed writers, which are removed."""
+    finals = {*own, MANIFEST_FILE, UNFINISHED_FILE}
+    unfinished = {name: _unfinished_of(name, finals) for name in found if name not in allowed}
+    if others := [name for name, final in unfinished.items() if final is None]:
+        raise OptionError(f"{folder} is not empty, it has {others[0]}; choose an empty folder")
+    for final in filter(None, unfinished.values()):
+        clear_leftovers(join(folder, final), options)
+
+
+def _unfinished_of(name: str, own: Collection[str]) -> str | None:
+    """Which file of ``own`` a killed writer has left ``name`` for; None if it is no temporary file of one."""
+    place, _, found = name.rpartition("/")
+    if target_name(found) is None:
+        return None
+    places = ((one, *one.rpartition("/")[::2]) for one in own)
+    return next((one for one, there, final in places if there == place and is_temporary_of(final, found)), None)

@@ -1,0 +1,237 @@
+"""Releases whose process is killed and that are made again, and releases that two processes make at the same time."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiobotocore.client import AioBaseClient
+
+from interleaved_assets.model.errors import OptionError, StorageError
+from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.release import make
+from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE
+from interleaved_assets.pipeline.release.make import make_release
+from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, read_manifest
+from interleaved_assets.pipeline.release.verify import verify_release
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.settings import Settings, load_settings
+from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+from interleaved_assets_tests.forked import start_forked
+from interleaved_assets_tests.s3 import S3Server
+
+Patch = Callable[[Any, str, Callable[..., Any]], None]
+
+
+def make_shard(folder: Path, text: str = "some words") -> Settings:
+    """A project below ``folder`` with one shard, whose stages are current."""
+    settings = project(folder)
+    write_shard(folder / "raw/a.tar", {"doc": document(text, sharp_image(1))})
+    for stage in stage_dag(settings).values():
+        take_through(stage, "a", settings)
+    return settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return make_shard(tmp_path)
+
+
+def watch_files(reached: Callable[[], None], replace: Patch) -> None:
+    """Call ``reached`` after each change of a folder: a file gets a name there, or loses one."""
+    for owner, name in ((Path, "hardlink_to"), (Path, "replace"), (Path, "unlink"), (make, "end_folder")):
+        replace(owner, name, _followed(getattr(owner, name), reached))
+
+
+def _followed(call: Callable[..., Any], reached: Callable[[], None]) -> Callable[..., Any]:
+    def watched(*arguments: Any, **named: Any) -> Any:
+        found = call(*arguments, **named)
+        reached()
+        return found
+
+    return watched
+
+
+def watch_s3(reached: Callable[[], None], replace: Patch) -> None:
+    """Call ``reached`` after each request that changes an object."""
+    call = AioBaseClient._make_api_call
+
+    async def watched(client: Any, operation: str, arguments: Any) -> Any:
+        found = await call(client, operation, arguments)
+        if operation in ("PutObject", "CompleteMultipartUpload", "DeleteObject", "DeleteObjects"):
+            reached()
+        return found
+
+    replace(AioBaseClient, "_make_api_call", watched)
+
+
+def be_killed(file: str, to: str | None, moment: int, environment: dict[str, str]) -> None:
+    """Make the release, and be killed at this moment. Runs in a process of its own."""
+    os.environ.update(environment)
+    count = 0
+
+    def reached() -> None:
+        nonlocal count
+        count += 1
+        if count == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    (watch_s3 if environment else watch_files)(reached, setattr)
+    make_release("v1", load_settings(file), to=to)
+
+
+def kill_at(moment: int, folder: Path, to: str | None, environment: dict[str, str] | None = None) -> None:
+    process = start_forked(be_killed, str(folder / "interleaved.toml"), to, moment, environment or {})
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL, moment
+
+
+def files(*folders: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_sound(uri: str) -> None:
+    assert [one for one in verify_release(read_manifest(uri), uri) if one is not None] == []
+
+
+@pytest.mark.parametrize(("copied", "every"), [(True, 1), (False, 3)])
+def test_a_release_that_is_killed_at_any_moment_is_completed_by_the_same_call(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool, every: int
+) -> None:
+    copy, releases = tmp_path / "copy", tmp_path / "out/releases"
+    to = str(copy) if copied else None
+    moments: list[None] = []
+    with monkeypatch.context() as patches:
+        watch_files(lambda: moments.append(None), patches.setattr)
+        make_release("v1", settings, to=to)
+    wanted = files(copy, releases)
+    manifest = wanted[str(releases / "v1/manifest.json")]
+    # a mark, index, card, manifest; with a copy a tar and a second manifest
+    assert len(moments) >= (10 if copied else 7)
+    for moment in range(1, len(moments), every):
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.rmtree(releases)
+        kill_at(moment, tmp_path, to)
+        made = make_release("v1", settings, to=to)
+        assert files(copy, releases) == wanted, moment  # neither another byte nor another file
+        assert json.loads(manifest) == made.manifest.model_dump(mode="json"), moment
+        assert_sound(made.uri)
+    with pytest.raises(OptionError, match="release v1 exists"):
+        make_release("v1", settings, to=to)
+
+
+def test_a_killed_release_of_other_content_is_refused_and_stays(settings: Settings, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    kill_at(3, tmp_path, str(copy))
+    assert {path.name for path in copy.iterdir()} == {UNFINISHED_FILE, "tars"}
+    before = files(copy)
+    make_shard(tmp_path, "other words")
+    with pytest.raises(OptionError, match=f"{copy} has an unfinished release of other content.*delete {copy} and"):
+        make_release("v1", settings, to=str(copy))
+    assert files(copy) == before
+    shutil.rmtree(copy)
+    assert_sound(make_release("v1", settings, to=str(copy)).uri)
+
+
+def test_a_copy_whose_manifest_was_not_registered_is_registered_if_it_is_sound(
+    settings: Settings, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    made = make_release("v1", settings, to=str(copy))
+    registered = Path(made.uri)
+    registered.unlink()
+    with pytest.raises(OptionError, match="holds a release already, and another one than this"):
+        make_release("v2", settings, to=str(copy))
+    (copy / "tars/a.tar").unlink()
+    with pytest.raises(StorageError, match=f"missing: {copy}/tars/a.tar: no such file. Delete {copy} and make"):
+        make_release("v1", settings, to=str(copy))
+    assert not registered.exists()
+    os.link(tmp_path / "out/tars/a.tar", copy / "tars/a.tar")
+    assert make_release("v1", settings, to=str(copy)) == made
+    assert registered.exists()
+    assert not (copy / UNFINISHED_FILE).exists()
+
+
+def make_when_told(file: str, to: str | None, environment: dict[str, str], pipe: Connection) -> None:
+    """Make the release, wait before the first manifest until the parent says so, and send what came of it."""
+    os.environ.update(environment)
+    create = make.create_file
+
+    def waiting(uri: str, content: bytes, options: Any) -> bool:
+        if uri.endswith(f"/{MANIFEST_FILE}"):
+            pipe.send("ready")
+            pipe.recv()
+        return create(uri, content, options)
+
+    make.create_file = waiting
+    try:
+        pipe.send(make_release("v1", load_settings(file), to=to).uri)
+    except OptionError as error:
+        pipe.send(error)
+
+
+def make_two_at_once(folder: Path, places: list[str | None], environment: dict[str, str]) -> list[Any]:
+    """What two processes get that come to each of their manifests at the same moment."""
+    pipes, found = [], []
+    for to in places:
+        ours, its = Pipe()
+        start_forked(make_when_told, str(folder / "interleaved.toml"), to, environment, its)
+        pipes.append(ours)
+    while pipes:
+        answers = [(pipe, pipe.recv()) for pipe in pipes]
+        found += [answer for _, answer in answers if answer != "ready"]
+        pipes = [pipe for pipe, answer in answers if answer == "ready"]
+        for pipe in pipes:
+            pipe.send("go on")
+    return found
+
+
+@pytest.mark.parametrize("to", ["nowhere", "one folder", "two folders"])
+def test_of_two_processes_one_makes_the_release(settings: Settings, tmp_path: Path, to: str) -> None:
+    folders = {"one folder": ["copy", "copy"], "two folders": ["copy", "other"]}.get(to)
+    places = [None, None] if folders is None else [str(tmp_path / name) for name in folders]
+    uri, error = sorted(make_two_at_once(tmp_path, places, {}), key=lambda found: isinstance(found, OptionError))
+    assert "another process has made release v1 at the same time: " in str(error)
+    assert uri == str(tmp_path / "out/releases/v1/manifest.json")
+    assert_sound(uri)
+    for path in tmp_path.rglob("*"):
+        assert path.name != UNFINISHED_FILE
+        assert not path.name.endswith(".tmp")
+
+
+def test_of_two_processes_one_makes_the_release_in_s3(
+    settings: Settings, tmp_path: Path, bucket: str, s3_environment: S3Server
+) -> None:
+    places: list[str | None] = [f"{bucket}/v1", f"{bucket}/v1"]
+    found = make_two_at_once(tmp_path, places, s3_environment.environment)
+    uri, error = sorted(found, key=lambda one: isinstance(one, OptionError))
+    assert f"another process has made release v1 at the same time: {bucket}/v1." in str(error)
+    assert_sound(uri)
+    assert_sound(f"{bucket}/v1/manifest.json")
+    assert sorted(name.rpartition("/v1/")[2] for name in s3_environment.fs.find(f"{bucket}/v1")) == [
+        "README.md",
+        "manifest.json",
+        "tars/a.tar",
+        "wids.json",
+    ]
+
+
+# after the tar, and after the manifest of the copy
+@pytest.mark.parametrize("moment", [2, 5])
+def test_a_release_that_is_killed_while_it_is_copied_to_s3_is_completed_by_the_same_call(
+    settings: Settings, tmp_path: Path, bucket: str, s3_environment: S3Server, moment: int
+) -> None:
+    to = f"{bucket}/v1"
+    kill_at(moment, tmp_path, to, s3_environment.environment)
+    at = f"{to}/manifest.json"
+    assert s3_environment.fs.exists(at) == (moment == 5)
+    assert s3_environment.fs.exists(f"{to}/{UNFINISHED_FILE}")
+    assert_sound(make_release("v1", settings, to=to).uri)
+    assert_sound(at)
+    assert not s3_environment.fs.exists(f"{to}/{UNFINISHED_FILE}")
