@@ -37,7 +37,7 @@ from interleaved_assets.io.storage.options import StorageOptionsByScheme, option
 from interleaved_assets.io.storage.pins import pin, unpin
 from interleaved_assets.io.storage.roots import check_allowed, folders_of
 from interleaved_assets.io.storage.stamps import content_hash, etag_stamp, find_stamps, list_stamps, read_stamp
-from interleaved_assets.io.storage.walk import find_files_below, find_infos
+from interleaved_assets.io.storage.walk import files_below, find_files_below, find_infos
 from interleaved_assets.io.storage.warm import keep_copies
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "etag_stamp",
     "exists",
     "file_sha256",
+    "files_below",
     "files_in",
     "filesystem",
     "find_files",

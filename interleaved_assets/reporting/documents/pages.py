@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
-from interleaved_assets.io.storage import filesystem, find_infos, join, storage_errors
+from interleaved_assets.io.storage import files_below, join
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
@@ -105,10 +105,7 @@ def stored_pages(storage: StorageSettings) -> dict[str, str]:
     Raises:
         StorageError: the pages cannot be listed.
     """
-    folder = join(storage.output_root, "pages")
-    with storage_errors(folder, "list"):
-        fs, path = filesystem(folder, storage.options)
-        names = [file[len(path.rstrip("/")) + 1 :] for file in find_infos(fs, path)]
+    names = files_below(join(storage.output_root, "pages"), storage.options)
     return {name.removesuffix(".html"): quote(f"pages/{name}") for name in names if name.endswith(".html")}
 
 
