@@ -21,6 +21,11 @@ REPEATED_SAMPLES: Final = "repeated_samples"
 _ROW_KEY: Final = ("sample_id", "position", "modality")
 
 
+def count_errors(errors: pa.ChunkedArray) -> Counter[str]:
+    """How often each error code stands in a column of errors, in the order of their first rows; nulls do not count."""
+    return Counter(map(error_code, errors.drop_null().to_pylist()))
+
+
 class RowCounter:
     """Counts rows over batches. Every batch holds whole samples, so that each sample is counted once."""
 
@@ -40,8 +45,7 @@ class RowCounter:
             sizes = pc.binary_length(table["binary_content"]).filter(is_image)
             self._counts["image_bytes"] += pc.sum(sizes, min_count=0).as_py()
         if "materialize_error" in table.column_names:
-            for error in table["materialize_error"].drop_null().to_pylist():
-                self.errors[error_code(error)] += 1
+            self.errors.update(count_errors(table["materialize_error"]))
 
     @property
     def counts(self) -> Counts:
