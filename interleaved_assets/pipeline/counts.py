@@ -15,6 +15,7 @@ from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_l
 from interleaved_assets.pipeline.publishable import check_losses
 from interleaved_assets.pipeline.record import Counts, Extent, Facts
 from interleaved_assets.pipeline.stage import ShardTask
+from interleaved_assets.selection.positions import IMAGE_KEY
 
 REPEATED_KEYS: Final = "repeated_keys"
 REPEATED_SAMPLES: Final = "repeated_samples"
@@ -82,7 +83,6 @@ class UniqueKeys:
 
 
 UNEXPLAINED: Final = "rows_without_score_or_reason"
-_SCORE_KEY: Final = ("sample_id", "position")
 
 
 def column_facts(schema: pa.Schema) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def extents(scores: pa.Table) -> dict[str, Extent]:
     """
     found: dict[str, Extent] = {}
     for field in scores.schema:
-        if field.name in _SCORE_KEY:
+        if field.name in IMAGE_KEY:
             continue
         column = scores[field.name]
         if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
