@@ -18,7 +18,7 @@ from interleaved_assets.model.ledger import SAMPLE_DROPPED
 from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.pipeline.lineage.contents import RowKey, place_of, row_keys
 from interleaved_assets.reporting import text
-from interleaved_assets.reporting.facts import ImageKey
+from interleaved_assets.reporting.facts import ImageKey, image_keys
 from interleaved_assets.reporting.measures import Measure
 
 LONGEST_FIELDS: Final = 3000
@@ -269,7 +269,7 @@ def _scores_by_image(evidence: Evidence, sample_ids: set[str]) -> dict[ImageKey,
     scores = _of_samples(evidence.scores, sample_ids)
     if scores is None:
         return found
-    keys = _image_keys(scores)
+    keys = image_keys(scores)
     for measure in evidence.measures:
         values = measure.values(scores)
         if values is None or (set(measure.columns) <= _SIZE_COLUMNS and not measure.has_bounds):
@@ -306,7 +306,7 @@ def _about_images(
     scores = _of_samples(scores, sample_ids)
     if scores is None:
         return {}, {}, {}
-    keys, rows = _image_keys(scores), scores.num_rows
+    keys, rows = image_keys(scores), scores.num_rows
 
     def column(name: str) -> list[Any]:
         return scores[name].to_pylist() if name in scores.column_names else [None] * rows
@@ -320,7 +320,3 @@ def _about_images(
     both = zip(column("score_error"), column("clip_error"), strict=True)
     errors = {key: score_error or clip_error for key, (score_error, clip_error) in zip(keys, both, strict=True)}
     return sizes, nearest, errors
-
-
-def _image_keys(table: pa.Table) -> list[ImageKey]:
-    return [ImageKey(*key) for key in zip(*(table[name].to_pylist() for name in ImageKey._fields), strict=True)]
