@@ -1,7 +1,5 @@
 """The report on the data set: one self-contained HTML page, and a summary as Markdown."""
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from interleaved_assets.reporting.dataset.about import About
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
-from interleaved_assets.reporting.page import source, template
+from interleaved_assets.reporting.page import policy_hash, source, template
 from interleaved_assets.reporting.sketch import BINS, ScoreSketch
 from interleaved_assets.selection.settings import SelectionSettings
 
@@ -88,8 +86,7 @@ def html_report(
         subtitle=subtitle,
         script=script,
         style=style,
-        # the policy of the page names it
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        script_hash=policy_hash(script),
         totals=totals(data),
         states=_states(data),
         statuses=data.by_status(),
