@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.pipeline.status import COMPLETE, Status
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.measures import Measure
@@ -84,6 +85,11 @@ class ShardFacts:
     def rows_unaccounted(self) -> int:
         """Rows that were neither kept nor entered in the ledger; 0 where no stage that drops has run."""
         return 0 if self.ledger is None else self.rows_in - self.rows_kept - self.ledger.num_rows
+
+
+def explained_errors(errors: Mapping[str, int]) -> list[tuple[str, str, int]]:
+    """Code, meaning and number of rows of each error, the most frequent first."""
+    return [(code, ROW_ERROR_CODES.get(code, ""), number) for code, number in text.most_frequent(errors)]
 
 
 def shard_counts(facts: ShardFacts) -> list[tuple[str, str, str, str, str]]:

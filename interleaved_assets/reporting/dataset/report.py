@@ -7,7 +7,6 @@ from typing import Final
 
 from markupsafe import Markup
 
-from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.shown import markdown_cell
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status import EXAMPLES, StatusLine
@@ -17,6 +16,7 @@ from interleaved_assets.reporting.dataset.about import About
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
+from interleaved_assets.reporting.facts import explained_errors
 from interleaved_assets.reporting.page import policy_hash, source, template
 from interleaved_assets.reporting.sketch import BINS, ScoreSketch
 from interleaved_assets.selection.settings import SelectionSettings
@@ -111,7 +111,7 @@ def html_report(
         shards_left_out=len(data.shards) - len(shards),
         shard_count=len(data.shards),
         selected_before=sum(shard.selected_before for shard in data.shards),
-        errors=_errors(data),
+        errors=explained_errors(data.errors),
         bins=BINS,
         about=about,
         held={} if held is None else held,
@@ -197,7 +197,7 @@ def markdown_report(
         )
     if data.errors:
         parts.append("#### Errors, by code")
-        rows = [(code, meaning, text.count(number)) for code, meaning, number in _errors(data)]
+        rows = [(code, meaning, text.count(number)) for code, meaning, number in explained_errors(data.errors)]
         parts.append(text.markdown_table(("code", "meaning", "rows"), rows, numeric_from=2))
     if throughput:
         parts.append("#### Speed of the last runs")
@@ -233,9 +233,7 @@ def _score_cells(sketch: ScoreSketch) -> list[str]:
 
 def _states(data: DatasetAggregate) -> list[str]:
     """``12 complete``, ``1 failed``: the most frequent first."""
-    return [
-        f"{number:,} {state}" for state, number in sorted(data.by_state().items(), key=lambda item: (-item[1], item[0]))
-    ]
+    return [f"{number:,} {state}" for state, number in text.most_frequent(data.by_state())]
 
 
 def _status_cells(line: StatusLine) -> list[str]:
@@ -301,8 +299,3 @@ def _notes(data: DatasetAggregate) -> list[str]:
         tables = ", ".join(f"{name} of {text.counted(shards, 'shard')}" for name, shards in sorted(gone.items()))
         found.append(f"Not among the scores, because deleted: {tables}.")
     return found
-
-
-def _errors(data: DatasetAggregate) -> list[tuple[str, str, int]]:
-    ordered = sorted(data.errors.items(), key=lambda item: (-item[1], item[0]))
-    return [(code, ROW_ERROR_CODES.get(code, ""), number) for code, number in ordered]

@@ -6,6 +6,7 @@ from typing import Final
 from markupsafe import Markup
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.reporting import text
 from interleaved_assets.reporting.documents.budget import fit_documents
 from interleaved_assets.reporting.documents.document import sortable_scores
 from interleaved_assets.reporting.documents.pages import DocumentPage
@@ -35,7 +36,7 @@ def documents_html(page: DocumentPage, plots: str = "") -> str:
         plots=plots,
         documents=documents,
         reasons_of=[sorted(found) for found in reasons],
-        with_reason=sorted(with_reason.items(), key=lambda item: (-item[1], item[0])),
+        with_reason=text.most_frequent(with_reason),
         scores=sortable_scores(documents),
         prefix=common_prefix([document.sample_id for document in documents]),
         counts=shard_counts(page.facts) if page.facts else [],
