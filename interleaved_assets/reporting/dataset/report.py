@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from interleaved_assets.model.shown import markdown_cell
+from interleaved_assets.model.shown import cut_list, markdown_cell
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status import EXAMPLES, StatusLine
 from interleaved_assets.pipeline.throughput import Throughput
@@ -246,19 +246,16 @@ def publishing_problems(data: DatasetAggregate) -> list[str]:
     if gone := data.published_without_raw():
         found.append(
             f"The final tars of {text.counted(len(gone), 'shard')} are still published although their raw tars are "
-            f"gone: {_some(gone)}. “interleaved forget --vanished” lists them and, with --yes, removes them."
+            f"gone: {cut_list(gone, EXAMPLES)}. “interleaved forget --vanished” lists them and, with --yes, removes "
+            "them."
         )
     if twice := data.published_twice():
         groups = [" = ".join(keys) for keys in twice]
         found.append(
-            f"The same content is published under several keys, and counts as often as training data: {_some(groups)}."
+            "The same content is published under several keys, and counts as often as training data: "
+            f"{cut_list(groups, EXAMPLES)}."
         )
     return found
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - EXAMPLES:,} more" if len(names) > EXAMPLES else ""
-    return f"{', '.join(names[:EXAMPLES])}{more}"
 
 
 def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
