@@ -14,13 +14,11 @@ from interleaved_assets.pipeline.lineage.contents import RowKey
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.drops import by_turns, common_prefix, reason_text
 from interleaved_assets.reporting.facts import ImageKey, ShardFacts, image_keys
-from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
 from interleaved_assets.reporting.page import data_url
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN, smaller_thumbnail
 
 _TEXT_LENGTH: Final = 60
-_SIZE_COLUMNS: Final = frozenset({"width", "height", "aspect_ratio"})
-_CLIP_TEXT: Final = "clip_text_position"
 
 
 class Tile(NamedTuple):
@@ -66,12 +64,12 @@ def choose_pictures(scores: pa.Table, ledger: pa.Table | None, dropped: int, kep
 
 def compared_texts(scores: pa.Table, keys: Sequence[ImageKey]) -> dict[ImageKey, RowKey]:
     """For those of ``keys`` that CLIP compared with texts, the row of the nearest text."""
-    if _CLIP_TEXT not in scores.column_names:
+    if CLIP_TEXT not in scores.column_names:
         return {}
     rows = _of_images(scores, set(keys))
     return {
         key: RowKey(key.sample_id, position, "text")
-        for key, position in zip(image_keys(rows), rows[_CLIP_TEXT].to_pylist(), strict=True)
+        for key, position in zip(image_keys(rows), rows[CLIP_TEXT].to_pylist(), strict=True)
         if position is not None
     }
 
@@ -158,7 +156,7 @@ def _scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[Imag
     scores_of: dict[ImageKey, list[str]] = defaultdict(list)
     for measure in measures:
         values = measure.values(scores)
-        if values is None or set(measure.columns) <= _SIZE_COLUMNS:
+        if values is None or set(measure.columns) <= SIZE_COLUMNS:
             continue
         for key, value in zip(image_keys(scores), values.tolist(), strict=True):
             if not math.isnan(value):
