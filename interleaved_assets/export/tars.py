@@ -24,6 +24,7 @@ from interleaved_assets.model.errors import ImageError, OptionError, error_code,
 from interleaved_assets.model.ledger import empty_ledger, ledger_of
 from interleaved_assets.scoring.decoders import processors
 from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS, image_size
+from interleaved_assets.selection.positions import IMAGE_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,6 @@ _FROM_ROWS: Final = ("original_path", "source_ref", "sample_id", "position", "te
 _TEXTS: Final = ("text_before", "text_after")
 _WHERE: Final = frozenset({"tar_file", "member"})
 _TAKEN: Final = frozenset(field.name for field in (*_OWN_FIELDS, _CONTENT)) - {"width", "height"}
-_SCORE_KEY: Final = ("sample_id", "position")
 
 
 class ImageSet(NamedTuple):
@@ -76,7 +76,7 @@ def score_fields(scores: pa.Schema) -> dict[str, pa.Field]:
     """
     found: dict[str, pa.Field] = {}
     for field in scores:
-        if field.name in _SCORE_KEY or field.type.num_fields or _is_bytes(field.type):
+        if field.name in IMAGE_KEY or field.type.num_fields or _is_bytes(field.type):
             continue
         name = field.name
         while name in _TAKEN or name in (other.name for other in found.values()):

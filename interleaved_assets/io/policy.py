@@ -17,14 +17,14 @@ logger = logging.getLogger(__name__)
 POLICIES: Final[tuple[str, ...]] = get_args(ErrorPolicy)
 
 
-def check_policy(policy: str, option: str = "on_materialize_error") -> None:
+def check_policy(policy: str) -> None:
     """Check that ``policy`` is an :data:`~interleaved_assets.model.errors.ErrorPolicy`.
 
     Raises:
         OptionError: it is not.
     """
     if policy not in POLICIES:
-        raise OptionError(f"{option} must be one of {', '.join(POLICIES)}, got {policy!r}")
+        raise OptionError(f"on_materialize_error must be one of {', '.join(POLICIES)}, got {policy!r}")
 
 
 def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stage: str) -> tuple[pa.Table, pa.Table]:

@@ -6,6 +6,7 @@ command line :func:`escaped`, cells of Markdown tables :func:`markdown_cell`.
 
 import html
 import re
+from collections.abc import Sequence
 from typing import Final
 
 # limited length: without it, time is quadratic in the length of a run of letters
@@ -84,6 +85,12 @@ def _user_length(link: str) -> int:
         return 0 if is_container else authority.rindex("@") + 1
     # a password may contain a character that would end the authority of a valid URL
     return rest.rfind("@") + 1 if _USER_AND_PASSWORD.match(authority) else 0
+
+
+def cut_list(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """The first ``most`` names, and how many more there are: ``a, b and 1,200 more``."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
 
 
 def cut_text(text: str, length: int) -> str:

@@ -15,10 +15,16 @@ from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_l
 from interleaved_assets.pipeline.publishable import check_losses
 from interleaved_assets.pipeline.record import Counts, Extent, Facts
 from interleaved_assets.pipeline.stage import ShardTask
+from interleaved_assets.selection.positions import IMAGE_KEY
 
 REPEATED_KEYS: Final = "repeated_keys"
 REPEATED_SAMPLES: Final = "repeated_samples"
 _ROW_KEY: Final = ("sample_id", "position", "modality")
+
+
+def count_errors(errors: pa.ChunkedArray) -> Counter[str]:
+    """How often each error code stands in a column of errors, in the order of their first rows; nulls do not count."""
+    return Counter(map(error_code, errors.drop_null().to_pylist()))
 
 
 class RowCounter:
@@ -40,8 +46,7 @@ class RowCounter:
             sizes = pc.binary_length(table["binary_content"]).filter(is_image)
             self._counts["image_bytes"] += pc.sum(sizes, min_count=0).as_py()
         if "materialize_error" in table.column_names:
-            for error in table["materialize_error"].drop_null().to_pylist():
-                self.errors[error_code(error)] += 1
+            self.errors.update(count_errors(table["materialize_error"]))
 
     @property
     def counts(self) -> Counts:
@@ -78,7 +83,6 @@ class UniqueKeys:
 
 
 UNEXPLAINED: Final = "rows_without_score_or_reason"
-_SCORE_KEY: Final = ("sample_id", "position")
 
 
 def column_facts(schema: pa.Schema) -> dict[str, Any]:
@@ -97,7 +101,7 @@ def extents(scores: pa.Table) -> dict[str, Extent]:
     """
     found: dict[str, Extent] = {}
     for field in scores.schema:
-        if field.name in _SCORE_KEY:
+        if field.name in IMAGE_KEY:
             continue
         column = scores[field.name]
         if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):

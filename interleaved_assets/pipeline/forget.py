@@ -7,7 +7,7 @@ still reported as vanished, and can be forgotten again; its final tars are the f
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from interleaved_assets.export.names import is_image_file
-from interleaved_assets.io.storage import files_in, filesystem, join, remove_file, storage_errors
+from interleaved_assets.io.storage import file_info, files_in, join, remove_file
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.keys import is_key
@@ -78,13 +78,7 @@ def remove_files(files: Mapping[str, Mapping[str, int]], storage: StorageSetting
 def _stored_files(paths: ShardPaths) -> dict[str, int]:
     found: dict[str, int] = {}
     for uri in _places(paths):
-        with storage_errors(uri, "look at"):
-            fs, path = filesystem(uri, paths.options)
-            fs.invalidate_cache(path)
-            try:
-                info = fs.info(path)
-            except FileNotFoundError:
-                info = None
+        info = file_info(uri, paths.options)
         if info is not None and info["type"] == "file":
             found[uri] = info["size"]
         if uri == paths.record(image_export.NAME):

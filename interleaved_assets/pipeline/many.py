@@ -35,10 +35,8 @@ class ShardResult(NamedTuple):
     """The outcome, or the error with which the shard failed; later stages are not tried then."""
 
 
-def run_shards(
-    keys: Sequence[str], settings: Settings, *, stages: Sequence[str] | None = None, threads: int | None = None
-) -> Iterator[ShardResult]:
-    """Take shards through the stages, without an orchestrator: the same outputs and records.
+def run_shards(keys: Sequence[str], settings: Settings, *, threads: int | None = None) -> Iterator[ShardResult]:
+    """Take shards through all stages, without an orchestrator: the same outputs and records.
 
     ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Shards that
     are current are only compared with their records.
@@ -46,15 +44,13 @@ def run_shards(
     Args:
         keys: partition keys.
         settings: the settings.
-        stages: names of stages, in any order; by default all.
         threads: shards that a stage works on at once; by default ``run.parallel_shards``. Stages on a device take
             shards together.
     """
-    dag = stage_dag(settings)
-    chosen = [stage for name, stage in dag.items() if stages is None or name in stages]
+    stages = stage_dag(settings).values()
     for start in range(0, len(keys), settings.run.shards_per_run):
         left = list(keys[start : start + settings.run.shards_per_run])
-        for stage in chosen:
+        for stage in stages:
             failed = set()
             for key, result in take_many(stage, left, settings, threads=threads):
                 if isinstance(result, Exception):

@@ -20,11 +20,10 @@ from interleaved_assets.io.storage import (
     atomic_output,
     content_hash,
     etag_stamp,
-    filesystem,
+    file_info,
     is_local,
     read_small,
     read_stamp,
-    storage_errors,
 )
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.raw.listing import RawSource
@@ -304,11 +303,7 @@ def _present_stamp(output: OutputFile, storage_options: Mapping[str, object]) ->
 
 
 def _has_content(output: OutputFile, storage_options: Mapping[str, object]) -> bool:
-    with storage_errors(output.uri, "look at"):
-        fs, path = filesystem(output.uri, storage_options)
-        try:
-            if fs.info(path)["size"] != output.size:
-                return False
-        except FileNotFoundError:
-            return False
+    info = file_info(output.uri, storage_options)
+    if info is None or info["size"] != output.size:
+        return False
     return content_hash(output.uri, storage_options) == output.sha256

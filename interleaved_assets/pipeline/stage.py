@@ -85,5 +85,10 @@ class Stage:
 
     def code_version(self, settings: Settings) -> str:
         """Changes when the stage's code or one of its settings does; ``<version>-<hash of settings>``."""
-        text = json.dumps(self.settings(settings), sort_keys=True)
-        return f"{self.version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return version_with_settings(self.version, self.settings(settings))
+
+
+def version_with_settings(version: int, settings: Mapping[str, object]) -> str:
+    """A code version that changes with ``settings``, which JSON can hold: ``<version>-<hash of settings>``."""
+    text = json.dumps(settings, sort_keys=True)
+    return f"{version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

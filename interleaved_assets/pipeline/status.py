@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError
+from interleaved_assets.model.shown import cut_list
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
@@ -197,8 +198,7 @@ class CurrentStages:
         ]
         if not changes:
             return f"code changed, version {record.code_version} → {self.versions[record.stage]}"
-        more = f" and {len(changes) - _CHANGES_NAMED} more" if len(changes) > _CHANGES_NAMED else ""
-        return f"settings changed: {', '.join(changes[:_CHANGES_NAMED])}{more}"
+        return f"settings changed: {cut_list(changes, _CHANGES_NAMED)}"
 
 
 def _files(stage: Stage, settings: Settings) -> Mapping[str, str]:

@@ -4,15 +4,13 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from interleaved_assets.io.storage import (
-    filesystem,
-    find_infos,
+    files_below,
     find_stamps,
     is_local,
     join,
     list_stamps,
     read_small,
     read_stamp,
-    storage_errors,
 )
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import (
@@ -85,10 +83,8 @@ def recorded_keys(storage: StorageSettings, stage: str, below: str = "") -> list
     """
     root = join(storage.output_root, f"records/{stage}")
     folder = join(root, below) if below else root
-    with storage_errors(folder, "list"):
-        fs, path = filesystem(folder, storage.options)
-        start = len(path.rstrip("/")) + 1
-        names = [file[start:].removesuffix(".json") for file in find_infos(fs, path) if file.endswith(".json")]
+    files = files_below(folder, storage.options)
+    names = [name.removesuffix(".json") for name in files if name.endswith(".json")]
     return [f"{below}/{name}" if below else name for name in names]
 
 

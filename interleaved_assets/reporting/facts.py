@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.pipeline.status import COMPLETE, Status
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.selection.filters import Values
 
 
@@ -17,6 +19,19 @@ class ImageKey(NamedTuple):
 
     sample_id: str
     position: int
+
+
+def image_keys(table: pa.Table) -> list[ImageKey]:
+    """The key of each row of ``table``, such as a table of scores."""
+    return [ImageKey(*key) for key in zip(*(table[name].to_pylist() for name in ImageKey._fields), strict=True)]
+
+
+def thumbnails_in(scores: pa.Table | None) -> dict[ImageKey, bytes]:
+    """The thumbnails in a table of scores; none of an image that could not be decoded."""
+    if scores is None or THUMBNAIL_COLUMN not in scores.column_names:
+        return {}
+    pictures = zip(image_keys(scores), scores[THUMBNAIL_COLUMN].to_pylist(), strict=True)
+    return {key: picture for key, picture in pictures if picture is not None}
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,11 @@ class ShardFacts:
     def rows_unaccounted(self) -> int:
         """Rows that were neither kept nor entered in the ledger; 0 where no stage that drops has run."""
         return 0 if self.ledger is None else self.rows_in - self.rows_kept - self.ledger.num_rows
+
+
+def explained_errors(errors: Mapping[str, int]) -> list[tuple[str, str, int]]:
+    """Code, meaning and number of rows of each error, the most frequent first."""
+    return [(code, ROW_ERROR_CODES.get(code, ""), number) for code, number in text.most_frequent(errors)]
 
 
 def shard_counts(facts: ShardFacts) -> list[tuple[str, str, str, str, str]]:

@@ -11,6 +11,11 @@ from numpy.typing import NDArray
 from interleaved_assets.selection.filters import ImageFilter, SampleFilter, Values, find_filter, known_filters
 from interleaved_assets.selection.settings import SelectionSettings
 
+SIZE_COLUMNS: Final = frozenset({"width", "height", "aspect_ratio"})
+"""Scores that follow from the size of an image, which is shown instead."""
+CLIP_TEXT: Final = "clip_text_position"
+"""The column with the position of the text that CLIP found nearest to an image."""
+
 Scale = Literal["linear", "log", "any"]
 
 

@@ -130,15 +130,15 @@ class ScoreSketch:
             )
         ]
 
-    def keep_curve(self, bound: str, ends: tuple[float, float], points: int = 160) -> tuple[np.ndarray, np.ndarray]:
-        """Keep rate over ``points`` values of one bound, ``"minimum"`` or ``"maximum"``, the other bound held.
+    def keep_curve(self, bound: str, ends: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Keep rate over 160 values of one bound, ``"minimum"`` or ``"maximum"``, while the other bound stays.
 
         The thresholds lie on bin edges, where counts are exact (values equal to an inclusive maximum aside), and reach
         at least from one of ``ends`` to the other, where there are such edges. Empty without values.
         """
         if not self.count:
             return np.empty(0), np.empty(0)
-        span = (np.geomspace if self.measure.scale == "log" else np.linspace)(*ends, points)
+        span = (np.geomspace if self.measure.scale == "log" else np.linspace)(*ends, 160)
         edge = np.searchsorted(self.edges, span)
         edge = np.unique(np.clip([edge[0] - 1, *edge, edge[-1] + 2], 0, len(self.edges) - 1))
         thresholds = self.edges[edge]

@@ -1,8 +1,11 @@
 """Formats of numbers and names in the reports."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from interleaved_assets.model.shown import markdown_cell
+
+Name = TypeVar("Name", bound=str)
 
 
 def count(value: int) -> str:
@@ -13,6 +16,11 @@ def count(value: int) -> str:
 def counted(value: int, name: str) -> str:
     """A number with a noun: ``1 shard``, ``2 shards``."""
     return f"{value:,} {name}{'' if value == 1 else 's'}"
+
+
+def most_frequent(counts: Mapping[Name, int]) -> list[tuple[Name, int]]:
+    """Names with their numbers, the largest first, equal ones by name: the same counts give the same order."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def compact(value: int) -> str:

@@ -16,6 +16,7 @@ from interleaved_assets.io.storage.filesystem import (
     StorageOptions,
     as_storage_error,
     exists,
+    file_info,
     filesystem,
     is_local,
     join,
@@ -38,7 +39,7 @@ from interleaved_assets.io.storage.options import StorageOptionsByScheme, option
 from interleaved_assets.io.storage.pins import pin, unpin
 from interleaved_assets.io.storage.roots import check_allowed, folders_of
 from interleaved_assets.io.storage.stamps import content_hash, etag_stamp, find_stamps, list_stamps, read_stamp
-from interleaved_assets.io.storage.walk import find_files_below, find_infos
+from interleaved_assets.io.storage.walk import files_below, find_files_below, find_infos
 from interleaved_assets.io.storage.warm import keep_copies
 
 __all__ = [
@@ -59,7 +60,9 @@ __all__ = [
     "dotted",
     "etag_stamp",
     "exists",
+    "file_info",
     "file_sha256",
+    "files_below",
     "files_in",
     "filesystem",
     "find_files",

@@ -131,6 +131,21 @@ def join(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}" if folder.strip("/") else f"{folder}{name}"
 
 
+def file_info(uri: str, storage_options: StorageOptions = None) -> dict[str, Any] | None:
+    """fsspec's info of the file or folder at ``uri``; None if there is none. Cached listings are ignored.
+
+    Raises:
+        StorageError: the storage cannot be reached, or access is denied.
+    """
+    with storage_errors(uri, "look at"):
+        fs, path = filesystem(uri, storage_options)
+        fs.invalidate_cache(path)
+        try:
+            return dict(fs.info(path))
+        except FileNotFoundError:
+            return None
+
+
 def exists(uri: str, storage_options: StorageOptions = None) -> bool:
     """Whether a file or folder exists at ``uri``; cached listings are ignored."""
     with client_errors(uri, "look at"):

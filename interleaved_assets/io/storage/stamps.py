@@ -18,7 +18,7 @@ from interleaved_assets.io.storage.filesystem import (
 )
 from interleaved_assets.io.storage.inputs import file_sha256
 from interleaved_assets.io.storage.s3_listing import PAGE_OBJECTS, is_s3, list_page
-from interleaved_assets.io.storage.walk import find_infos
+from interleaved_assets.io.storage.walk import files_below
 from interleaved_assets.model.errors import StorageError
 
 _PAGE_RATIO: Final = 2
@@ -73,10 +73,7 @@ def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str
     Raises:
         StorageError: it cannot be listed.
     """
-    with storage_errors(folder, "list"):
-        fs, path = filesystem(folder, storage_options)
-        start = len(path.rstrip("/")) + 1
-        stamps = {name[start:]: stamp_of(info) for name, info in find_infos(fs, path).items()}
+    stamps = {name: stamp_of(info) for name, info in files_below(folder, storage_options).items()}
     return {name: stamp for name, stamp in stamps.items() if stamp is not None}
 
 

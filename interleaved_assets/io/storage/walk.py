@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from fsspec.spec import AbstractFileSystem
 
-from interleaved_assets.io.storage.filesystem import as_storage_error
+from interleaved_assets.io.storage.filesystem import StorageOptions, as_storage_error, filesystem, storage_errors
 from interleaved_assets.io.storage.s3_listing import is_s3, list_s3_infos
 
 _OF_THE_DISK: Final = "lost+found"
@@ -71,6 +71,18 @@ def find_infos(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, Any]]
     for path, error in found.refused.items():
         raise as_storage_error(error, path, "list") from error
     return found.infos
+
+
+def files_below(folder: str, storage_options: StorageOptions = None) -> dict[str, dict[str, Any]]:
+    """The same for the folder at a URI, by path relative to it; none if there is no such folder.
+
+    Raises:
+        StorageError: it, or a folder below it, cannot be listed.
+    """
+    with storage_errors(folder, "list"):
+        fs, path = filesystem(folder, storage_options)
+        start = len(path.rstrip("/")) + 1
+        return {name[start:]: info for name, info in find_infos(fs, path).items()}
 
 
 def _followed(fs: AbstractFileSystem, link: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets.model.shown import cut_list
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.scoring.clip.samples import clip_schema
@@ -43,12 +44,11 @@ def _judge(record: Record, expected: pa.Schema, *, passthrough: bool) -> Verdict
     ]
     if not problems and found[: len(expected)] != expected.names:
         problems = [f"order is {', '.join(found[: len(expected)])}"]
-    more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
     summary = f"{len(expected)} columns as expected" + (f", {others} passthrough" if passthrough else "")
     return Verdict(
         not problems,
         "ERROR",
-        "; ".join(problems[:_SHOWN]) + more if problems else summary,
+        cut_list(problems, _SHOWN, "; ") or summary,
         {"columns": len(found), "columns_expected": len(expected), "column_problems": len(problems)},
     )
 

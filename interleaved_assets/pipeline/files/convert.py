@@ -1,6 +1,5 @@
 """Convert shard files: one output for each input, with a record beside it by which it is not made again."""
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from interleaved_assets.pipeline.files.inputs import ShardFile, storage_options
 from interleaved_assets.pipeline.files.rows import identity, write_rows
 from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.pipeline.record import OutputFile, Record, read_record, with_present_stamps, write_record
+from interleaved_assets.pipeline.stage import version_with_settings
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.selection.settings import SelectionSettings, selection_version
 from interleaved_assets.settings import Settings
@@ -74,8 +74,7 @@ class Conversion:
 
     def code_version(self) -> str:
         """Changes with the code and with the settings that the outputs depend on."""
-        text = json.dumps(self.version_settings(), sort_keys=True)
-        return f"{VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return version_with_settings(VERSION, self.version_settings())
 
 
 def check_outputs(files: Sequence[ShardFile], conversion: Conversion) -> None:

@@ -40,10 +40,9 @@ def selection_settings(
     """
     if not given and not whole_section:
         return None
-    off: dict[str, object] = (
-        {} if whole_section else {name: None for name in SelectionSettings.model_fields if name[:4] in _BOUNDS}
-    )
+    off: dict[str, object] = {}
     if not whole_section:
+        off = {name: None for name in SelectionSettings.model_fields if name.startswith(_BOUNDS)}
         off["own"] = {}
     try:
         return SelectionSettings.model_validate({**settings.selection.model_dump(), **off, **given})

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from interleaved_assets.io.shard import SHARD_ENDINGS, read_shard
 from interleaved_assets.io.storage import find_files, folders_of, is_local, local_path, options_of
-from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
+from interleaved_assets.pipeline.stages.normalized import shard_layout
 from interleaved_assets.settings import Settings
 
 _HIDDEN: Final = ("_", ".")
@@ -71,7 +71,7 @@ def read_file(
     """
     return read_shard(
         uri,
-        layout=ShardLayout(**settings.reading.model_dump()),
+        layout=shard_layout(settings.reading),
         max_batch_bytes=settings.run.max_batch_bytes,
         storage_options=storage_options(uri, settings),
         # rows of normalized shards may have locators in raw shards

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import exists
-from interleaved_assets.model.errors import OptionError, StorageError, error_code
+from interleaved_assets.model.errors import OptionError, StorageError
+from interleaved_assets.pipeline.counts import count_errors
 from interleaved_assets.pipeline.files.filtering import check_filters, keep_selected
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
 from interleaved_assets.pipeline.files.rows import is_same_file, write_rows
 from interleaved_assets.pipeline.record import Counts
-from interleaved_assets.scoring.registry import scores_schema
+from interleaved_assets.scoring.registry import ERROR_COLUMN, scores_schema
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.selection.positions import IMAGE_KEY, join_scores
@@ -62,9 +62,8 @@ def score_file(file: ShardFile, target: str, settings: Settings, *, with_clip: b
     scores = pa.concat_tables(parts)
     with parquet_shard(target, scores.schema, storage_options=storage_options(target, settings)) as out:
         out.write(scores)
-    found = pc.value_counts(pa.array([error_code(error) for error in scores["score_error"].drop_null().to_pylist()]))
-    errors = {row["values"]: row["counts"] for row in found.to_pylist()}
-    return Scored(scores.num_rows, [name for name in scores.column_names if name not in IMAGE_KEY], errors)
+    columns = [name for name in scores.column_names if name not in IMAGE_KEY]
+    return Scored(scores.num_rows, columns, dict(count_errors(scores[ERROR_COLUMN])))
 
 
 def _score_tables(file: ShardFile, settings: Settings, *, with_clip: bool) -> Iterator[pa.Table]:

@@ -9,12 +9,12 @@ from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scor
 from interleaved_assets.scoring.registry import ERROR_COLUMN, scores_schema
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.filters import ImageFilter, find_filter
+from interleaved_assets.selection.positions import IMAGE_KEY
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import ReadingSettings
 
 RAW_KEY: Final = "__key__"
 """Name that webdataset gives to the common part of the member names of a sample."""
-_ROW_KEYS: Final = ("sample_id", "position")
 
 
 class SourceColumn(NamedTuple):
@@ -96,7 +96,7 @@ def _json_fields(column: str, reading: ReadingSettings) -> tuple[str, ...]:
 
 
 def _scored(column: str) -> tuple[str, ...]:
-    if column in _ROW_KEYS:
+    if column in IMAGE_KEY:
         return (column,)
     return ("binary_content", "materialize_error") if column == ERROR_COLUMN else ("binary_content",)
 
@@ -108,4 +108,4 @@ def _scored_by_clip(column: str) -> tuple[str, ...]:
         case "clip_error":
             return ("binary_content", "text_content", "materialize_error")
         case _:
-            return (column,) if column in _ROW_KEYS else ("binary_content",)
+            return (column,) if column in IMAGE_KEY else ("binary_content",)

@@ -12,6 +12,7 @@ from interleaved_assets.io.storage import (
     as_storage_error,
     check_name,
     displayable,
+    file_info,
     file_sha256,
     filesystem,
     find_files_below,
@@ -153,14 +154,8 @@ def raw_shard_at(uri: str, key: str, storage: StorageSettings) -> RawShard:
 
 def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
     """The shard at ``uri`` as it is now; None if there is no such file."""
-    with storage_errors(uri, "look at"):
-        fs, path = filesystem(uri, storage.options)
-        fs.invalidate_cache(path)
-        try:
-            info = fs.info(path)
-        except FileNotFoundError:
-            return None
-    if info["type"] == "directory":
+    info = file_info(uri, storage.options)
+    if info is None or info["type"] == "directory":
         return None
     return RawShard(key, uri, info["size"], _stamp(info))
 

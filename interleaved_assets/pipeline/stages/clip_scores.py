@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -10,8 +9,8 @@ import pyarrow as pa
 
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.model.errors import NOT_COMPARED, InterleavedError, error_code
-from interleaved_assets.pipeline.counts import UNEXPLAINED, column_facts, extents, unexplained
+from interleaved_assets.model.errors import NOT_COMPARED, InterleavedError
+from interleaved_assets.pipeline.counts import UNEXPLAINED, column_facts, count_errors, extents, unexplained
 from interleaved_assets.pipeline.publishable import IMAGE_MEMBERS, image_members
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
@@ -107,7 +106,7 @@ def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | st
     with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
         out.write(scores)
     measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
-    reasons = Counter(error_code(error) for error in scores["clip_error"].drop_null().to_pylist())
+    reasons = count_errors(scores["clip_error"])
     no_errors = {code: reasons.pop(code, 0) for code in NOT_COMPARED}
     return Work(
         outputs={"rows": OutputFile.of(out)},

@@ -17,9 +17,9 @@ from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import remove_others
-from interleaved_assets.model.errors import ShardError, error_code
+from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.counts import RowCounter, column_facts
+from interleaved_assets.pipeline.counts import RowCounter, column_facts, count_errors
 from interleaved_assets.pipeline.publishable import check_losses
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
@@ -83,7 +83,7 @@ def export_images(shard: ShardTask) -> Work:
                 ledgers.append(ledger)
             seen.add(images)
             has_bytes = images["binary_content"].is_valid()
-            errors.update(map(error_code, images["materialize_error"].filter(has_bytes).drop_null().to_pylist()))
+            errors.update(count_errors(images["materialize_error"].filter(has_bytes)))
             done += images.num_rows
             samples += pc.count_distinct(table["sample_id"]).as_py()
         if done != scores.num_rows:

@@ -9,9 +9,8 @@ import pyarrow.compute as pc
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.counts import UNEXPLAINED, RowCounter, column_facts, extents, unexplained
+from interleaved_assets.pipeline.counts import UNEXPLAINED, RowCounter, column_facts, count_errors, extents, unexplained
 from interleaved_assets.pipeline.publishable import IMAGE_MEMBERS, image_members
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
@@ -45,12 +44,11 @@ def score(shard: ShardTask) -> Work:
     scores = pa.concat_tables(scored)
     with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
         out.write(scores)
-    codes = pc.value_counts(pa.array([error_code(error) for error in scores["score_error"].drop_null().to_pylist()]))
     return Work(
         outputs={"rows": OutputFile.of(out)},
         counts_in=seen.counts,
         counts_out=seen.counts.model_copy(update={"rows": scores.num_rows}),
-        errors={row["values"]: row["counts"] for row in codes.to_pylist()},
+        errors=dict(count_errors(scores[ERROR_COLUMN])),
         **column_facts(out.schema),
         extents=extents(scores),
         counted={

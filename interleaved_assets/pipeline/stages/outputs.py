@@ -32,26 +32,19 @@ def read_scores(paths: ShardPaths, *, with_clip: bool, thumbnails: bool = False)
         ShardError: the table of ``image_scores`` is missing, or a table is damaged.
         StorageError: the storage refuses to read it.
     """
-    scores = read_scores_of(image_scores.NAME, paths, thumbnails=thumbnails)
+    stage = image_scores.NAME
+    scores = read_table(
+        paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=thumbnails)
+    )
     if with_clip and (added := find_scores_of(clip_scores.NAME, paths)) is not None:
         scores = join_scores(scores, added)
     return scores
 
 
-def read_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -> pa.Table:
-    """The scores that one stage has stored for a shard's images, without embeddings; with thumbnails if ``thumbnails``.
-
-    Raises:
-        ShardError: the table is missing or damaged.
-        StorageError: the storage refuses to read it.
-    """
-    return read_table(
-        paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=thumbnails)
-    )
-
-
 def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -> pa.Table | None:
-    """The same as :func:`read_scores_of`; None if the table is missing.
+    """The scores that one stage has stored for a shard's images; None if the table is missing.
+
+    Embeddings are left out, and thumbnails unless ``thumbnails``.
 
     Raises:
         ShardError: the table is damaged.

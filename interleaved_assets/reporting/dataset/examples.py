@@ -1,6 +1,6 @@
 """What the example rows of a report held: thumbnails and texts, read for these rows alone."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -11,8 +11,7 @@ from interleaved_assets.pipeline.parallel import parallel_map
 from interleaved_assets.pipeline.stages import image_scores
 from interleaved_assets.pipeline.stages.outputs import find_scores_of
 from interleaved_assets.reporting.dataset.aggregate import Example
-from interleaved_assets.reporting.facts import ImageKey
-from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
+from interleaved_assets.reporting.facts import ImageKey, thumbnails_in
 from interleaved_assets.settings import StorageSettings
 
 _READERS = 8  # each holds the thumbnails of one shard
@@ -47,12 +46,9 @@ def _held(examples: list[Example], shard: str, storage: StorageSettings) -> dict
     paths = storage.shard(shard)
     rows = pa.table({name: [getattr(row, name) for row in examples] for name in ("stage", *RowKey._fields)})
     texts = dropped_contents(rows, paths)
-    thumbnails: Mapping[ImageKey, bytes | None] = {}
+    thumbnails: dict[ImageKey, bytes] = {}
     if any(example.modality == "image" for example in examples):
-        scores = find_scores_of(image_scores.NAME, paths, thumbnails=True)
-        if scores is not None and THUMBNAIL_COLUMN in scores.column_names:
-            columns = (scores[name].to_pylist() for name in ("sample_id", "position", THUMBNAIL_COLUMN))
-            thumbnails = {ImageKey(*key): data for *key, data in zip(*columns, strict=True)}
+        thumbnails = thumbnails_in(find_scores_of(image_scores.NAME, paths, thumbnails=True))
     return {
         row: Held(
             thumbnails.get(ImageKey(row.sample_id, row.position)) if row.modality == "image" else None,

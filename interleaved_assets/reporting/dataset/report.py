@@ -1,7 +1,5 @@
 """The report on the data set: one self-contained HTML page, and a summary as Markdown."""
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from interleaved_assets.model.errors import ROW_ERROR_CODES
-from interleaved_assets.model.shown import markdown_cell
+from interleaved_assets.model.shown import cut_list, markdown_cell
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status import EXAMPLES, StatusLine
 from interleaved_assets.pipeline.throughput import Throughput
@@ -19,7 +16,8 @@ from interleaved_assets.reporting.dataset.about import About
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
-from interleaved_assets.reporting.page import source, template
+from interleaved_assets.reporting.facts import explained_errors
+from interleaved_assets.reporting.page import policy_hash, source, template
 from interleaved_assets.reporting.sketch import BINS, ScoreSketch
 from interleaved_assets.selection.settings import SelectionSettings
 
@@ -88,8 +86,7 @@ def html_report(
         subtitle=subtitle,
         script=script,
         style=style,
-        # the policy of the page names it
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        script_hash=policy_hash(script),
         totals=totals(data),
         states=_states(data),
         statuses=data.by_status(),
@@ -114,7 +111,7 @@ def html_report(
         shards_left_out=len(data.shards) - len(shards),
         shard_count=len(data.shards),
         selected_before=sum(shard.selected_before for shard in data.shards),
-        errors=_errors(data),
+        errors=explained_errors(data.errors),
         bins=BINS,
         about=about,
         held={} if held is None else held,
@@ -200,7 +197,7 @@ def markdown_report(
         )
     if data.errors:
         parts.append("#### Errors, by code")
-        rows = [(code, meaning, text.count(number)) for code, meaning, number in _errors(data)]
+        rows = [(code, meaning, text.count(number)) for code, meaning, number in explained_errors(data.errors)]
         parts.append(text.markdown_table(("code", "meaning", "rows"), rows, numeric_from=2))
     if throughput:
         parts.append("#### Speed of the last runs")
@@ -236,9 +233,7 @@ def _score_cells(sketch: ScoreSketch) -> list[str]:
 
 def _states(data: DatasetAggregate) -> list[str]:
     """``12 complete``, ``1 failed``: the most frequent first."""
-    return [
-        f"{number:,} {state}" for state, number in sorted(data.by_state().items(), key=lambda item: (-item[1], item[0]))
-    ]
+    return [f"{number:,} {state}" for state, number in text.most_frequent(data.by_state())]
 
 
 def _status_cells(line: StatusLine) -> list[str]:
@@ -251,19 +246,16 @@ def publishing_problems(data: DatasetAggregate) -> list[str]:
     if gone := data.published_without_raw():
         found.append(
             f"The final tars of {text.counted(len(gone), 'shard')} are still published although their raw tars are "
-            f"gone: {_some(gone)}. “interleaved forget --vanished” lists them and, with --yes, removes them."
+            f"gone: {cut_list(gone, EXAMPLES)}. “interleaved forget --vanished” lists them and, with --yes, removes "
+            "them."
         )
     if twice := data.published_twice():
         groups = [" = ".join(keys) for keys in twice]
         found.append(
-            f"The same content is published under several keys, and counts as often as training data: {_some(groups)}."
+            "The same content is published under several keys, and counts as often as training data: "
+            f"{cut_list(groups, EXAMPLES)}."
         )
     return found
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - EXAMPLES:,} more" if len(names) > EXAMPLES else ""
-    return f"{', '.join(names[:EXAMPLES])}{more}"
 
 
 def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
@@ -304,8 +296,3 @@ def _notes(data: DatasetAggregate) -> list[str]:
         tables = ", ".join(f"{name} of {text.counted(shards, 'shard')}" for name, shards in sorted(gone.items()))
         found.append(f"Not among the scores, because deleted: {tables}.")
     return found
-
-
-def _errors(data: DatasetAggregate) -> list[tuple[str, str, int]]:
-    ordered = sorted(data.errors.items(), key=lambda item: (-item[1], item[0]))
-    return [(code, ROW_ERROR_CODES.get(code, ""), number) for code, number in ordered]

@@ -18,13 +18,11 @@ from interleaved_assets.model.ledger import SAMPLE_DROPPED
 from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.pipeline.lineage.contents import RowKey, place_of, row_keys
 from interleaved_assets.reporting import text
-from interleaved_assets.reporting.facts import ImageKey
-from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.facts import ImageKey, image_keys
+from interleaved_assets.reporting.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
 
 LONGEST_FIELDS: Final = 3000
 """Characters of a document's fields on a page."""
-_SIZE_COLUMNS: Final = frozenset({"width", "height", "aspect_ratio"})
-_CLIP_TEXT: Final = "clip_text_position"
 
 
 class Drop(NamedTuple):
@@ -269,10 +267,10 @@ def _scores_by_image(evidence: Evidence, sample_ids: set[str]) -> dict[ImageKey,
     scores = _of_samples(evidence.scores, sample_ids)
     if scores is None:
         return found
-    keys = _image_keys(scores)
+    keys = image_keys(scores)
     for measure in evidence.measures:
         values = measure.values(scores)
-        if values is None or (set(measure.columns) <= _SIZE_COLUMNS and not measure.has_bounds):
+        if values is None or (set(measure.columns) <= SIZE_COLUMNS and not measure.has_bounds):
             continue
         for key, value, kept in zip(keys, values.tolist(), measure.keeps(values).tolist(), strict=True):
             if not math.isnan(value):
@@ -306,7 +304,7 @@ def _about_images(
     scores = _of_samples(scores, sample_ids)
     if scores is None:
         return {}, {}, {}
-    keys, rows = _image_keys(scores), scores.num_rows
+    keys, rows = image_keys(scores), scores.num_rows
 
     def column(name: str) -> list[Any]:
         return scores[name].to_pylist() if name in scores.column_names else [None] * rows
@@ -316,11 +314,7 @@ def _about_images(
         for key, width, height in zip(keys, column("width"), column("height"), strict=True)
         if width and height
     }
-    nearest = dict(zip(keys, column(_CLIP_TEXT), strict=True))
+    nearest = dict(zip(keys, column(CLIP_TEXT), strict=True))
     both = zip(column("score_error"), column("clip_error"), strict=True)
     errors = {key: score_error or clip_error for key, (score_error, clip_error) in zip(keys, both, strict=True)}
     return sizes, nearest, errors
-
-
-def _image_keys(table: pa.Table) -> list[ImageKey]:
-    return [ImageKey(*key) for key in zip(*(table[name].to_pylist() for name in ImageKey._fields), strict=True)]

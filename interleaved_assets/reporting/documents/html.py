@@ -1,19 +1,18 @@
 """The page of a shard's documents as one HTML file that contains its pictures, and loads nothing."""
 
-import base64
-import hashlib
 from collections import Counter
 from typing import Final
 
 from markupsafe import Markup
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.reporting import text
 from interleaved_assets.reporting.documents.budget import fit_documents
 from interleaved_assets.reporting.documents.document import sortable_scores
 from interleaved_assets.reporting.documents.pages import DocumentPage
 from interleaved_assets.reporting.drops import common_prefix
 from interleaved_assets.reporting.facts import shard_counts
-from interleaved_assets.reporting.page import source, template
+from interleaved_assets.reporting.page import policy_hash, source, template
 
 _TEMPLATE: Final = "documents.html.j2"
 
@@ -37,7 +36,7 @@ def documents_html(page: DocumentPage, plots: str = "") -> str:
         plots=plots,
         documents=documents,
         reasons_of=[sorted(found) for found in reasons],
-        with_reason=sorted(with_reason.items(), key=lambda item: (-item[1], item[0])),
+        with_reason=text.most_frequent(with_reason),
         scores=sortable_scores(documents),
         prefix=common_prefix([document.sample_id for document in documents]),
         counts=shard_counts(page.facts) if page.facts else [],
@@ -45,12 +44,7 @@ def documents_html(page: DocumentPage, plots: str = "") -> str:
         images=sum(item.modality == "image" for document in documents for item in document.items),
         is_cut=any(document.left_out or any(item.cut for item in document.items) for document in documents),
         style=style,
-        style_hash=_hash(style),
+        style_hash=policy_hash(style),
         script=script,
-        script_hash=_hash(script),
+        script_hash=policy_hash(script),
     )
-
-
-def _hash(content: str) -> str:
-    """What the policy of a page calls a script or a style: its text between the tags, exactly."""
-    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

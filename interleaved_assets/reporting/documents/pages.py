@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
-from interleaved_assets.io.storage import filesystem, find_infos, join, storage_errors
+from interleaved_assets.io.storage import files_below, join
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
@@ -22,9 +22,9 @@ from interleaved_assets.pipeline.stages.outputs import find_sample_scores
 from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import Document, Evidence, build_documents
-from interleaved_assets.reporting.facts import ImageKey, ShardFacts
+from interleaved_assets.reporting.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
 from interleaved_assets.reporting.measures import measures_of
-from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN, previews
+from interleaved_assets.scoring.thumbnail import previews
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.shard_paths import ShardPaths
@@ -105,10 +105,7 @@ def stored_pages(storage: StorageSettings) -> dict[str, str]:
     Raises:
         StorageError: the pages cannot be listed.
     """
-    folder = join(storage.output_root, "pages")
-    with storage_errors(folder, "list"):
-        fs, path = filesystem(folder, storage.options)
-        names = [file[len(path.rstrip("/")) + 1 :] for file in find_infos(fs, path)]
+    names = files_below(join(storage.output_root, "pages"), storage.options)
     return {name.removesuffix(".html"): quote(f"pages/{name}") for name in names if name.endswith(".html")}
 
 
@@ -121,19 +118,14 @@ def rows_of(sample_ids: Sequence[str], tables: Iterable[pa.Table]) -> Iterator[p
 
 def thumbnails_of(scores: pa.Table | None, sample_ids: Sequence[str]) -> dict[ImageKey, bytes]:
     """The thumbnails in a table of scores, of the images of these samples."""
-    if scores is None or THUMBNAIL_COLUMN not in scores.column_names:
-        return {}
-    [of_samples] = rows_of(sample_ids, [scores])
-    columns = (of_samples[name].to_pylist() for name in (*ImageKey._fields, THUMBNAIL_COLUMN))
-    return {ImageKey(*key): picture for *key, picture in zip(*columns, strict=True) if picture is not None}
+    return {} if scores is None else thumbnails_in(next(rows_of(sample_ids, [scores])))
 
 
 def previews_of(rows: pa.Table) -> dict[ImageKey, bytes]:
     """Pictures of the images in ``rows``, made from their bytes; none of an image that cannot be decoded."""
     images = filter_rows(rows, pc.and_(pc.equal(rows["modality"], "image"), pc.is_valid(rows["binary_content"])))
-    keys = [ImageKey(*key) for key in zip(*(images[name].to_pylist() for name in ImageKey._fields), strict=True)]
     made = previews([content.as_buffer() for content in images["binary_content"]])
-    return {key: picture for key, picture in zip(keys, made, strict=True) if picture is not None}
+    return {key: picture for key, picture in zip(image_keys(images), made, strict=True) if picture is not None}
 
 
 def _schema(paths: ShardPaths) -> pa.Schema:

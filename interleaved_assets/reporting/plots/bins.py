@@ -84,7 +84,7 @@ def counted(sketch: ScoreSketch) -> str:
 
 def shown_reasons(dropped: Mapping[str, int], most: int) -> list[tuple[str, int]]:
     """Reasons with their counts, the most frequent first, at most ``most``: rare reasons share the last one."""
-    ordered = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
+    ordered = text.most_frequent(dropped)
     if len(ordered) > most:
         rest = ordered[most - 1 :]
         ordered = [*ordered[: most - 1], (f"{len(rest)} other reasons", sum(count for _, count in rest))]

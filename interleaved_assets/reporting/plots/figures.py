@@ -40,7 +40,7 @@ def score_histogram(sketch: ScoreSketch, title: str | None = None, size: Size = 
     shown = sketch.count - (sketch.zeros if measure.zero_means else 0)
     write_title(figure, title or measure.label, summary(sketch))
     if not shown:
-        return _nothing(figure, axes, "No values to show")
+        return _nothing(figure, axes)
     edges = display_edges(sketch)
     counts = sketch.histogram(edges, without_zeros=measure.zero_means is not None)
     kept = kept_bins(edges, measure)
@@ -99,7 +99,7 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, s
     figure, axes = new_figure(size)
     write_title(figure, title or f"{measure.label}: {curve_title(measure, bound)}", _now(sketch, in_force))
     if not len(thresholds):
-        return _nothing(figure, axes, "No values to show")
+        return _nothing(figure, axes)
     if measure.zero_means and bound == "maximum" and thresholds[0] <= 0:
         # a maximum of 0 keeps nothing: the step from 0 would fill the plot
         thresholds, rates = thresholds[1:], rates[1:]
@@ -194,7 +194,9 @@ def _value_axis(axes: Axes, measure: Measure) -> None:
     axes.set_xticks([tick for tick in ticks if low <= tick <= high])
 
 
-def _nothing(figure: Figure, axes: Axes, message: str) -> Figure:
+def _nothing(figure: Figure, axes: Axes) -> Figure:
     axes.set_axis_off()
-    axes.text(0.5, 0.5, message, color=MUTED, fontsize=11, ha="center", va="center", transform=axes.transAxes)
+    axes.text(
+        0.5, 0.5, "No values to show", color=MUTED, fontsize=11, ha="center", va="center", transform=axes.transAxes
+    )
     return figure

@@ -1,7 +1,7 @@
 """The plots of one shard as one small SVG, written as text: about 1 KB a plot, and no plotting library in a run."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Final
 from urllib.parse import quote
@@ -118,23 +118,20 @@ def _title(title: str, subtitle: str) -> str:
     return f"<text class='t' x='{_MARGIN}' y='16'>{escape(title)}</text><text x='{_MARGIN}' y='29'>{below}</text>"
 
 
-class _Places:
-    """Places of values on the horizontal axis of a histogram, in whole pixels."""
+def _places(edges: np.ndarray, *, log: bool) -> Callable[[float], int]:
+    """Returns the place of a value on the horizontal axis of a histogram, in whole pixels."""
+    low, high = float(edges[0]), float(edges[-1])
+    if log:
+        low, high = math.log10(low), math.log10(high)
 
-    def __init__(self, low: float, high: float, *, log: bool) -> None:
-        self._log = log
-        self._low, self._high = (math.log10(low), math.log10(high)) if log else (low, high)
-
-    def __call__(self, value: float) -> int:
-        along = ((math.log10(value) if self._log else value) - self._low) / (self._high - self._low)
+    def place(value: float) -> int:
+        along = ((math.log10(value) if log else value) - low) / (high - low)
         return round(_MARGIN + min(max(along, 0.0), 1.0) * (_PANEL - 2 * _MARGIN))
 
-
-def _places(edges: np.ndarray, *, log: bool) -> _Places:
-    return _Places(float(edges[0]), float(edges[-1]), log=log)
+    return place
 
 
-def _steps(edges: np.ndarray, counts: np.ndarray, most: int, place: _Places) -> str:
+def _steps(edges: np.ndarray, counts: np.ndarray, most: int, place: Callable[[float], int]) -> str:
     """The outline of the bins with a count, neighbours in one: each count at least a pixel high."""
     bottom = _TOP + _PLOT
     path, height = "", 0

@@ -6,11 +6,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.model.shown import markdown_cell
 from interleaved_assets.reporting import text
-from interleaved_assets.reporting.facts import ShardFacts, shard_counts
+from interleaved_assets.reporting.facts import ShardFacts, explained_errors, shard_counts
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.plots.svg import shard_plots, svg_url
 from interleaved_assets.reporting.shard.tiles import Tile, markdown_tiles
@@ -85,8 +84,7 @@ def _summary(facts: ShardFacts) -> str:
     if facts.not_stored:
         parts.append(f"Not shown, because deleted: {', '.join(facts.not_stored)}.")
     if facts.errors:
-        errors = sorted(facts.errors.items(), key=lambda item: (-item[1], item[0]))
-        cells = [(code, ROW_ERROR_CODES.get(code, ""), text.count(number)) for code, number in errors]
+        cells = [(code, meaning, text.count(number)) for code, meaning, number in explained_errors(facts.errors)]
         parts.append(text.markdown_table(("error", "meaning", "rows"), cells, numeric_from=2))
     return "\n\n".join(parts)
 

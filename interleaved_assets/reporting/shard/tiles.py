@@ -13,14 +13,12 @@ from interleaved_assets.model.shown import cut_text, markdown_cell
 from interleaved_assets.pipeline.lineage.contents import RowKey
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.drops import by_turns, common_prefix, reason_text
-from interleaved_assets.reporting.facts import ImageKey, ShardFacts
-from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.facts import ImageKey, ShardFacts, image_keys
+from interleaved_assets.reporting.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
 from interleaved_assets.reporting.page import data_url
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN, smaller_thumbnail
 
 _TEXT_LENGTH: Final = 60
-_SIZE_COLUMNS: Final = frozenset({"width", "height", "aspect_ratio"})
-_CLIP_TEXT: Final = "clip_text_position"
 
 
 class Tile(NamedTuple):
@@ -55,10 +53,10 @@ def choose_pictures(scores: pa.Table, ledger: pa.Table | None, dropped: int, kep
     gone: set[ImageKey] = set()
     if ledger is not None:
         images = ledger.filter(pc.equal(ledger["modality"], "image"))
-        for key, reason in zip(_keys(images), images["reason"].to_pylist(), strict=True):
+        for key, reason in zip(image_keys(images), images["reason"].to_pylist(), strict=True):
             by_reason[reason].append(key)
             gone.add(key)
-    left = [key for key in _keys(scores) if key not in gone]
+    left = [key for key in image_keys(scores) if key not in gone]
     if len(left) > kept:
         left = [left[index] for index in np.linspace(0, len(left) - 1, kept).round().astype(int)]
     return PictureChoice(by_turns(by_reason, dropped), left)
@@ -66,12 +64,12 @@ def choose_pictures(scores: pa.Table, ledger: pa.Table | None, dropped: int, kep
 
 def compared_texts(scores: pa.Table, keys: Sequence[ImageKey]) -> dict[ImageKey, RowKey]:
     """For those of ``keys`` that CLIP compared with texts, the row of the nearest text."""
-    if _CLIP_TEXT not in scores.column_names:
+    if CLIP_TEXT not in scores.column_names:
         return {}
     rows = _of_images(scores, set(keys))
     return {
         key: RowKey(key.sample_id, position, "text")
-        for key, position in zip(_keys(rows), rows[_CLIP_TEXT].to_pylist(), strict=True)
+        for key, position in zip(image_keys(rows), rows[CLIP_TEXT].to_pylist(), strict=True)
         if position is not None
     }
 
@@ -89,12 +87,12 @@ def tiles_of(
     """
     assert facts.scores is not None
     scores = _of_images(facts.scores, set(keys))
-    rows = dict(zip(_keys(scores), scores.to_pylist(), strict=True))
+    rows = dict(zip(image_keys(scores), scores.to_pylist(), strict=True))
     values = _scores_by_image(scores, measures)
     drops: dict[ImageKey, dict[str, Any]] = {}
     if facts.ledger is not None:
         ledger = _of_images(facts.ledger.filter(pc.equal(facts.ledger["modality"], "image")), set(keys))
-        drops = dict(zip(_keys(ledger), ledger.to_pylist(), strict=True))
+        drops = dict(zip(image_keys(ledger), ledger.to_pylist(), strict=True))
     tiles = []
     for key in keys:
         row, drop = rows.get(key, {}), drops.get(key)
@@ -158,9 +156,9 @@ def _scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[Imag
     scores_of: dict[ImageKey, list[str]] = defaultdict(list)
     for measure in measures:
         values = measure.values(scores)
-        if values is None or set(measure.columns) <= _SIZE_COLUMNS:
+        if values is None or set(measure.columns) <= SIZE_COLUMNS:
             continue
-        for key, value in zip(_keys(scores), values.tolist(), strict=True):
+        for key, value in zip(image_keys(scores), values.tolist(), strict=True):
             if not math.isnan(value):
                 scores_of[key].append(f"{measure.short} {text.score(value)}")
     return scores_of
@@ -168,10 +166,5 @@ def _scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[Imag
 
 def _of_images(table: pa.Table, keys: set[ImageKey]) -> pa.Table:
     """The rows of ``table`` (one per image) of the images in ``keys``."""
-    places = [index for index, key in enumerate(_keys(table)) if key in keys]
+    places = [index for index, key in enumerate(image_keys(table)) if key in keys]
     return table.take(pa.array(places, pa.int64()))
-
-
-def _keys(table: pa.Table) -> list[ImageKey]:
-    pairs = zip(table["sample_id"].to_pylist(), table["position"].to_pylist(), strict=True)
-    return [ImageKey(sample_id, position) for sample_id, position in pairs]
