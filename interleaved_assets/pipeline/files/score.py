@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.parquet.writer import parquet_shard
