@@ -21,7 +21,7 @@ help:
 	@echo "make demo    install, draw demo shards, materialize every asset, print a summary"
 	@echo "make ui      the Dagster UI on that data, http://127.0.0.1:$(UI_PORT)"
 	@echo "make test    the tests (no system packages, no GPU, no network)"
-	@echo "make test-all  tests that need PostgreSQL, Chromium, Caddy, libzbar or Ray; installs these (apt-get, pip)"
+	@echo "make test-all  tests that need PostgreSQL, PgBouncer, Chromium, Caddy, libzbar or Ray; installs these (apt-get, pip)"
 	@echo "make check   lint, format and types"
 	@echo "make docs    the pages that are made from the code: settings, errors, library reference"
 	@echo "make screenshots  the pictures of README and docs, with the demo and Chromium (installs what make test-all does)"
@@ -57,7 +57,7 @@ test: $(BIN)/.installed
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "not system"
 
 # Debian packages that `make test-all` installs, as root or through sudo.
-DEBIAN := postgresql libzbar0 caddy chromium
+DEBIAN := postgresql pgbouncer libzbar0 caddy chromium
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 $(BIN)/.installed-all: $(BIN)/.installed

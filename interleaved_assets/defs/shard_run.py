@@ -6,7 +6,7 @@ the step is marked so that Dagster records nothing for it. ``docs/dagster.md`` h
 alternatives that were tried.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ from interleaved_assets.pipeline.checks import ShardCheck
 from interleaved_assets.pipeline.execute import list_compared
 from interleaved_assets.pipeline.many import take_patiently, take_together_patiently
 from interleaved_assets.pipeline.pools.arrival import Arrival
-from interleaved_assets.pipeline.pools.cluster import on_cluster
+from interleaved_assets.pipeline.pools.cluster import on_cluster, sendable
 from interleaved_assets.pipeline.pools.threads import on_threads
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import is_last_of, stage_dag
@@ -47,7 +47,7 @@ class Done(NamedTuple):
 
     outcome: StageOutcome
     pictures: Mapping[str, dg.MetadataValue]
-    undrawn: Exception | None = None
+    undrawn: BaseException | None = None
     """The error where pictures could not be drawn."""
 
     @classmethod
@@ -57,6 +57,9 @@ class Done(NamedTuple):
             return cls(outcome, shard_pictures(outcome.record, settings, draw, unchanged=outcome.unchanged))
         except Exception as error:  # noqa: BLE001  any error is about pictures of this shard, and is shown there
             return cls(outcome, {"pictures": dg.MetadataValue.text(f"could not be drawn: {describe(error)}")}, error)
+
+
+_Work = Callable[[Sequence[str]], Iterator[tuple[str, Done | BaseException]]]
 
 
 def run_over_shards(
@@ -188,7 +191,7 @@ def _arrivals(
         work = partial(_together if stage.together else _one_by_one, stage, draw=draw, settings=settings)
         needs = task_needs(stage, settings)
         return on_cluster(
-            work,
+            partial(_on_worker, work),
             keys,
             stage.name,
             together=stage.together is not None,
@@ -213,6 +216,15 @@ def _work_place(arrival: Arrival[Done]) -> dict[str, dg.MetadataValue]:
 
 def _take(stage: Stage, key: str, draw: Draw | None, settings: Settings, listed: ListedRecords | None = None) -> Done:
     return Done.of(take_patiently(stage, key, settings, listed), draw, settings)
+
+
+def _on_worker(work: _Work, keys: Sequence[str]) -> Iterator[tuple[str, Done | BaseException]]:
+    """``work`` with results that can be sent: an error of a plugin's drawing may hold what cannot be pickled."""
+    for key, done in work(keys):
+        if isinstance(done, Done) and done.undrawn is not None:
+            yield key, done._replace(undrawn=sendable(done.undrawn))
+        else:
+            yield key, done
 
 
 def _one_by_one(

@@ -3,10 +3,12 @@
 import io
 import json
 import logging
+import pickle
 import tarfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import dagster as dg
 import pytest
@@ -19,7 +21,7 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
-from interleaved_assets.model.errors import StorageUnavailable
+from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -368,3 +370,15 @@ def test_so_many_shards_are_in_work_at_once(
 def test_pauses_grow_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many.random, "uniform", lambda low, high: high)
     assert [many._pause(attempt) for attempt in (1, 2, 3, 5, 6, 20)] == [1, 2, 4, 16, 30, 30]
+
+
+def test_an_error_of_drawing_that_cannot_be_pickled_is_sent_as_its_text() -> None:
+    class Odd(Exception):
+        def __init__(self, one: str, two: str) -> None:
+            super().__init__(one)
+
+    done = shard_run.Done(cast(Any, "made"), {}, Odd("no font", "at all"))
+    ((key, sent),) = shard_run._on_worker(lambda keys: ((each, done) for each in keys), ["a"])
+    arrived = pickle.loads(pickle.dumps(sent))
+    assert (key, arrived.outcome, type(arrived.undrawn)) == ("a", "made", ShardError)
+    assert str(arrived.undrawn) == "Odd: no font"

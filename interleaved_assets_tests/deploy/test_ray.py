@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -128,13 +129,19 @@ def test_each_shard_has_its_result_its_error_or_the_time_limit(cluster: RayClust
 
         if key == "hanging":
             time.sleep(3600)
-        yield key, Unpicklable("odd", "even") if key == "failing" else key.upper()
+        if key == "unsendable":
+            yield key, threading.Lock()
+        else:
+            yield key, Unpicklable("odd", "even") if key == "failing" else key.upper()
 
-    keys = ["a", "failing", "hanging", "b"]
+    keys = ["a", "failing", "unsendable", "hanging", "b"]
     found = by_key(on_cluster(work, keys, "work", together=False, needs=CPU, limit_s=4, plugins=PluginSettings()))
     assert (found["a"].result, found["b"].result) == ("A", "B")
     assert {found[key].host for key in keys} <= set(cluster.nodes)
     assert str(found["failing"].result) == "Unpicklable: odd"
+    assert str(found["unsendable"].result).startswith(
+        "shard unsendable: the result of work cannot be sent from its worker: TypeError: cannot pickle '_thread.lock'"
+    )
     assert isinstance(found["hanging"].result, ShardTimeout)
     assert "shard hanging: work was stopped because it took longer than run.max_shard_seconds = 4" in str(
         found["hanging"].result
@@ -167,6 +174,17 @@ def test_a_worker_that_cannot_load_the_work_ends_the_step(cluster: RayCluster) -
     plugins = PluginSettings.model_construct(modules=("no_such_module",))
     with pytest.raises(ClusterUnavailable, match="no_such_module cannot be imported"):
         list(on_cluster(work, ["a"], "work", together=False, needs=CPU, limit_s=60, plugins=plugins))
+
+
+def test_work_that_cannot_be_sent_ends_the_step_before_it_begins(cluster: RayCluster) -> None:
+    lock = threading.Lock()
+
+    def work(keys: Sequence[str]) -> Iterator[tuple[str, object]]:
+        with lock:
+            yield from ((key, key) for key in keys)
+
+    with pytest.raises(ClusterUnavailable, match=r"^work cannot be sent to the cluster: TypeError: .*thread\.lock"):
+        list(on_cluster(work, ["a"], "work", together=False, needs=CPU, limit_s=60, plugins=PluginSettings()))
 
 
 def test_a_cancelled_run_leaves_no_worker_at_work(

@@ -18,7 +18,6 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.local import check_regular
-from interleaved_assets.io.storage.s3_listing import is_s3
 from interleaved_assets.io.storage.walk import find_infos
 from interleaved_assets.model.errors import OptionError, StorageError
 
@@ -141,10 +140,7 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
             if is_local(uri):
                 check_regular(local_path(uri), uri)
             return [(uri, int(entry["size"] or 0))]
-        if entry is None:
-            entries = fs.glob(path, detail=True)
-        else:
-            entries = fs.find(path, detail=True) if is_s3(fs) else find_infos(fs, path)
+        entries = fs.glob(path, detail=True) if entry is None else find_infos(fs, path)
     except ValueError as error:
         raise OptionError(f"{uri} cannot be searched: {error}") from error
     what = "matches" if entry is None else "holds"

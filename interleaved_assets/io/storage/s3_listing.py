@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from fsspec.spec import AbstractFileSystem
 
+from interleaved_assets.model.errors import OptionError
+
 PAGE_OBJECTS: Final = 1000
 """Objects on a page at most: S3's own limit."""
 
@@ -52,8 +54,13 @@ def list_page(fs: Any, folder: str, *, token: str = "", after: str = "", at_most
         token: ``next_page`` of the page before.
         after: name relative to ``folder``, after which the page begins; S3 orders names by their bytes in UTF-8.
         at_most: number of objects, 1 to :data:`PAGE_OBJECTS`, which is the default.
+
+    Raises:
+        OptionError: ``folder`` names no bucket.
     """
     bucket, key, _ = fs.split_path(folder)
+    if not bucket:
+        raise OptionError("the URL names no bucket: write s3://bucket/folder")
     prefix = f"{key.rstrip('/')}/" if key else ""
     start = {"ContinuationToken": token} if token else {"StartAfter": f"{prefix}{after}"} if after else {}
     # an event keeps one handler of a name, also of a client that was made anew with other credentials

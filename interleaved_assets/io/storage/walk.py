@@ -28,13 +28,12 @@ def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
     """All files below ``folder``; none if there is no such folder.
 
     Raises:
-        OSError: ``folder`` itself cannot be listed; on filesystems with a ``find`` of their own, any folder.
+        OSError: ``folder`` itself cannot be listed.
+        Exception: any folder cannot be listed, and the client of the storage raises no ``OSError`` for it.
     """
     if is_s3(fs):
         return FoundFiles(list_s3_infos(fs, folder), {})
-    fs.invalidate_cache(folder)
-    if type(fs).find is not AbstractFileSystem.find:
-        return FoundFiles(dict(fs.find(folder, detail=True)), {})
+    fs.invalidate_cache()  # also of the folders below: fsspec's clients keep listings for as long as they live
     found = FoundFiles({}, {})
     folders = [folder]
     while folders:

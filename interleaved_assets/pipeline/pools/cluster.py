@@ -101,8 +101,12 @@ def on_cluster(
     try:
         while pool.waiting or pool.tasks:
             pool.submit()
-            arrived = list(pool.arrivals())
-            yield from arrived or (None,)
+            nothing = True
+            for arrival in pool.arrivals():  # each at once: the next one may be the error that ends the step
+                nothing = False
+                yield arrival
+            if nothing:
+                yield None
     finally:
         pool.cancel()
 
@@ -131,32 +135,39 @@ class _Pool:
             self.tasks[self.task.remote(list(keys))] = _Task(dict.fromkeys(keys), time.monotonic())
 
     def arrivals(self) -> Iterator[Arrival[Any]]:
-        """What tasks have sent, waited for up to a tick; then the shards that took too long."""
+        """What tasks have sent, waited for up to a tick; then the shards that took too long.
+
+        Raises:
+            ClusterUnavailable: a worker cannot do the work, or the cluster does not answer; all that tasks have sent
+                until then came before it.
+        """
         import ray
 
-        ready, _ = ray.wait(list(self.tasks), num_returns=1, timeout=TICK_S, fetch_local=False)
+        try:
+            ready, _ = ray.wait(list(self.tasks), num_returns=1, timeout=TICK_S, fetch_local=False)
+        except (ConnectionError, ray.exceptions.RayError) as error:
+            raise ClusterUnavailable(f"the cluster was lost during {self.name}: {error}") from error
         if ready:
-            ready, _ = ray.wait(list(self.tasks), num_returns=len(self.tasks), timeout=0, fetch_local=False)
+            ready = self._ready()
         # this process may have been busy: a task is late only if it has nothing to give now
         overdue = time.monotonic() - self.limit_s
         late = [item for item in self.tasks.items() if item[1].started is not None and item[1].last < overdue]
-        for generator in ready:
-            try:
-                item = ray.get(next(generator))
-            except StopIteration:
-                task = self.tasks.pop(generator)
-                for key in task.left:  # none but for a defect
-                    skipped = f"shard {key}: {self.name} ended without a result for it; this is an error of its code"
-                    yield self._arrival(task, key, ShardError(skipped))
-            except ray.exceptions.RayTaskError as error:
-                # the work sends its errors: this is a node that cannot load it, and would go on to fail every shard
-                raise ClusterUnavailable(f"a worker cannot do {self.name}: {error.cause or error}") from error
-            except ray.exceptions.RayError as error:
-                yield from self._lose(self.tasks.pop(generator), error)
-            else:
-                yield from self._take(generator, item)
+        broken: Exception | None = None
+        while ready:
+            for generator in ready:
+                try:
+                    yield from self._next_of(generator)
+                except ray.exceptions.RayTaskError as error:
+                    del self.tasks[generator]
+                    broken = broken or error
+            # before an error ends the step, all that other tasks have sent
+            ready = self._ready() if broken else []
+        if broken:
+            # the work sends its errors: this is a node that cannot load it, and would go on to fail every shard
+            cause = getattr(broken, "cause", None) or broken
+            raise ClusterUnavailable(f"a worker cannot do {self.name}: {cause}") from broken
         for generator, task in late:
-            if generator in self.tasks and generator not in ready and task.left:
+            if generator in self.tasks and task.last < overdue and task.left:
                 del self.tasks[generator]
                 ray.cancel(generator, force=True)
                 # a task sends its results in order
@@ -164,6 +175,33 @@ class _Pool:
                 yield self._arrival(task, key, too_slow(key, self.name, self.limit_s))
                 if others:
                     self.waiting.appendleft(others)
+
+    def _ready(self) -> "list[ray.ObjectRefGenerator]":
+        """The tasks that have sent something which was not taken yet, or have ended."""
+        import ray
+
+        if not self.tasks:
+            return []
+        ready, _ = ray.wait(list(self.tasks), num_returns=len(self.tasks), timeout=0, fetch_local=False)
+        return list(ready)
+
+    def _next_of(self, generator: "ray.ObjectRefGenerator") -> Iterator[Arrival[Any]]:
+        """The next thing that a task has sent."""
+        import ray
+
+        try:
+            item = ray.get(next(generator))
+        except StopIteration:
+            task = self.tasks.pop(generator)
+            for key in task.left:  # none but for a defect
+                skipped = f"shard {key}: {self.name} ended without a result for it; this is an error of its code"
+                yield self._arrival(task, key, ShardError(skipped))
+        except ray.exceptions.RayTaskError:
+            raise
+        except ray.exceptions.RayError as error:
+            yield from self._lose(self.tasks.pop(generator), error)
+        else:
+            yield from self._take(generator, item)
 
     def _take(self, generator: "ray.ObjectRefGenerator", item: Any) -> Iterator[Arrival[Any]]:
         task = self.tasks[generator]
@@ -222,8 +260,15 @@ def _remote(work: Work[Result], plugins: PluginSettings, needs: Needs, name: str
             )
         PluginSettings.model_validate(plugins.model_dump())  # imports them
         for key, result in work(keys):
-            yield key, _sendable(result) if isinstance(result, BaseException) else result
+            yield key, _sendable_result(key, result, name)
 
+    try:
+        ray.cloudpickle.dumps(task)
+    except Exception as error:
+        raise ClusterUnavailable(
+            f"{name} cannot be sent to the cluster: {type(error).__name__}: {error}. What the stage and its drawing of "
+            "pictures refer to has to be picklable: no locks, open files or connections"
+        ) from error
     return ray.remote(task).options(
         name=name,
         num_returns="streaming",
@@ -233,7 +278,22 @@ def _remote(work: Work[Result], plugins: PluginSettings, needs: Needs, name: str
     )
 
 
-def _sendable(error: BaseException) -> BaseException:
+def _sendable_result(key: str, result: object, name: str) -> object:
+    """``result``, or an error of this shard where its result cannot be pickled: Ray would fail the whole task."""
+    import ray
+
+    if isinstance(result, BaseException):
+        return sendable(result)
+    try:
+        pickle.loads(ray.cloudpickle.dumps(result))
+    except Exception as error:  # noqa: BLE001  pickling runs code of any class
+        return ShardError(
+            f"shard {key}: the result of {name} cannot be sent from its worker: {type(error).__name__}: {error}"
+        )
+    return result
+
+
+def sendable(error: BaseException) -> BaseException:
     """``error`` with its traceback as a note, which pickling keeps; one that cannot be pickled, as a ShardError."""
     error.add_note("".join(traceback.format_exception(error)).rstrip())
     try:
