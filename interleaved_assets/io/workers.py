@@ -108,7 +108,7 @@ class Workers:
         try:
             while thread not in _hanging and (task := self._tasks.get()) is not None and not self._is_stopped:
                 self._began[thread] = time.monotonic()
-                _run(*task)
+                run_task(*task)
                 del self._began[thread]
                 del task  # else it stays in memory until the next task
             if self._at_end is not None:
@@ -118,7 +118,8 @@ class Workers:
             _hanging.discard(thread)
 
 
-def _run(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def run_task(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Call ``function(*arguments)`` here; ``future`` gets its result or its exception."""
     try:
         result = function(*arguments)
     except BaseException as error:  # noqa: BLE001  raised again by future.result()

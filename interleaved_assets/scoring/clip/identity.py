@@ -62,6 +62,7 @@ def version_settings(settings: ClipSettings) -> dict[str, object]:
     is_folder = settings.model.startswith(LOCAL_DIR_PREFIX)
     return {
         "version": _EMBEDDING_VERSION,
+        **_decoder(settings),
         "model": "folder" if is_folder else settings.model if settings.model_config_path is None else "file",
         "pretrained": "file" if checkpoint_file(settings) else settings.pretrained,
         "heads": {
@@ -70,6 +71,11 @@ def version_settings(settings: ClipSettings) -> dict[str, object]:
         },
         **values,
     }
+
+
+def _decoder(settings: ClipSettings) -> dict[str, object]:
+    """The decoder where it is not the host's, so that scores from before there was a choice stay up to date."""
+    return {} if settings.decode == "host" else {"decode": settings.decode}
 
 
 def file_versions(settings: ClipSettings, options: StorageOptionsByScheme | None = None) -> dict[str, str]:
@@ -122,7 +128,12 @@ def model_fingerprint(
     """
     checkpoint = checkpoint_file(settings)
     config = settings.model_config_path
-    facts: dict[str, object] = {"version": _EMBEDDING_VERSION, "precision": precision, "resize": resize}
+    facts: dict[str, object] = {
+        "version": _EMBEDDING_VERSION,
+        **_decoder(settings),
+        "precision": precision,
+        "resize": resize,
+    }
     if config is None:
         facts["model"] = settings.model
     else:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from interleaved_assets.io.batches import prefetch
-from interleaved_assets.io.workers import Workers
+from interleaved_assets.io.workers import Workers, run_task
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, ShardScores, samples_of
 from interleaved_assets.scoring.clip.settings import ClipSettings
@@ -24,6 +24,11 @@ Tokens = NDArray[np.int32]
 ImageScores = Callable[[str], pa.Table]
 """Given a shard's name, its image scores, for ``clip.prescreen``."""
 
+OnDevice = Callable[[Sequence[Buffer]], list[Pixels | None]]
+"""Pixels of several images, height x width x 3, decoded on the device; None for one that the host has to decode."""
+
+# Images that the device decodes in one call.
+_DECODED_TOGETHER: Final = 32
 # A batch with few images ends after so many samples for each row, so that it is bounded too.
 _SAMPLES_PER_ROW: Final = 8
 
@@ -82,6 +87,32 @@ class PixelBuffers:
         self._free.put(buffer)
 
 
+class _ForDevice:
+    """Images that wait until there are enough of them for one call of the device's decoder.
+
+    Args:
+        submit: starts to decode a group: the future, the bytes and the row in the batch of each image.
+    """
+
+    def __init__(self, submit: Callable[[list[tuple[Future[None], Buffer, Pixels | None]]], object]) -> None:
+        self._submit = submit
+        self._group: list[tuple[Future[None], Buffer, Pixels | None]] = []
+
+    def add(self, data: Buffer, row: Pixels | None) -> Future[None]:
+        """An image for the group, which starts once it is full."""
+        future: Future[None] = Future()
+        self._group.append((future, data, row))
+        if len(self._group) >= _DECODED_TOGETHER:
+            self.flush()
+        return future
+
+    def flush(self) -> None:
+        """Start a group that is not full."""
+        group, self._group = self._group, []
+        if group:
+            self._submit(group)
+
+
 @dataclass(frozen=True)
 class SampleReader:
     """Prepares samples for the model, as described in :func:`~interleaved_assets.scoring.clip.scores.score_shards`.
@@ -92,6 +123,7 @@ class SampleReader:
         tokenizer: a text to its token sequences.
         preprocess: an image's bytes to pixels, height x width x 3; an ImageError where it cannot.
         image_scores: gives a shard's stored image scores, for ``clip.prescreen``.
+        on_device: decodes several images at once on the model's device; None: ``preprocess`` decodes them all.
         may_decode: while it is cleared no thread begins to decode an image.
     """
 
@@ -101,6 +133,7 @@ class SampleReader:
     tokenizer: Callable[[str], list[Tokens]]
     preprocess: Callable[[Buffer], Pixels]
     image_scores: ImageScores | None = None
+    on_device: OnDevice | None = None
     may_decode: threading.Event = field(default_factory=threading.Event)
 
     def batches(
@@ -114,6 +147,7 @@ class SampleReader:
 
         A shard's next table is read while the samples of the one before are prepared.
         """
+        for_device = _ForDevice(lambda group: decoders.submit(self._decode_together, group))
         batch, size = Batch(buffers.take()), batch_size()
         for name, tables in shards:
             left_out: dict[tuple[str, int], str] = {}
@@ -130,14 +164,22 @@ class SampleReader:
                     for image, data in to_decode:
                         images = batch.images if is_embedded else batch.checked
                         row = batch.pixels[len(images)] if is_embedded else None
-                        images.append(PendingImage(shard, sample, image, decoders.submit(self._decode, data, row)))
+                        decoded = (
+                            decoders.submit(self._decode, data, row)
+                            if self.on_device is None
+                            else for_device.add(data, row)
+                        )
+                        images.append(PendingImage(shard, sample, image, decoded))
                         if len(images) >= size:
+                            for_device.flush()
                             yield batch
                             batch, size = Batch(buffers.take()), batch_size()
                     if len(batch.samples) >= size * _SAMPLES_PER_ROW:
+                        for_device.flush()
                         yield batch
                         batch, size = Batch(buffers.take()), batch_size()
             batch.ended.append(shard)
+        for_device.flush()
         yield batch
 
     def _prepare(self, sample: ClipSample, left_out: dict[tuple[str, int], str]) -> list[tuple[ClipImage, Buffer]]:
@@ -160,5 +202,20 @@ class SampleReader:
     def _decode(self, data: Buffer, row: Pixels | None) -> None:
         self.may_decode.wait()
         pixels = self.preprocess(data)
+        if row is not None:
+            row[...] = pixels
+
+    def _decode_together(self, group: list[tuple[Future[None], Buffer, Pixels | None]]) -> None:
+        """Decode a group on the device; an image that it leaves out is decoded as without a device."""
+        self.may_decode.wait()
+        found: Future[list[Pixels | None]] = Future()
+        run_task(found, self.on_device, ([data for _, data, _ in group],))  # type: ignore[arg-type]  # not None here
+        for index, (future, data, row) in enumerate(group):
+            run_task(future, self._take_decoded, (found, index, data, row))
+
+    def _take_decoded(self, found: Future[list[Pixels | None]], index: int, data: Buffer, row: Pixels | None) -> None:
+        pixels = found.result()[index]
+        if pixels is None:
+            pixels = self.preprocess(data)
         if row is not None:
             row[...] = pixels

@@ -23,6 +23,7 @@ from interleaved_assets.scoring.clip.settings import ClipSettings, head_column
 from interleaved_assets.scoring.clip.stream import ClipStats, ScoreStream
 
 if TYPE_CHECKING:
+    from interleaved_assets.scoring.clip.device_jpeg import DevicePreprocess
     from interleaved_assets.scoring.clip.embed import Embedder
     from interleaved_assets.scoring.clip.image import Preprocess
     from interleaved_assets.scoring.clip.text import Tokenizer
@@ -42,6 +43,7 @@ class ClipScorer:
     embedder: "Embedder"
     tokenizer: "Tokenizer"
     preprocess: "Preprocess"
+    on_device: "DevicePreprocess | None" = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -74,7 +76,8 @@ def load_scorer(
             only where the model is that one.
 
     Raises:
-        MissingDependency: torch or open_clip is not installed.
+        MissingDependency: torch or open_clip is not installed, or with ``clip.decode = "device"`` torchvision has no
+            decoder for the device.
         SettingsError: device, model, checkpoint or a head is not there, damaged, or does not fit the rest; the model is
             the demo's and the data is not.
         StorageUnavailable: the storage did not answer.
@@ -93,12 +96,19 @@ def load_scorer(
             f"CLIP scoring needs {error.name}, which is not installed here: pip install 'interleaved-assets[clip]'"
         ) from error
     model = load_clip(settings, options)
+    preprocess = Preprocess.of(model.preprocess_config, model.resizer, settings.max_pixels)
+    on_device = None
+    if settings.decode == "device":
+        from interleaved_assets.scoring.clip.device_jpeg import DevicePreprocess
+
+        on_device = DevicePreprocess(preprocess, model.device)
     heads = [load_head(name, head, model.width, options) for name, head in settings.heads.items()]
     return ClipScorer(
         settings=settings,
         embedder=Embedder(model, settings.batch_size, heads),
         tokenizer=Tokenizer(model.tokenizer, settings.long_text),
-        preprocess=Preprocess.of(model.preprocess_config, model.resizer, settings.max_pixels),
+        preprocess=preprocess,
+        on_device=on_device,
     )
 
 
@@ -141,6 +151,7 @@ def score_shards(
         tokenizer=scorer.tokenizer,
         preprocess=scorer.preprocess,
         image_scores=image_scores,
+        on_device=scorer.on_device,
     )
     stream = ScoreStream(reader, scorer.embedder, settings.threads, ClipStats() if stats is None else stats)
     # in a thread of its own, so that the device has work while the caller writes a table

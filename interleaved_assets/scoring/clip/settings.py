@@ -148,6 +148,12 @@ class ClipSettings(_Section):
         "about one pixel in 250 off by one grey level. reduced: torch, and JPEGs of over four times the model's input "
         "are decoded in a part of their size. auto: pillow in fp32, else torch. Default auto.",
     )
+    decode: Literal["host", "device"] = Field(
+        default="host",
+        description="Where JPEGs are decoded. host: on the CPU, as all other images. device: baseline and progressive "
+        "JPEGs of 8 bits, grey or YCbCr, are decoded and scaled on the model's device by torchvision; needs resize = "
+        "torch. Default host.",
+    )
     batch_size: int | None = Field(
         default=None,
         ge=1,
@@ -180,6 +186,15 @@ class ClipSettings(_Section):
         ge=1,
         description="Width x height above which an image is not decoded. Default 89478485.",
     )
+
+    @model_validator(mode="after")
+    def _the_device_can_scale(self) -> Self:
+        if self.decode == "device" and self.resize != "torch":
+            raise ValueError(
+                f"decode = 'device' scales images on the device too, which resize = {self.resize!r} does not: set "
+                "resize = 'torch', or decode = 'host'"
+            )
+        return self
 
     @model_validator(mode="after")
     def _columns_are_distinct(self) -> Self:
