@@ -28,7 +28,7 @@ pytestmark = pytest.mark.system
 RUNS = 3
 SHARED = 2
 """Connections of PgBouncer to the server: fewer than one run keeps open."""
-_START_SECONDS = 30
+_START_SECONDS = 120
 RUN = """
 import sys
 from dagster import DagsterInstance
@@ -81,6 +81,15 @@ def pooled(deploy_folder: Path, postgres_server: PostgresServer) -> Iterator[Pos
         shutil.rmtree(folder)
 
 
+def connected(server: PostgresServer) -> set[int]:
+    """The server's processes for clients of Dagster's database, and no autovacuum worker."""
+    found = server.rows(
+        "SELECT pid FROM pg_stat_activity WHERE datname = 'dagster' AND backend_type = 'client backend'",
+        database="postgres",
+    )
+    return {int(process) for (process,) in found}
+
+
 def test_runs_at_a_time_share_connections(
     pooled: PostgresServer, postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +103,7 @@ def test_runs_at_a_time_share_connections(
     keys = [f"pooled-{number}" for number in range(RUNS)]
     for number, key in enumerate(keys):
         good_shard(tmp_path / "raw" / f"{key}.tar", seed=number)
+    before = connected(postgres_server)  # those of earlier tests, which end at some time
     most_connections = 0
     with DagsterInstance.from_config(str(home)) as instance:  # also creates the tables
         instance.event_log_storage.set_concurrency_slots("shard_io", RUNS)
@@ -102,12 +112,7 @@ def test_runs_at_a_time_share_connections(
         runs = [subprocess.Popen([*command, key], cwd=ROOT, stderr=subprocess.PIPE, text=True) for key in keys]
         try:
             while any(run.poll() is None for run in runs):
-                ((count,),) = postgres_server.rows(
-                    "SELECT count(*) FROM pg_stat_activity"
-                    " WHERE datname = 'dagster' AND backend_type = 'client backend'",  # and no autovacuum worker
-                    database="postgres",
-                )
-                most_connections = max(most_connections, int(count))
+                most_connections = max(most_connections, len(connected(postgres_server) - before))
                 time.sleep(0.1)
             assert [(run.returncode, run.stderr and run.stderr.read()[-2000:]) for run in runs] == [(0, "")] * RUNS
         finally:
@@ -119,7 +124,7 @@ def test_runs_at_a_time_share_connections(
         instance.wipe_assets([AssetKey(name) for name in STAGES])
         for key in keys:
             instance.delete_dynamic_partition(SHARDS, key)
-    assert most_connections == SHARED
+    assert 1 <= most_connections <= SHARED
 
 
 def test_the_time_limit_of_one_process_is_not_that_of_others(pooled: PostgresServer) -> None:
