@@ -31,7 +31,7 @@ _WIDER: Final = {
     pa.float64(): {pa.float16(), pa.float32(), pa.float64()},
     pa.large_string(): {pa.string(), pa.large_string(), pa.string_view()},
 }
-_MOST_STATED: Final = 1 + max(map(len, _WIDER.values()))
+_ENOUGH_STATED: Final = 1 + max(map(len, _WIDER.values()))
 """Types of one column that are kept: no type holds all values of so many."""
 
 
@@ -89,7 +89,7 @@ class ColumnTypes:
         """Whether no equal type was stated for the column. Types that are equal may have different hashes: the names of
         the items of lists do not count, which are ``item`` in memory and ``element`` in Parquet."""
         stated = self._stated.get(column.name, ())
-        return len(stated) < _MOST_STATED and column.type not in stated
+        return len(stated) < _ENOUGH_STATED and column.type not in stated
 
     def state_schema(self, schema: pa.Schema, *, ordered: bool = True) -> None:
         """Take into account that a tar or the cells of a sample say which columns there are.

@@ -88,16 +88,20 @@ def test_a_raw_root_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
 
 def with_times(monkeypatch: pytest.MonkeyPatch, **times: object) -> None:
     """Let the local filesystem return ``times`` by name of the shard, as another storage might."""
-    real = LocalFileSystem.find
+    real = LocalFileSystem.ls
 
-    def find(fs: LocalFileSystem, path: str, **options: Any) -> dict[str, Any]:
-        found = real(fs, path, **options)
-        return {
-            name: {"name": name, "type": info["type"], "size": info["size"], "updated": times[Path(name).stem]}
-            for name, info in found.items()
-        }
+    def ls(fs: LocalFileSystem, path: str, **options: Any) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": info["name"],
+                "type": info["type"],
+                "size": info["size"],
+                "updated": times[Path(info["name"]).stem],
+            }
+            for info in real(fs, path, **options)
+        ]
 
-    monkeypatch.setattr(LocalFileSystem, "find", find)
+    monkeypatch.setattr(LocalFileSystem, "ls", ls)
 
 
 def test_a_time_that_cannot_be_read_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
