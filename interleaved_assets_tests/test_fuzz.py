@@ -19,6 +19,7 @@ from benchmarks.fuzz.tars import header, padded, pax, plain_member, record
 from interleaved_assets.model.errors import ShardError
 
 
+@pytest.mark.system
 def test_three_outcomes_and_nothing_else() -> None:
     command = [sys.executable, "-m", "benchmarks.fuzz", "--cases", "220", "--seed", "1", "--workers", "1"]
     root = Path(__file__).parents[1]

@@ -76,6 +76,7 @@ def test_the_readme_lists_every_folder_of_outputs(printed: str, tmp_path: Path) 
     assert {name for name in folders if f"{name}/" not in tree} == set()
 
 
+@pytest.mark.system
 def test_ctrl_c_ends_it_in_one_line(tmp_path: Path) -> None:
     project(tmp_path)
     home = tmp_path / "home"

@@ -92,6 +92,7 @@ def cluster(tmp_path: Path) -> Iterator[KubernetesApi]:
         yield api
 
 
+@pytest.mark.system
 def test_the_executor_requests_a_gpu_only_for_that_step(
     cluster: KubernetesApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,6 +172,7 @@ def test_both_start_the_same_from_the_same_files() -> None:
     assert image_variables(cpu) | of_the_toolkit == image_variables(gpu)
 
 
+@pytest.mark.system
 def test_its_command_serves_and_its_health_check_passes(tmp_path: Path) -> None:
     dockerfile = FOLDER / "Dockerfile.gpu"  # the other one differs in nothing that this test sees, by the test above
     environment = unpack(dockerfile, tmp_path)
@@ -188,6 +189,7 @@ def test_its_command_serves_and_its_health_check_passes(tmp_path: Path) -> None:
         end(server)
 
 
+@pytest.mark.system
 def test_on_kubernetes_code_location_and_gpu_step_come_to_the_same_versions(
     tmp_path: Path, s3_server: S3Server
 ) -> None:

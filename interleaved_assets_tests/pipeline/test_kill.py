@@ -87,6 +87,7 @@ def records(settings: Settings) -> Iterator[Record]:
             yield record
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("before", "every"), [("run before", 1), ("never run", 4)])
 def test_killed_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, every: int) -> None:
     settings = project(tmp_path)
