@@ -12,12 +12,10 @@ from interleaved_assets.io.storage import (
     StorageOptions,
     clear_leftovers,
     create_file,
-    filesystem,
-    find_infos,
+    files_below,
     join,
     read_small,
     remove_file,
-    storage_errors,
 )
 from interleaved_assets.io.storage.temporary import is_temporary_of, target_name
 from interleaved_assets.model.errors import OptionError
@@ -46,7 +44,7 @@ def begin_folder(
         OptionError: it holds a release, another content is being written there, or it is not empty.
         StorageError: it cannot be listed, read or written.
     """
-    found = _files_below(folder, options)
+    found = sorted(files_below(folder, options))
     has_manifest = MANIFEST_FILE in found
     if has_manifest and read_small(join(folder, MANIFEST_FILE), options) != content:
         if not is_copy:
@@ -82,12 +80,6 @@ def made_by_another(name: str, place: str) -> OptionError:
         f"another process has made release {name} at the same time: {place}. A release is never changed; check that "
         f"one with: interleaved verify {place}"
     )
-
-
-def _files_below(folder: str, options: StorageOptions) -> list[str]:
-    with storage_errors(folder, "list"):
-        fs, path = filesystem(folder, options)
-        return [file[len(path.rstrip("/")) + 1 :] for file in sorted(find_infos(fs, path))]
 
 
 def _check_files(

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from interleaved_assets.io.storage import (
     StorageOptions,
     file_sha256,
+    files_below,
     filesystem,
-    find_infos,
     join,
     options_of,
     storage_errors,
@@ -93,7 +93,5 @@ def compare_file(uri: str, size: int | None, sha256: str, options: StorageOption
 
 
 def _tars_below(folder: str, options: StorageOptions) -> list[str]:
-    with storage_errors(folder, "list"):
-        fs, path = filesystem(folder, options)
-        start = len(path.rstrip("/")) + 1
-        return sorted(file[start:] for file in find_infos(fs, join(path, TARS_FOLDER)) if file.endswith(".tar"))
+    names = files_below(join(folder, TARS_FOLDER), options)
+    return sorted(f"{TARS_FOLDER}/{name}" for name in names if name.endswith(".tar"))
