@@ -22,7 +22,7 @@ from pathlib import Path
 from dagster import AssetKey, DagsterInstance
 
 from benchmarks.scale_data import contents, shard_name, write_settings, write_shards
-from benchmarks.scale_services import ROOT, environment, postgres
+from benchmarks.scale_services import ROOT, environment, postgres, postmaster_of, server_cpu, server_processes
 from benchmarks.scale_world import Figure
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
@@ -74,7 +74,7 @@ def measure(work: Path, shards: int, nodes: Sequence[int], kill: bool) -> Iterat
                 here = write_settings(work, output_root=f"out-{number}")
             with joined(work, count) as cluster, DagsterInstance.from_config(str(home)) as instance:
                 label = f"{count} nodes, one killed in the middle" if is_killed else f"{count} nodes"
-                yield from run(instance, cluster, here, keys, label, is_killed, _postmaster(server["DAGSTER_PG_PORT"]))
+                yield from run(instance, cluster, here, keys, label, is_killed, postmaster_of(server))
                 different = differences(work / "alone", work / f"out-{number}")
                 assert not different, different[:10]
 
@@ -143,20 +143,20 @@ def run(
     job = build_definitions(settings).resolve_implicit_global_asset_job_def()
     assets = [AssetKey(name) for name in stage_dag(settings)]
     tags = {RANGE_START: keys[0], RANGE_END: keys[-1]}
-    cpu, database = time.process_time(), _cpu(postmaster)
+    cpu, database = time.process_time(), server_cpu(postmaster)
     planned = instance.create_run_for_job(job, asset_selection=frozenset(assets), tags=tags)
     per_shard = 1 / len(keys)
     yield Figure(
         f"{label}: queueing a run, CPU of the daemon for a shard", (time.process_time() - cpu) * per_shard, "s"
     )
     yield Figure(
-        f"{label}: queueing a run, CPU of PostgreSQL for a shard", (_cpu(postmaster) - database) * per_shard, "s"
+        f"{label}: queueing a run, CPU of PostgreSQL for a shard", (server_cpu(postmaster) - database) * per_shard, "s"
     )
     instance.delete_run(planned.run_id)
 
     if kill:
         threading.Thread(target=_kill_in_the_middle, args=(cluster, settings, len(keys)), daemon=True).start()
-    cpu, database, wall = time.process_time(), _cpu(postmaster), time.monotonic()
+    cpu, database, wall = time.process_time(), server_cpu(postmaster), time.monotonic()
     quiet = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
     result = job.execute_in_process(instance=instance, asset_selection=assets, tags=tags, run_config=quiet)
     assert result.success
@@ -165,8 +165,8 @@ def run(
     yield Figure(f"{label}: the run", time.monotonic() - wall, "s")
     yield Figure(f"{label}: shards through all stages", len(keys) / (time.monotonic() - wall) * 60, "/min")
     yield Figure(f"{label}: CPU of the run's process for a shard", (time.process_time() - cpu) * per_shard, "s")
-    yield Figure(f"{label}: CPU of PostgreSQL for a shard", (_cpu(postmaster) - database) * per_shard, "s")
-    yield Figure(f"{label}: connections to PostgreSQL", len(_children(postmaster)), "processes")
+    yield Figure(f"{label}: CPU of PostgreSQL for a shard", (server_cpu(postmaster) - database) * per_shard, "s")
+    yield Figure(f"{label}: connections to PostgreSQL", len(server_processes(postmaster)), "processes")
     for name in stage_dag(settings):
         instance.wipe_assets([AssetKey(name)])
 
@@ -188,29 +188,6 @@ def differences(one: Path, other: Path) -> list[str]:
             if not a.is_file() or not b.is_file() or a.read_bytes() != b.read_bytes():
                 found.append(str(path))
     return found
-
-
-def _postmaster(port: str) -> int:
-    found = subprocess.run(["pgrep", "-f", "-o", f"postgres .*port={port}"], capture_output=True, text=True, check=True)
-    return int(found.stdout)
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _cpu(postmaster: int) -> float:
-    """CPU seconds of PostgreSQL's processes so far, with those that have ended."""
-    ticks = 0
-    for pid in (postmaster, *_children(postmaster)):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except FileNotFoundError:
-            continue
-        own, waited_for = slice(11, 13), slice(13, 15)
-        ticks += sum(int(value) for value in fields[own])
-        ticks += sum(int(value) for value in fields[waited_for]) if pid == postmaster else 0
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pstats
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import dagster as dg
 from dagster._serdes import serialize_value
 
 from benchmarks.scale_data import contents, register_all, write_settings, write_shards
-from benchmarks.scale_services import ROOT, environment, postgres
+from benchmarks.scale_services import ROOT, environment, postgres, postmaster_of, server_cpu
 from benchmarks.scale_world import INSTANCE_FILES
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
@@ -55,10 +55,12 @@ def main() -> None:
     work = arguments.work.resolve()
     home = work / "home"
     home.mkdir(parents=True)
+    server: Mapping[str, str] = {}
     try:
         with ExitStack() as stack:
             if arguments.storage == "postgres":
-                stack.enter_context(environment(stack.enter_context(postgres())))
+                stack.enter_context(environment(server := stack.enter_context(postgres())))
+                stack.enter_context(environment({"DAGSTER_EVENT_BATCH_SIZE": "1000"}))  # as below deploy/
             shutil.copy(ROOT / INSTANCE_FILES[arguments.storage], home / "dagster.yaml")
             settings = write_settings(work)
             if arguments.demo:
@@ -72,7 +74,7 @@ def main() -> None:
             found = {}
             for shards, lines in (("new shards", arguments.profile), ("the same shards again, unchanged", 0)):
                 alone = {"seconds a shard and asset, stage functions alone": seconds_alone(instance, bare)}
-                found[shards] = alone | measured(instance, home, settings, lines)
+                found[shards] = alone | measured(instance, home, settings, server, lines)
             print(table(found))
             if arguments.json:
                 arguments.json.write_text(json.dumps(found, indent=1))
@@ -81,16 +83,23 @@ def main() -> None:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def measured(instance: dg.DagsterInstance, home: Path, settings: Settings, profile_lines: int) -> dict[str, Any]:
-    """Runs over every registered shard: for each shard its events and their bytes, the growth of the storage in bytes,
-    and for each shard and asset the seconds.
+def measured(
+    instance: dg.DagsterInstance, home: Path, settings: Settings, server: Mapping[str, str], profile_lines: int
+) -> dict[str, Any]:
+    """Runs over every registered shard: for each shard its events and their bytes, the growth of the storage in bytes
+    and CPU seconds, and for each shard and asset the seconds. ``server`` names PostgreSQL's server, where it is used.
     """
     keys = instance.get_dynamic_partitions(SHARDS)
+    postmaster = postmaster_of(server) if server else None
+    cpu, database_cpu = time.process_time(), server_cpu(postmaster) if postmaster else 0.0
     before, started = stored_bytes(instance, home), time.perf_counter()
     profile = cProfile.Profile() if profile_lines else None
     with profile or nullcontext():
         runs = list(run_all(instance, settings, keys))
     seconds = time.perf_counter() - started
+    cpu = time.process_time() - cpu
+    if postmaster:
+        database_cpu = server_cpu(postmaster) - database_cpu
     growth = stored_bytes(instance, home) - before
     if profile:
         pstats.Stats(profile).sort_stats("cumulative").print_stats(profile_lines)
@@ -109,6 +118,8 @@ def measured(instance: dg.DagsterInstance, home: Path, settings: Settings, profi
     own = sum(count for kind, count in size.items() if kind not in PLANNED)
     return {
         "seconds a shard and asset": seconds / len(keys) / len(stage_dag(settings)),
+        "CPU seconds a shard": cpu / len(keys),
+        "CPU seconds a shard, PostgreSQL": database_cpu / len(keys),
         "bytes of events a shard": own / len(keys),
         "bytes of storage a shard": growth / len(keys),
         "events a shard": {kind: count / len(keys) for kind, count in number.most_common()},

@@ -111,6 +111,32 @@ def postgres() -> Iterator[dict[str, str]]:
         shutil.rmtree(folder)
 
 
+def postmaster_of(server: Mapping[str, str]) -> int:
+    """The process of the server that :func:`postgres` has started, by the variables it gave."""
+    pattern = f"postgres .*port={server['DAGSTER_PG_PORT']}"
+    found = subprocess.run(["pgrep", "-f", "-o", pattern], capture_output=True, text=True, check=True)
+    return int(found.stdout)
+
+
+def server_processes(postmaster: int) -> list[int]:
+    """The processes that PostgreSQL has started and that still run."""
+    return [int(child) for child in Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()]
+
+
+def server_cpu(postmaster: int) -> float:
+    """CPU seconds of PostgreSQL's processes so far, with those that have ended."""
+    ticks = 0
+    for pid in (postmaster, *server_processes(postmaster)):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except FileNotFoundError:
+            continue
+        own, waited_for = slice(11, 13), slice(13, 15)
+        ticks += sum(int(value) for value in fields[own])
+        ticks += sum(int(value) for value in fields[waited_for]) if pid == postmaster else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def s3_server(folder: Path) -> Iterator[dict[str, str]]:
     """A SeaweedFS server with its data in ``folder``; gives the variables that s3fs reads."""
@@ -181,7 +207,8 @@ class Dagster:
             "DAGSTER_HOME": str(home),
             "INTERLEAVED_SETTINGS": str(settings_file),
             "DAGSTER_DISABLE_TELEMETRY": "yes",
-            "DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE": "2",  # as in `make ui` and below deploy/
+            "DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE": "2",  # these as in `make ui` and below deploy/
+            "DAGSTER_EVENT_BATCH_SIZE": "1000",
         }
         self.url = f"http://127.0.0.1:{self._web_port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}

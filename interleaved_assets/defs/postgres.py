@@ -1,0 +1,118 @@
+"""Dagster's storage in PostgreSQL with open connections, and one transaction for an event or a batch of events.
+
+``deploy/postgres/dagster.yaml`` names :class:`PostgresStorage`. It has the configuration, tables and contents of
+``storage: postgres``, and either can follow the other on one database. Beside ``private_api.py`` this is the only module
+with uses of Dagster's private API: it extends a class of Dagster's that has no public way to do so.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final
+
+import dagster as dg
+from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
+from dagster._core.storage.event_log import SqlEventLogStorageTable
+from dagster._serdes import ConfigurableClassData
+from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
+from dagster_postgres.utils import create_pg_connection, get_token_provider_from_config, pg_url_from_config
+from sqlalchemy import Connection
+
+_RENEWED_AFTER_S: Final = 30  # a server or a firewall may close a connection that is idle for longer
+_NO_LIMIT: Final = 0
+_ANY_NUMBER: Final = -1
+
+
+class PostgresEvents(PostgresEventLogStorage):
+    """The event log, with one connection kept open, more while threads need them, and fewer statements.
+
+    By default Dagster opens three connections for an event of an asset, 3 to 6 ms of processor time each, most of it for
+    the password; it stores the planned events of a run one by one, each in transactions of its own, and sends a ``NOTIFY``
+    for each event that nothing listens to, for which PostgreSQL lets commits wait for one another.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._held = threading.local()
+        self._tables: set[str] = set()
+        self.optimize_for_webserver(_NO_LIMIT, _RENEWED_AFTER_S, _ANY_NUMBER)
+
+    def store_event(self, event: dg.EventLogEntry) -> None:
+        """Store one event and what is derived from it, in one transaction."""
+        if event.is_dagster_event and event.dagster_event_type in ASSET_EVENTS | ASSET_CHECK_EVENTS:
+            self.store_event_batch([event])
+        else:
+            with self._connect() as connection:
+                connection.execute(self.prepare_insert_event(event))
+
+    def store_event_batch(self, events: Sequence[dg.EventLogEntry]) -> None:
+        """Store events of assets and checks in one transaction.
+
+        Dagster calls this for the planned events of a run where ``DAGSTER_EVENT_BATCH_SIZE`` is set.
+        """
+        table = SqlEventLogStorageTable
+        insert = table.insert().returning(table.c.id, sort_by_parameter_order=True)
+        with self._transaction() as connection:
+            ids = list(connection.execute(insert, [self._event_to_row(event) for event in events]).scalars())
+            of_assets = [
+                (event, number)
+                for event, number in zip(events, ids, strict=True)
+                if event.dagster_event_type in ASSET_EVENTS and event.get_dagster_event().asset_key
+            ]
+            if of_assets:
+                self._store_asset_event_tags(connection, *zip(*of_assets, strict=True))
+            last = {event.get_dagster_event().asset_key: (event, number) for event, number in of_assets}
+            for event, number in last.values():  # an asset's row holds its last event
+                self._store_asset_event(connection, event, number)
+            for event, number in zip(events, ids, strict=True):
+                if event.dagster_event_type in ASSET_CHECK_EVENTS:
+                    self.store_asset_check_event(event, number)
+
+    def has_table(self, table_name: str) -> bool:
+        """Whether a table exists; asked for every event with tags, and looked up until it does."""
+        if table_name not in self._tables and super().has_table(table_name):
+            self._tables.add(table_name)
+        return table_name in self._tables
+
+    def dispose(self) -> None:
+        """Close all connections."""
+        super().dispose()
+        self._engine.dispose()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """A transaction in which every statement of this thread takes part."""
+        with create_pg_connection(self._engine) as opened:
+            connection = opened.execution_options(isolation_level="READ COMMITTED")
+            with connection.begin():
+                self._held.connection = connection
+                try:
+                    yield connection
+                finally:
+                    del self._held.connection
+
+    def _connect(self) -> AbstractContextManager[Connection]:
+        held = getattr(self._held, "connection", None) if hasattr(self, "_held") else None
+        return nullcontext(held) if held is not None else create_pg_connection(self._engine)
+
+
+class PostgresStorage(DagsterPostgresStorage):
+    """Runs and schedules as Dagster stores them in PostgreSQL, and :class:`PostgresEvents`."""
+
+    def __init__(self, postgres_url: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(postgres_url, *args, **kwargs)
+        self._event_log_storage = PostgresEvents(
+            postgres_url, self.should_autocreate_tables, token_provider=kwargs.get("token_provider")
+        )
+
+    @classmethod
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
+    ) -> "PostgresStorage":
+        """The storage that a section ``storage: custom: config:`` describes, with the keys of ``storage: postgres``."""
+        return cls(
+            pg_url_from_config(config_value),
+            config_value.get("should_autocreate_tables", True),
+            inst_data,
+            token_provider=get_token_provider_from_config(config_value),
+        )
