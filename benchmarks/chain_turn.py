@@ -2,8 +2,8 @@
 
     python -m benchmarks.chain_turn dagster --raw build/bench/raw-seed20240717 --work build/bench/out
 
-``dagster`` is a run of all stages over all shards under an instance with this project's ``dagster.yaml``, as the daemon
-starts it: in one process, events in SQLite. ``stages`` calls the same stage functions one after another. The last line
+``dagster`` is a run of all stages over all shards under an instance with this project's ``dagster.yaml``, as ``make demo``
+runs it: created and executed in one process, events in SQLite. ``stages`` calls the same stage functions one after another. The last line
 of standard output is JSON: seconds and CPU seconds of the work without imports, and of the imports.
 """
 
@@ -63,6 +63,7 @@ def through_dagster(file: Path) -> dict[str, object]:
 
     from interleaved_assets.defs.build import build_definitions
     from interleaved_assets.defs.demo import register_all
+    from interleaved_assets.defs.private_api import keep_connections
     from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
     from interleaved_assets.settings import load_settings
 
@@ -70,6 +71,7 @@ def through_dagster(file: Path) -> dict[str, object]:
     with dg.DagsterInstance.get() as instance:
         for pool, slots in (("gpu", 1), ("shard_io", 2)):
             instance.event_log_storage.set_concurrency_slots(pool, slots)
+        keep_connections(instance)
         keys = register_all(instance, settings)
         job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

@@ -11,7 +11,6 @@ for PostgreSQL, and for an empty task; they vary less than elapsed time on a bus
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading

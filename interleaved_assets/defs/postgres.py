@@ -1,8 +1,8 @@
 """Dagster's storage in PostgreSQL with open connections, and one transaction for an event or a batch of events.
 
 ``deploy/postgres/dagster.yaml`` names :class:`PostgresStorage`. It has the configuration, tables and contents of
-``storage: postgres``, and either can follow the other on one database. Beside ``private_api.py`` this is the only module
-with uses of Dagster's private API: it extends a class of Dagster's that has no public way to do so.
+``storage: postgres``, and either can follow the other on one database. Besides ``private_api.py`` this is the only
+module with uses of Dagster's private API: it extends classes of Dagster, which offers no public way to do this.
 """
 
 import threading
@@ -26,21 +26,21 @@ _ANY_NUMBER: Final = -1
 class PostgresEvents(PostgresEventLogStorage):
     """The event log, with one connection kept open, more while threads need them, and fewer statements.
 
-    By default Dagster opens three connections for an event of an asset, 3 to 6 ms of processor time each, most of it for
-    the password; it stores the planned events of a run one by one, each in transactions of its own, and sends a ``NOTIFY``
-    for each event that nothing listens to, for which PostgreSQL lets commits wait for one another.
+    By default Dagster opens three connections for an event of an asset, each of which costs both sides the check of
+    the password; it commits several times for an event, stores the planned events of a run one by one, and sends a
+    ``NOTIFY`` with each event, to which nothing listens.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._held = threading.local()
+        self._of_thread = threading.local()
         self._tables: set[str] = set()
+        super().__init__(*args, **kwargs)
         self.optimize_for_webserver(_NO_LIMIT, _RENEWED_AFTER_S, _ANY_NUMBER)
 
     def store_event(self, event: dg.EventLogEntry) -> None:
         """Store one event and what is derived from it, in one transaction."""
         if event.is_dagster_event and event.dagster_event_type in ASSET_EVENTS | ASSET_CHECK_EVENTS:
-            self.store_event_batch([event])
+            self._store([event])
         else:
             with self._connect() as connection:
                 connection.execute(self.prepare_insert_event(event))
@@ -50,26 +50,55 @@ class PostgresEvents(PostgresEventLogStorage):
 
         Dagster calls this for the planned events of a run where ``DAGSTER_EVENT_BATCH_SIZE`` is set.
         """
+        # the class that this one extends leaves those out too
+        if stored := [event for event in events if not event.get_dagster_event().is_asset_failed_to_materialize]:
+            self._store(stored)
+
+    def _store(self, events: Sequence[dg.EventLogEntry]) -> None:
         table = SqlEventLogStorageTable
         insert = table.insert().returning(table.c.id, sort_by_parameter_order=True)
-        with self._transaction() as connection:
-            ids = list(connection.execute(insert, [self._event_to_row(event) for event in events]).scalars())
+        with self.transaction() as connection:
+            ids = connection.execute(insert, [self._event_to_row(event) for event in events]).scalars()
+            stored = list(zip(events, ids, strict=True))
             of_assets = [
                 (event, number)
-                for event, number in zip(events, ids, strict=True)
+                for event, number in stored
                 if event.dagster_event_type in ASSET_EVENTS and event.get_dagster_event().asset_key
             ]
             if of_assets:
                 self._store_asset_event_tags(connection, *zip(*of_assets, strict=True))
-            last = {event.get_dagster_event().asset_key: (event, number) for event, number in of_assets}
-            for event, number in last.values():  # an asset's row holds its last event
-                self._store_asset_event(connection, event, number)
-            for event, number in zip(events, ids, strict=True):
+            for event, number in {
+                event.get_dagster_event().asset_key: (event, number) for event, number in of_assets
+            }.values():
+                self._store_asset_event(connection, event, number)  # the row of an asset holds its last event
+            for event, number in stored:
                 if event.dagster_event_type in ASSET_CHECK_EVENTS:
                     self.store_asset_check_event(event, number)
 
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction in which all statements of this thread take part, those of inner transactions included."""
+        if held := self._held():
+            yield held
+            return
+        with create_pg_connection(self._engine) as opened:
+            connection = opened.execution_options(isolation_level="READ COMMITTED")
+            with connection.begin():
+                self._of_thread.connection = connection
+                try:
+                    yield connection
+                finally:
+                    del self._of_thread.connection
+
+    def _held(self) -> Connection | None:
+        return getattr(self._of_thread, "connection", None)
+
+    def _connect(self) -> AbstractContextManager[Connection]:
+        held = self._held()
+        return nullcontext(held) if held else create_pg_connection(self._engine)
+
     def has_table(self, table_name: str) -> bool:
-        """Whether a table exists; asked for every event with tags, and looked up until it does."""
+        """Whether a table exists. Dagster asks for every event with tags; a table that was found stays."""
         if table_name not in self._tables and super().has_table(table_name):
             self._tables.add(table_name)
         return table_name in self._tables
@@ -78,22 +107,6 @@ class PostgresEvents(PostgresEventLogStorage):
         """Close all connections."""
         super().dispose()
         self._engine.dispose()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        """A transaction in which every statement of this thread takes part."""
-        with create_pg_connection(self._engine) as opened:
-            connection = opened.execution_options(isolation_level="READ COMMITTED")
-            with connection.begin():
-                self._held.connection = connection
-                try:
-                    yield connection
-                finally:
-                    del self._held.connection
-
-    def _connect(self) -> AbstractContextManager[Connection]:
-        held = getattr(self._held, "connection", None) if hasattr(self, "_held") else None
-        return nullcontext(held) if held is not None else create_pg_connection(self._engine)
 
 
 class PostgresStorage(DagsterPostgresStorage):

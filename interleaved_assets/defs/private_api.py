@@ -1,4 +1,4 @@
-"""All uses of Dagster's private API in this project; no other module uses it.
+"""All uses of Dagster's private API in this project but those of ``postgres.py``; no other module uses it.
 
 ``docs/dagster.md`` lists each use and what breaks without it. The release of Dagster is pinned, and
 ``test_private_api.py`` checks that the rest of ``defs/`` uses the public API only.
@@ -6,10 +6,11 @@
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import get_ident
 from typing import Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
@@ -24,13 +25,14 @@ from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._utils.interrupts import capture_interrupts as interrupts_between_steps
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.event import listens_for
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import NullPool, StaticPool
 
 __all__ = [
     "RECORDS_NOTHING",
     "TargetMaterialization",
     "delete_compute_logs",
     "event_ids",
+    "events_together",
     "failure_of_last_run",
     "interrupts_between_steps",
     "keep_connections",
@@ -47,7 +49,11 @@ _RENEWED_AFTER_S: Final = 30  # the server may have closed a connection that was
 _EXTRA_CONNECTIONS: Final = 4  # besides the pooled one, for threads
 _KEPT_FILES: Final = 4  # of SQLite; a step uses the index and the file of its run
 
-_with_kept_connections: Final[WeakSet[dg.DagsterInstance]] = WeakSet()
+_WAITS: Final = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS}
+
+_Transaction = Callable[[], AbstractContextManager[object]]
+_transactions: Final[WeakKeyDictionary[dg.DagsterInstance, _Transaction]] = WeakKeyDictionary()
+"""Of the instances with kept connections."""
 
 
 def latest_event_ids(
@@ -103,16 +109,30 @@ def keep_connections(instance: dg.DagsterInstance) -> None:
     By default a new connection is opened for every statement, and an event takes several. For SQLite, Dagster also
     compiles every statement again, and SQLite writes its log back into the file whenever the last connection closes.
     """
-    if instance not in _with_kept_connections:
-        instance.optimize_for_webserver(
-            statement_timeout=_STATEMENT_MS, pool_recycle=_RENEWED_AFTER_S, max_overflow=_EXTRA_CONNECTIONS
-        )
-        events = instance.event_log_storage
-        if isinstance(events, LegacyEventLogStorage):  # of an instance with ``storage:`` in its dagster.yaml
-            events = events._storage.event_log_storage
-        if isinstance(events, SqliteEventLogStorage):
-            events._connect = _SqliteFiles(events).connect  # type: ignore[method-assign]
-        _with_kept_connections.add(instance)
+    if instance in _transactions:
+        return
+    instance.optimize_for_webserver(
+        statement_timeout=_STATEMENT_MS, pool_recycle=_RENEWED_AFTER_S, max_overflow=_EXTRA_CONNECTIONS
+    )
+    events = instance.event_log_storage
+    if isinstance(events, LegacyEventLogStorage):  # of an instance with ``storage:`` in its dagster.yaml
+        events = events._storage.event_log_storage
+    if isinstance(events, SqliteEventLogStorage):
+        files = _SqliteFiles(events)
+        events._connect = files.connect  # type: ignore[method-assign]
+        events.has_table = files.has_table  # type: ignore[method-assign]
+        _transactions[instance] = files.transaction
+    else:
+        _transactions[instance] = getattr(events, "transaction", nullcontext)  # of defs/postgres.py
+
+
+def events_together(instance: dg.DagsterInstance) -> AbstractContextManager[object]:
+    """A block whose events are stored in one transaction: all of them or, where it raises, none.
+
+    After :func:`keep_connections`, and except with Dagster's own storage in PostgreSQL, which commits each statement.
+    Other threads and runs that store events wait until the block ends.
+    """
+    return _transactions.get(instance, nullcontext)()
 
 
 class _SqliteFiles:
@@ -120,29 +140,63 @@ class _SqliteFiles:
 
     def __init__(self, storage: SqliteEventLogStorage) -> None:
         self._storage = storage
-        self._initialize = storage._connect
+        self._look_for_table = storage.has_table
+        self._tables: set[str] = set()
         self._engines: OrderedDict[str, Engine] = OrderedDict()
+        self._thread: int | None = None  # that has a transaction open
+        self._in_transaction: dict[str, Connection] = {}  # by file, in the order in which it was used first
 
     @contextmanager
     def connect(self, shard: str) -> Iterator[Connection]:
         """Does what ``SqliteEventLogStorage._connect`` does: a transaction, of one thread at a time."""
-        if shard not in self._storage._initialized_dbs:
-            with self._initialize(shard):  # makes the tables of a new run
-                pass
-        with self._storage._db_lock:
-            engine = self._engines.pop(shard, None) or _engine(self._storage.conn_string_for_shard(shard))
-            self._engines[shard] = engine
-            if len(self._engines) > _KEPT_FILES:
-                self._engines.popitem(last=False)[1].dispose()
-            with engine.begin() as connection:
+        if self._thread == get_ident():
+            if shard not in self._in_transaction:
+                connection = self._open(shard).connect()
+                connection.begin()
+                self._in_transaction[shard] = connection
+            yield self._in_transaction[shard]
+        else:
+            with self._storage._db_lock, self._open(shard).begin() as connection:
                 yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """One transaction for each file that this thread uses in the block."""
+        with self._storage._db_lock:
+            self._thread = get_ident()
+            try:
+                yield
+                for connection in self._in_transaction.values():
+                    connection.commit()
+            finally:
+                self._thread = None
+                for connection in self._in_transaction.values():
+                    connection.close()  # rolls back what is not committed
+                self._in_transaction.clear()
+
+    def _open(self, shard: str) -> Engine:
+        url = self._storage.conn_string_for_shard(shard)
+        if shard not in self._storage._initialized_dbs:  # makes the tables of a new run
+            self._storage._initdb(create_engine(url, poolclass=NullPool, connect_args=_WAITS))
+            self._storage._initialized_dbs.add(shard)
+        engine = self._engines.pop(shard, None) or _engine(url)
+        self._engines[shard] = engine
+        if len(self._engines) > _KEPT_FILES:
+            self._engines.popitem(last=False)[1].dispose()
+        return engine
+
+    def has_table(self, table_name: str) -> bool:
+        """Whether the index has a table. Dagster asks several times for an event; a table that was found stays."""
+        if table_name not in self._tables and self._look_for_table(table_name):
+            self._tables.add(table_name)
+        return table_name in self._tables
 
 
 def _engine(url: str) -> Engine:
     engine = create_engine(
         url,
         poolclass=StaticPool,
-        connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
+        connect_args=_WAITS | {"check_same_thread": False},
     )
 
     @listens_for(engine, "connect")

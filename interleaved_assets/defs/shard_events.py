@@ -9,7 +9,7 @@ from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.latest import event_type, latest_ids, observations
 from interleaved_assets.defs.metadata import DATA_VERSION, INPUT_EVENT, rounded, shard_metadata
 from interleaved_assets.defs.partitions import SHARDS, progress
-from interleaved_assets.defs.private_api import TargetMaterialization, failure_of_last_run
+from interleaved_assets.defs.private_api import TargetMaterialization, events_together, failure_of_last_run
 from interleaved_assets.model.errors import InterleavedError, describe
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, combine
@@ -220,9 +220,10 @@ def record_comparisons(
     basis = Basis(settings, rates | {key: rate for key, rate in here.items() if rate is not None})
     with interrupts_deferred():
         for key, shard in recorded.items():
-            for check in checks:
-                if check.compares:
-                    _log(context, check.name, key, check.judge(shard.record, basis), shard.target)
+            with events_together(context.instance):
+                for check in checks:
+                    if check.compares:
+                        _log(context, check.name, key, check.judge(shard.record, basis), shard.target)
 
 
 def log_error(context: dg.AssetExecutionContext, where: str, error: BaseException) -> None:

@@ -17,7 +17,7 @@ from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.latest import event_type, latest_ids, materialized_in_run
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.pictures import shard_pictures
-from interleaved_assets.defs.private_api import RECORDS_NOTHING, keep_connections
+from interleaved_assets.defs.private_api import RECORDS_NOTHING, events_together, keep_connections
 from interleaved_assets.defs.shard_events import (
     FirstFailure,
     LoggedShard,
@@ -85,7 +85,7 @@ def run_over_shards(
         stopped = _stopped_upstream(context, stage, all_keys, settings)
     for key, first in stopped.items():
         failed[key] = ShardError(f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}")
-        with interrupts_deferred():
+        with interrupts_deferred(), events_together(context.instance):
             record_failure(context, stage, checks, key, failed[key], input_events[key], first)
     keys = [key for key in all_keys if key not in stopped]
     progress = Progress(stage.name, len(keys), context.log.info)
@@ -102,12 +102,14 @@ def run_over_shards(
                 tags = version_tags(done.outcome.record, code_version, input_events[key])
                 try:
                     shown = {**done.pictures, **_work_place(arrival)}
-                    recorded[key] = record_success(context, checks, key, done.outcome, shown, tags, settings)
+                    with events_together(context.instance):
+                        recorded[key] = record_success(context, checks, key, done.outcome, shown, tags, settings)
                 except Exception as error:  # noqa: BLE001  any error concerns only this shard
                     done = error
             if not isinstance(done, Done):
                 failed[key] = done
-                record_failure(context, stage, checks, key, done, input_events[key])
+                with events_together(context.instance):
+                    record_failure(context, stage, checks, key, done, input_events[key])
     with interrupts_deferred():
         whole = progress.end()
     if whole.made >= ENOUGH:

@@ -30,6 +30,8 @@ def fit_documents(documents: Sequence[Document], page_bytes: int = PAGE_BYTES) -
     """
     limit = page_bytes * max(1, len(documents) / FREE_DOCUMENTS)
     found = list(documents)
+    if _total(found, _item_size) <= limit:
+        return found
     if _total(found, _smallest_size) > limit:
         found = _with_shorter_texts(found, limit / 2)
         found = _with_fewer_rows(found, limit, _smallest_size)
