@@ -2,9 +2,10 @@
 
     python -m benchmarks.chain_turn dagster --raw build/bench/raw-seed20240717 --work build/bench/out
 
-``dagster`` is a run of all stages over all shards under an instance with this project's ``dagster.yaml``, as ``make demo``
-runs it: created and executed in one process, events in SQLite. ``stages`` calls the same stage functions one after another. The last line
-of standard output is JSON: seconds and CPU seconds of the work without imports, and of the imports.
+``dagster`` is a run of all stages over all shards under an instance with this project's ``dagster.yaml``, as
+``make demo`` runs it: created and executed in one process, events in SQLite. ``stages`` calls the same stage functions
+one after another. The last line of standard output is JSON: seconds and CPU seconds of the work without imports, and of
+the imports.
 """
 
 import argparse

@@ -37,6 +37,11 @@ class PostgresEvents(PostgresEventLogStorage):
         super().__init__(*args, **kwargs)
         self.optimize_for_webserver(_NO_LIMIT, _RENEWED_AFTER_S, _ANY_NUMBER)
 
+    def optimize_for_webserver(self, statement_timeout: int, pool_recycle: int, max_overflow: int) -> None:
+        """Open connections anew, with other limits, as the webserver and steps ask for."""
+        self._engine.dispose()
+        super().optimize_for_webserver(statement_timeout, pool_recycle, max_overflow)
+
     def store_event(self, event: dg.EventLogEntry) -> None:
         """Store one event and what is derived from it, in one transaction."""
         if event.is_dagster_event and event.dagster_event_type in ASSET_EVENTS | ASSET_CHECK_EVENTS:

@@ -1,17 +1,18 @@
-"""A step keeps its connections to Dagster's SQLite files, and others can use the files meanwhile."""
+"""A step keeps its connections to Dagster's SQLite files, and stores the events of a shard together."""
 
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import dagster as dg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 from sqlalchemy.event import listen, remove
 from sqlalchemy.pool import Pool
 
-from interleaved_assets.defs.private_api import keep_connections
+from interleaved_assets.defs.private_api import events_together, keep_connections
 from interleaved_assets_tests.defs.runs import instance_on_disk, run_chain
 from interleaved_assets_tests.documents import good_shard, project
 
@@ -119,3 +120,100 @@ def test_files_of_few_runs_are_open_at_a_time(tmp_path: Path) -> None:
             assert instance.all_logs(run.dagster_run.run_id)
         names = {f"{run.dagster_run.run_id}.db" for run in runs[-4:]}
         assert {file for file in open_files() if file != "runs.db"} == names
+
+
+def test_events_of_a_block_are_stored_together_or_not_at_all(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with instance_on_disk(home) as instance:
+        keep_connections(instance)
+        instance.report_runless_asset_event(EVENT)
+        with events_together(instance):
+            instance.report_runless_asset_event(EVENT)
+            instance.report_runless_asset_event(EVENT)
+            assert materializations(home) == 1
+            assert len(instance.fetch_materializations(EVENT.asset_key, limit=100).records) == 3
+        assert materializations(home) == 3
+
+        def interrupted() -> None:
+            with events_together(instance):
+                instance.report_runless_asset_event(EVENT)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert materializations(home) == 3
+        with instance_on_disk(home) as other:  # there is no lock
+            other.report_runless_asset_event(EVENT)
+        assert len(instance.fetch_materializations(EVENT.asset_key, limit=100).records) == 4
+
+
+def test_the_file_of_a_run_is_made_in_a_block(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    nothing = dg.define_asset_job("nothing", [dg.AssetKey("a")])
+    job = dg.Definitions([dg.AssetSpec("b"), dg.asset(lambda: None, name="a")], jobs=[nothing]).resolve_job_def(
+        "nothing"
+    )
+    with instance_on_disk(home) as instance:
+        keep_connections(instance)
+        with events_together(instance):
+            run = instance.create_run_for_job(job)
+        assert (home / f"history/runs/{run.run_id}.db").is_file()
+        planned = instance.all_logs(run.run_id, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
+        assert len(planned) == 1
+
+
+def test_another_thread_waits_for_the_end_of_a_block(tmp_path: Path) -> None:
+    with instance_on_disk(tmp_path / "home") as instance, ThreadPoolExecutor(1) as other:
+        keep_connections(instance)
+        with events_together(instance):
+            instance.report_runless_asset_event(EVENT)
+            stored = other.submit(instance.report_runless_asset_event, EVENT)
+            with pytest.raises(TimeoutError):
+                stored.result(timeout=0.2)
+        stored.result(timeout=30)
+        assert materializations(tmp_path / "home") == 2
+
+
+def test_without_kept_connections_a_block_changes_nothing(tmp_path: Path) -> None:
+    with instance_on_disk(tmp_path / "home") as instance, events_together(instance):
+        instance.report_runless_asset_event(EVENT)
+        assert materializations(tmp_path / "home") == 1
+
+
+@contextmanager
+def writing_commits() -> Iterator[list[object]]:
+    """The commits of transactions that have changed something."""
+    changed: set[object] = set()
+    found: list[object] = []
+
+    def note_change(connection: object, _: object, statement: str, *others: object) -> None:
+        if statement.startswith(("INSERT", "UPDATE", "DELETE")):
+            changed.add(connection)
+
+    def note_commit(connection: object) -> None:
+        if connection in changed:
+            changed.discard(connection)
+            found.append(connection)
+
+    listen(Engine, "before_cursor_execute", note_change)
+    listen(Engine, "commit", note_commit)
+    try:
+        yield found
+    finally:
+        remove(Engine, "before_cursor_execute", note_change)
+        remove(Engine, "commit", note_commit)
+
+
+def test_a_shard_takes_few_commits(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    for number in range(4):
+        good_shard(tmp_path / f"raw/{number}.tar", seed=number)
+    with instance_on_disk(tmp_path / "home") as instance:
+        keep_connections(instance)
+        assert run_chain(instance, settings, ["0"]).success
+        with writing_commits() as alone:
+            assert run_chain(instance, settings, ["1"]).success
+        with writing_commits() as two:
+            assert run_chain(instance, settings, ["2", "3"]).success
+    # of each stage: two for the planned event, two for all its other events; and two for the comparison of keep rates
+    assert len(two) - len(alone) == 4 * (2 + 2) + 2

@@ -1,12 +1,20 @@
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import dagster as dg
 import pytest
+import yaml
 from dagster._serdes import serialize_value
 
+from interleaved_assets.defs.private_api import events_together, keep_connections
+from interleaved_assets_tests.defs.runs import run_chain
+from interleaved_assets_tests.defs.test_kept_connections import connections
 from interleaved_assets_tests.deploy.postgres import PostgresServer
 from interleaved_assets_tests.deploy.toy import ASSETS, toy_job
+from interleaved_assets_tests.documents import good_shard, project
 
 pytestmark = pytest.mark.system
 
@@ -58,3 +66,122 @@ def test_a_missing_variable_is_named(home: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("DAGSTER_PG_PASSWORD")
     with pytest.raises(dg.DagsterInvalidConfigError, match="DAGSTER_PG_PASSWORD"):
         dg.DagsterInstance.from_config(str(home))
+
+
+EVENT = dg.AssetMaterialization("a", partition="p", tags={"dagster/data_version": "1"})
+
+
+class Pair(NamedTuple):
+    """Two instances with a database of their own each: with the file of deploy/postgres, and with Dagster's storage."""
+
+    ours: dg.DagsterInstance
+    theirs: dg.DagsterInstance
+
+
+@pytest.fixture
+def pair(home: Path, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "1000")
+    for name in Pair._fields:
+        postgres_server.rows(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", database="postgres")
+        postgres_server.rows(f"CREATE DATABASE {name}", database="postgres")
+    content = yaml.safe_load((home / "dagster.yaml").read_text())
+    config = content["storage"]["custom"]["config"]
+    (home / "theirs").mkdir()
+    config["postgres_db"]["db_name"] = "theirs"
+    (home / "theirs/dagster.yaml").write_text(yaml.safe_dump(content | {"storage": {"postgres": config}}))
+    monkeypatch.setenv("DAGSTER_PG_DB", "ours")
+    with (
+        dg.DagsterInstance.from_config(str(home)) as ours,
+        dg.DagsterInstance.from_config(str(home / "theirs")) as theirs,
+    ):
+        yield Pair(ours, theirs)
+
+
+def stored(server: PostgresServer, database: str) -> dict[str, Counter[tuple[object, ...]]]:
+    """What the runs of a database have left in the tables of events, without ids and times."""
+    queries = {
+        "events": "SELECT dagster_event_type, step_key, asset_key, partition FROM event_logs WHERE run_id != ''",
+        "tags": "SELECT dagster_event_type, partition, t.asset_key, key FROM asset_event_tags t JOIN event_logs e"
+        " ON e.id = t.event_id",
+        "assets": "SELECT a.asset_key, e.dagster_event_type, last_run_id = e.run_id FROM asset_keys a"
+        " LEFT JOIN event_logs e ON e.id = (last_materialization::json->>'storage_id')::int",
+        "checks": "SELECT c.asset_key, check_name, c.partition, execution_status, m.partition, m.dagster_event_type,"
+        " e.dagster_event_type FROM asset_check_executions c LEFT JOIN event_logs m"
+        " ON m.id = materialization_event_storage_id LEFT JOIN event_logs e ON e.id = evaluation_event_storage_id",
+    }
+    return {name: Counter(server.rows(query, database=database)) for name, query in queries.items()}
+
+
+def test_the_tables_are_those_of_dagsters_own_storage(
+    pair: Pair, home: Path, postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = project(tmp_path)
+    for key in ("a", "c"):
+        good_shard(tmp_path / f"raw/{key}.tar")
+    (tmp_path / "raw/b.tar").write_bytes(b"no tar")
+    for instance in pair:
+        assert not run_chain(instance, settings, ["a", "b", "c"]).success
+    ours, theirs = stored(postgres_server, "ours"), stored(postgres_server, "theirs")
+    assert ours == theirs
+    assert ours["events"]["ASSET_MATERIALIZATION_PLANNED", "filtered", '["filtered"]', "b"] == 1
+    assert ours["checks"].total() > 10
+    # each reads what the other one has stored
+    monkeypatch.setenv("DAGSTER_PG_DB", "theirs")
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        assert instance.get_materialized_partitions(dg.AssetKey("final_tars")) == {"a", "c"}
+
+
+def test_connections_are_kept_and_planned_events_are_stored_in_batches(pair: Pair, tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    keys = [f"s{number}" for number in range(20)]
+    numbers = []
+    for instance in pair:
+        with connections() as opened:
+            assert not run_chain(instance, settings, keys).success  # there are no raw shards
+        numbers.append(len(opened))
+    ours, theirs = numbers
+    assert theirs > 3 * 4 * len(keys)  # for the planned events alone
+    assert ours < theirs / 5
+
+
+def test_events_of_a_block_are_stored_together_or_not_at_all(home: Path, postgres_server: PostgresServer) -> None:
+    def count() -> int:
+        return len(postgres_server.rows("SELECT id FROM event_logs WHERE asset_key = %s", EVENT.asset_key.to_string()))
+
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        keep_connections(instance)
+        before = count()
+        with events_together(instance):
+            instance.report_runless_asset_event(EVENT)
+            instance.report_runless_asset_event(EVENT)
+            assert count() == before
+            assert len(instance.fetch_materializations(EVENT.asset_key, limit=100).records) == before + 2
+        assert count() == before + 2
+
+        def interrupted() -> None:
+            with events_together(instance):
+                instance.report_runless_asset_event(EVENT)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert count() == before + 2
+        instance.report_runless_asset_event(EVENT)  # the connection is usable
+        assert count() == before + 3
+
+
+def test_a_batch_with_an_event_that_cannot_be_stored_leaves_nothing(
+    home: Path, postgres_server: PostgresServer
+) -> None:
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        result = toy_job().execute_in_process(instance=instance)
+        events = [
+            record.event_log_entry for record in instance.fetch_materializations(dg.AssetKey("before"), limit=1).records
+        ]
+        damaged = events[0]._replace(run_id="no\x00text")
+        with pytest.raises(ValueError, match="NUL"):
+            instance.event_log_storage.store_event_batch([*events, damaged])
+        found = postgres_server.rows(
+            "SELECT id FROM event_logs WHERE run_id = %s AND asset_key = %s", result.run_id, '["before"]'
+        )
+        assert len(found) == 2  # planned and materialized
