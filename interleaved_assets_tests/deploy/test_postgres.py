@@ -9,8 +9,11 @@ import pytest
 import yaml
 from dagster._serdes import serialize_value
 
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.private_api import events_together, keep_connections
-from interleaved_assets_tests.defs.runs import run_chain
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START
+from interleaved_assets_tests.defs.runs import STAGES, run_chain
 from interleaved_assets_tests.defs.test_kept_connections import connections
 from interleaved_assets_tests.deploy.postgres import PostgresServer
 from interleaved_assets_tests.deploy.toy import ASSETS, toy_job
@@ -113,7 +116,12 @@ def stored(server: PostgresServer, database: str) -> dict[str, Counter[tuple[obj
 
 
 def test_the_tables_are_those_of_dagsters_own_storage(
-    pair: Pair, home: Path, postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Pair,
+    home: Path,
+    postgres_server: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     settings = project(tmp_path)
     for key in ("a", "c"):
@@ -125,6 +133,7 @@ def test_the_tables_are_those_of_dagsters_own_storage(
     assert ours == theirs
     assert ours["events"]["ASSET_MATERIALIZATION_PLANNED", "filtered", '["filtered"]', "b"] == 1
     assert ours["checks"].total() > 10
+    assert "Falling back" not in capfd.readouterr().err  # Dagster says so where a batch could not be stored
     # each reads what the other one has stored
     monkeypatch.setenv("DAGSTER_PG_DB", "theirs")
     with dg.DagsterInstance.from_config(str(home)) as instance:
@@ -185,3 +194,26 @@ def test_a_batch_with_an_event_that_cannot_be_stored_leaves_nothing(
             "SELECT id FROM event_logs WHERE run_id = %s AND asset_key = %s", result.run_id, '["before"]'
         )
         assert len(found) == 2  # planned and materialized
+
+
+def test_planned_checks_take_no_more_bytes_a_shard_in_larger_runs(
+    pair: Pair, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    settings = project(tmp_path)
+    keys = [f"s{number:03d}" for number in range(100)]
+    pair.ours.add_dynamic_partitions(SHARDS, keys)
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+
+    def bytes_of(last: str) -> int:
+        selected = frozenset(map(dg.AssetKey, STAGES))
+        run = pair.ours.create_run_for_job(job, asset_selection=selected, tags={RANGE_START: keys[0], RANGE_END: last})
+        query = "SELECT max(length(evaluation_event)), count(*) FROM asset_check_executions WHERE run_id = %s"
+        ((size, number),) = postgres_server.rows(query, run.run_id, database="ours")
+        assert number >= 9 * (keys.index(last) + 1)  # each stage has checks over all shards too
+        return int(size)
+
+    assert bytes_of(keys[-1]) < bytes_of(keys[1]) + 10
+    info = pair.ours.event_log_storage.get_asset_check_partition_info(
+        [dg.AssetCheckKey(dg.AssetKey("filtered"), "output_valid")]
+    )
+    assert {one.partition_key for one in info} == set(keys)
