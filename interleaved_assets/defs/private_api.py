@@ -4,6 +4,7 @@
 ``test_private_api.py`` checks that the rest of ``defs/`` uses the public API only.
 """
 
+import os
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -143,6 +144,7 @@ class _SqliteFiles:
         self._look_for_table = storage.has_table
         self._tables: set[str] = set()
         self._engines: OrderedDict[str, Engine] = OrderedDict()
+        self._changes: dict[str, int] = {}  # by file, rows changed by its connection
         self._thread: int | None = None  # that has a transaction open
         self._in_transaction: dict[str, Connection] = {}  # by file, in the order in which it was used first
 
@@ -156,23 +158,40 @@ class _SqliteFiles:
                 self._in_transaction[shard] = connection
             yield self._in_transaction[shard]
         else:
-            with self._storage._db_lock, self._open(shard).begin() as connection:
-                yield connection
+            with self._storage._db_lock, self._open(shard).connect() as connection:
+                with connection.begin():
+                    yield connection
+                self._show(shard, connection)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """One transaction for each file that this thread uses in the block."""
+        if self._thread == get_ident():
+            yield  # inside of another one
+            return
         with self._storage._db_lock:
             self._thread = get_ident()
             try:
                 yield
-                for connection in self._in_transaction.values():
+                for shard, connection in self._in_transaction.items():
                     connection.commit()
+                    self._show(shard, connection)
             finally:
                 self._thread = None
                 for connection in self._in_transaction.values():
                     connection.close()  # rolls back what is not committed
                 self._in_transaction.clear()
+
+    def _show(self, shard: str, connection: Connection) -> None:
+        """Change the file's time where the connection has changed its content since the last call.
+
+        Who watches a run, as its page in the UI does, waits for a change of the file; SQLite itself writes to another
+        one while a connection is open.
+        """
+        changes = connection.connection.dbapi_connection.total_changes  # type: ignore[union-attr]
+        if changes != self._changes.get(shard):
+            self._changes[shard] = changes
+            os.utime(self._storage.path_for_shard(shard))
 
     def _open(self, shard: str) -> Engine:
         url = self._storage.conn_string_for_shard(shard)
@@ -182,7 +201,9 @@ class _SqliteFiles:
         engine = self._engines.pop(shard, None) or _engine(url)
         self._engines[shard] = engine
         if len(self._engines) > _KEPT_FILES:
-            self._engines.popitem(last=False)[1].dispose()
+            oldest, unused = self._engines.popitem(last=False)
+            unused.dispose()
+            self._changes.pop(oldest, None)
         return engine
 
     def has_table(self, table_name: str) -> bool:

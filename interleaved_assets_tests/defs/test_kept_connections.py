@@ -3,8 +3,9 @@
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from queue import SimpleQueue
 
 import dagster as dg
 import pytest
@@ -160,6 +161,33 @@ def test_the_file_of_a_run_is_made_in_a_block(tmp_path: Path) -> None:
         assert (home / f"history/runs/{run.run_id}.db").is_file()
         planned = instance.all_logs(run.run_id, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
         assert len(planned) == 1
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_who_watches_a_run_sees_each_event_at_once(tmp_path: Path, together: bool) -> None:
+    """As the page of a run in the UI does, in another process. SQLite itself leaves the file alone for long."""
+    home = tmp_path / "home"
+    job = dg.Definitions([dg.asset(lambda: None, name="a")]).resolve_implicit_global_asset_job_def()
+    arrived: SimpleQueue[str] = SimpleQueue()
+    with instance_on_disk(home) as writer, instance_on_disk(home) as page:
+        keep_connections(writer)
+        run = writer.create_run_for_job(job)
+        page.watch_event_logs(run.run_id, None, lambda event, _: arrived.put(event.get_dagster_event().message))
+        for number in range(3):
+            with events_together(writer) if together else nullcontext():
+                writer.report_engine_event(f"event {number}", run)
+            while arrived.get(timeout=10) != f"event {number}":
+                continue
+
+
+def test_a_block_inside_of_another_one_belongs_to_it(tmp_path: Path) -> None:
+    with instance_on_disk(tmp_path / "home") as instance:
+        keep_connections(instance)
+        with events_together(instance):
+            with events_together(instance):
+                instance.report_runless_asset_event(EVENT)
+            assert materializations(tmp_path / "home") == 0
+        assert materializations(tmp_path / "home") == 1
 
 
 def test_another_thread_waits_for_the_end_of_a_block(tmp_path: Path) -> None:
