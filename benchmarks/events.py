@@ -71,13 +71,16 @@ def main() -> None:
             instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
             register_all(instance, settings)
             bare = write_settings(work / "bare", raw_root=settings.storage.raw_root)
-            found = {}
+            found: dict[str, dict[str, Any]] = {}
+            queueing = queued(instance, settings, server)
             for shards, lines in (("new shards", arguments.profile), ("the same shards again, unchanged", 0)):
                 alone = {"seconds a shard and asset, stage functions alone": seconds_alone(instance, bare)}
                 found[shards] = alone | measured(instance, home, settings, server, lines)
             print(table(found))
+            for name, value in queueing.items():
+                print(f"queueing a run, {name}: {value:.4f}")
             if arguments.json:
-                arguments.json.write_text(json.dumps(found, indent=1))
+                arguments.json.write_text(json.dumps(found | {"queueing": queueing}, indent=1))
     finally:
         if not arguments.keep:
             shutil.rmtree(work, ignore_errors=True)
@@ -128,6 +131,33 @@ def measured(
     }
 
 
+def queued(instance: dg.DagsterInstance, settings: Settings, server: Mapping[str, str]) -> dict[str, float]:
+    """What it takes to put runs over every registered shard into the queue, as the daemon does for a backfill: Dagster
+    stores an event for each shard and asset. The runs are deleted again.
+    """
+    keys = instance.get_dynamic_partitions(SHARDS)
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    assets = frozenset(map(dg.AssetKey, stage_dag(settings)))
+    postmaster = postmaster_of(server) if server else None
+    database_cpu = server_cpu(postmaster) if postmaster else 0.0
+    cpu, started, runs = time.process_time(), time.perf_counter(), []
+    for some in in_runs(keys, settings):
+        tags = {RANGE_START: some[0], RANGE_END: some[-1]}
+        runs.append(instance.create_run_for_job(job, asset_selection=assets, tags=tags).run_id)
+    figures = {"seconds a shard": time.perf_counter() - started, "CPU seconds a shard": time.process_time() - cpu}
+    if postmaster:
+        figures["CPU seconds a shard, PostgreSQL"] = server_cpu(postmaster) - database_cpu
+    for run in runs:
+        instance.delete_run(run)
+    return {name: value / len(keys) for name, value in figures.items()}
+
+
+def in_runs(keys: Sequence[str], settings: Settings) -> Iterator[Sequence[str]]:
+    """The shards of each run."""
+    for start in range(0, len(keys), settings.run.shards_per_run):
+        yield keys[start : start + settings.run.shards_per_run]
+
+
 def seconds_alone(instance: dg.DagsterInstance, settings: Settings) -> float:
     """Seconds for each shard and asset of the stage functions over every registered shard, one call after another."""
     keys, stages = instance.get_dynamic_partitions(SHARDS), stage_dag(settings).values()
@@ -142,8 +172,7 @@ def seconds_alone(instance: dg.DagsterInstance, settings: Settings) -> float:
 def run_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> Iterator[str]:
     """One run of all stages after another, ``run.shards_per_run`` shards each; gives their ids."""
     job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
-    for start in range(0, len(keys), settings.run.shards_per_run):
-        some = keys[start : start + settings.run.shards_per_run]
+    for some in in_runs(keys, settings):
         tags = {RANGE_START: some[0], RANGE_END: some[-1]}
         result = job.execute_in_process(run_config=QUIETLY, instance=instance, tags=tags, raise_on_error=False)
         yield result.run_id
