@@ -246,9 +246,11 @@ class Dagster:
         """Memory of one process: ``code-server``, ``webserver`` or ``daemon``."""
         return Memory(self.processes[name].pid)
 
-    def instance(self) -> DagsterInstance:
+    @contextmanager
+    def instance(self) -> Iterator[DagsterInstance]:
         """The instance, from inside this process."""
-        return DagsterInstance.from_config(str(self.home))
+        with environment({"DAGSTER_HOME": str(self.home)}), DagsterInstance.get() as instance:
+            yield instance
 
     def ask(self, query: str, **variables: Any) -> Any:
         """The ``data`` of a GraphQL answer.

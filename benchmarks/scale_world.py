@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from dagster import DagsterInstance
 
 from benchmarks.scale_data import contents, finish_all, register_all, write_settings, write_shards
-from benchmarks.scale_services import ROOT, Dagster
+from benchmarks.scale_services import ROOT, Dagster, environment
 from interleaved_assets.defs.pools import SLOTS
 from interleaved_assets.pipeline.raw.listing import RawSource
 
@@ -58,9 +58,11 @@ class World:
     def raw(self) -> Path:
         return self.work / "raw"
 
-    def instance(self) -> DagsterInstance:
+    @contextmanager
+    def instance(self) -> Iterator[DagsterInstance]:
         """The Dagster instance, from inside this process."""
-        return DagsterInstance.from_config(str(self.home))
+        with environment({"DAGSTER_HOME": str(self.home)}), DagsterInstance.get() as instance:
+            yield instance
 
     def registered(self) -> list[str]:
         """Every shard is a partition and was observed, and the sensor's snapshot says so; gives the keys."""

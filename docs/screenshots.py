@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from dagster import DagsterInstance
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, Locator, Page, expect
 
@@ -22,7 +21,7 @@ from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.browser import chromium, expand_graph, new_page
-from interleaved_assets_tests.live import live_dagster
+from interleaved_assets_tests.live import live_dagster, opened
 
 ROOT = Path(__file__).parents[1]
 PICTURES = Path(__file__).parent / "pictures"
@@ -89,7 +88,7 @@ def viewer(page: Page) -> None:
 
 def refused_model(page: Page) -> Locator:
     """The message of the step that refuses the demo's CLIP model on other data."""
-    with DagsterInstance.from_config(str(OTHER / "home")) as instance:
+    with opened(OTHER / "home") as instance:
         (run,) = [run for run in instance.get_runs() if run.job_name == BRING_UP_TO_DATE]
     page.goto(f"/runs/{run.run_id}")
     page.get_by_text("View full message").last.click()
@@ -143,7 +142,7 @@ def make_other() -> None:
     size = DatasetSize()
     write_shard(OTHER / f"data/raw/{OTHER_SHARD}.tar", 0, draw_canvases(size.seed), size, "jpeg", samples=6)
     settings = load_settings(OTHER / "interleaved.toml")
-    with DagsterInstance.from_config(str(OTHER / "home")) as instance:
+    with opened(OTHER / "home") as instance:
         assert not materialize_all(instance, settings, register_all(instance, settings))
 
 

@@ -10,10 +10,11 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 from dagster._core.execution.backfill import BulkActionStatus
@@ -220,9 +221,9 @@ class LiveDagster:
     def _end_of_logs(self) -> str:
         return "\n".join(f"{name}.log ends:\n{self.log(name)[-_SHOWN_OF_LOG:]}" for name in self.processes)
 
-    def instance(self) -> DagsterInstance:
+    def instance(self) -> AbstractContextManager[DagsterInstance]:
         """The same instance, from inside the test."""
-        return DagsterInstance.from_config(str(self.home))
+        return opened(self.home)
 
     def log(self, name: str) -> str:
         return (self.home / f"{name}.log").read_text(errors="replace")
@@ -270,6 +271,15 @@ def live_dagster(
         yield live
     finally:
         live.stop()
+
+
+@contextmanager
+def opened(home: Path) -> Iterator[DagsterInstance]:
+    """The instance of a folder with the project's ``dagster.yaml``, which reads ``DAGSTER_HOME``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGSTER_HOME", str(home))
+        with DagsterInstance.from_config(str(home)) as instance:
+            yield instance
 
 
 def configure(home: Path, *, monitoring_seconds: int | None = None, max_runtime_seconds: int | None = None) -> None:

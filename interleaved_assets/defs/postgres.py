@@ -1,8 +1,8 @@
 """Dagster's storage in PostgreSQL with open connections, and one transaction for an event or a batch of events.
 
 ``deploy/postgres/dagster.yaml`` names :class:`PostgresStorage`. It has the configuration, tables and contents of
-``storage: postgres``, and either can follow the other on one database. Besides ``private_api.py`` this is the only
-module with uses of Dagster's private API: it extends classes of Dagster, which offers no public way to do this.
+``storage: postgres``, and either can follow the other on one database. It extends classes of Dagster, which offers no
+public way to do this.
 """
 
 import threading
@@ -11,15 +11,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import dagster as dg
-from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.event_log import SqlEventLogStorageTable
-from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
-from dagster._serdes import ConfigurableClassData, serialize_value
+from dagster._serdes import ConfigurableClassData
 from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
 from dagster_postgres.utils import create_pg_connection, get_token_provider_from_config, pg_url_from_config
 from sqlalchemy import Connection
+
+from interleaved_assets.defs.private_api import store_planned_checks
 
 _RENEWED_AFTER_S: Final = 30  # a server or a firewall may close a connection that is idle for longer
 _NO_LIMIT: Final = 0
@@ -84,28 +83,7 @@ class PostgresEvents(PostgresEventLogStorage):
                     self.store_asset_check_event(event, number)
 
     def _store_asset_check_evaluation_planned(self, event: dg.EventLogEntry, event_id: int | None) -> None:
-        """A row for each partition. By default each row also holds the names of all partitions of the run."""
-        of_run = event.get_dagster_event()
-        planned = of_run.event_specific_data
-        assert isinstance(planned, AssetCheckEvaluationPlanned)
-        subset = planned.partitions_subset
-        of_rows = AssetCheckEvaluationPlanned(asset_key=planned.asset_key, check_name=planned.check_name)
-        row = {
-            "asset_key": planned.asset_key.to_string(),
-            "check_name": planned.check_name,
-            "run_id": event.run_id,
-            "execution_status": AssetCheckExecutionRecordStatus.PLANNED.value,
-            "evaluation_event": serialize_value(
-                event._replace(dagster_event=of_run._replace(event_specific_data=of_rows))
-            ),
-            "evaluation_event_timestamp": self._event_insert_timestamp(event),
-            "evaluation_event_storage_id": event_id,
-        }
-        with self._connect() as connection:
-            connection.execute(
-                AssetCheckExecutionsTable.insert(),
-                [row | {"partition": key} for key in (subset.get_partition_keys() if subset else [None])],
-            )
+        store_planned_checks(self, event, event_id)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:

@@ -1,4 +1,4 @@
-"""All uses of Dagster's private API in this project but those of ``postgres.py``; no other module uses it.
+"""All uses of Dagster's private API in this project but those of the storages, ``postgres.py`` and ``sqlite.py``.
 
 ``docs/dagster.md`` lists each use and what breaks without it. The release of Dagster is pinned, and
 ``test_private_api.py`` checks that the rest of ``defs/`` uses the public API only.
@@ -9,20 +9,27 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
 from threading import get_ident
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData as TargetMaterialization,
 )
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from dagster._core.errors import DagsterDefinitionChangedDeserializationError
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
-from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
+from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._core.storage.legacy_storage import LegacyEventLogStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from dagster._serdes import serialize_value
 from dagster._utils.interrupts import capture_interrupts as interrupts_between_steps
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.event import listens_for
@@ -118,13 +125,9 @@ def keep_connections(instance: dg.DagsterInstance) -> None:
     events = instance.event_log_storage
     if isinstance(events, LegacyEventLogStorage):  # of an instance with ``storage:`` in its dagster.yaml
         events = events._storage.event_log_storage
-    if isinstance(events, SqliteEventLogStorage):
-        files = _SqliteFiles(events)
-        events._connect = files.connect  # type: ignore[method-assign]
-        events.has_table = files.has_table  # type: ignore[method-assign]
-        _transactions[instance] = files.transaction
-    else:
-        _transactions[instance] = getattr(events, "transaction", nullcontext)  # of defs/postgres.py
+    if isinstance(events, SqliteEventLogStorage) and not hasattr(events, "transaction"):
+        keep_files_open(events)
+    _transactions[instance] = getattr(events, "transaction", nullcontext)  # Dagster's own in PostgreSQL has none
 
 
 def events_together(instance: dg.DagsterInstance) -> AbstractContextManager[object]:
@@ -136,6 +139,42 @@ def events_together(instance: dg.DagsterInstance) -> AbstractContextManager[obje
     return _transactions.get(instance, nullcontext)()
 
 
+def keep_files_open(storage: SqliteEventLogStorage) -> None:
+    """Let ``storage`` keep its connections to the files of events, and store events in transactions of several."""
+    files = _SqliteFiles(storage)
+    storage._connect = files.connect  # type: ignore[method-assign]
+    storage.has_table = files.has_table  # type: ignore[method-assign]
+    storage.store_event_batch = files.store_event_batch  # type: ignore[method-assign]
+    storage._store_asset_check_evaluation_planned = partial(store_planned_checks, storage)  # type: ignore[method-assign]
+    storage.transaction = files.transaction  # type: ignore[attr-defined]
+
+
+def store_planned_checks(storage: SqlEventLogStorage, event: dg.EventLogEntry, event_id: int | None) -> None:
+    """A row for each partition of a planned check. By default each row also holds the names of all of its run's."""
+    of_run = event.get_dagster_event()
+    planned = of_run.event_specific_data
+    assert isinstance(planned, AssetCheckEvaluationPlanned)
+    subset = planned.partitions_subset
+    of_rows = AssetCheckEvaluationPlanned(asset_key=planned.asset_key, check_name=planned.check_name)
+    row = {
+        "asset_key": planned.asset_key.to_string(),
+        "check_name": planned.check_name,
+        "run_id": event.run_id,
+        "execution_status": AssetCheckExecutionRecordStatus.PLANNED.value,
+        "evaluation_event": serialize_value(event._replace(dagster_event=of_run._replace(event_specific_data=of_rows))),
+        "evaluation_event_timestamp": storage._event_insert_timestamp(event),
+        "evaluation_event_storage_id": event_id,
+    }
+    rows = [row | {"partition": key} for key in (subset.get_partition_keys() if subset else [None])]
+    with storage.index_connection() as connection:
+        connection.execute(AssetCheckExecutionsTable.insert(), rows)
+
+
+class _Kept(NamedTuple):
+    engine: Engine
+    file: int | None
+
+
 class _SqliteFiles:
     """The SQLite files of ``storage`` with one open connection each: the index of all runs, and the runs used last."""
 
@@ -143,7 +182,7 @@ class _SqliteFiles:
         self._storage = storage
         self._look_for_table = storage.has_table
         self._tables: set[str] = set()
-        self._engines: OrderedDict[str, Engine] = OrderedDict()
+        self._engines: OrderedDict[str, _Kept] = OrderedDict()
         self._changes: dict[str, int] = {}  # by file, rows changed by its connection
         self._thread: int | None = None  # that has a transaction open
         self._in_transaction: dict[str, Connection] = {}  # by file, in the order in which it was used first
@@ -193,18 +232,37 @@ class _SqliteFiles:
             self._changes[shard] = changes
             os.utime(self._storage.path_for_shard(shard))
 
+    def store_event_batch(self, events: Sequence[dg.EventLogEntry]) -> None:
+        """Store events in one transaction for each file; of planned ones where ``DAGSTER_EVENT_BATCH_SIZE`` is set."""
+        with self.transaction():
+            for event in events:
+                self._storage.store_event(event)
+
     def _open(self, shard: str) -> Engine:
+        kept = self._engines.pop(shard, None)
+        if kept is not None and kept.file != self._file(shard):
+            kept.engine.dispose()  # the file was deleted, as by ``dagster run wipe``
+            self._storage._initialized_dbs.discard(shard)
+            self._changes.pop(shard, None)
+            kept = None
         url = self._storage.conn_string_for_shard(shard)
         if shard not in self._storage._initialized_dbs:  # makes the tables of a new run
-            self._storage._initdb(create_engine(url, poolclass=NullPool, connect_args=_WAITS))
+            engine = create_engine(url, poolclass=NullPool, connect_args=_WAITS)
+            self._storage._initdb(engine, for_index_shard=shard == INDEX_SHARD_NAME)
             self._storage._initialized_dbs.add(shard)
-        engine = self._engines.pop(shard, None) or _engine(url)
-        self._engines[shard] = engine
+        self._engines[shard] = kept = kept or _Kept(_engine(url), self._file(shard))
         if len(self._engines) > _KEPT_FILES:
             oldest, unused = self._engines.popitem(last=False)
-            unused.dispose()
+            unused.engine.dispose()
             self._changes.pop(oldest, None)
-        return engine
+        return kept.engine
+
+    def _file(self, shard: str) -> int | None:
+        """The number of the file on its disk; None where there is none."""
+        try:
+            return Path(self._storage.path_for_shard(shard)).stat().st_ino
+        except FileNotFoundError:
+            return None
 
     def has_table(self, table_name: str) -> bool:
         """Whether the index has a table. Dagster asks several times for an event; a table that was found stays."""

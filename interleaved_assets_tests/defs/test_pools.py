@@ -8,7 +8,7 @@ import dagster as dg
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.pools import SLOTS
 from interleaved_assets_tests.documents import project
-from interleaved_assets_tests.live import ROOT
+from interleaved_assets_tests.live import ROOT, opened
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 
@@ -33,6 +33,6 @@ def test_the_makefile_sets_the_limits(tmp_path: Path) -> None:
         subprocess.run(
             [sys.executable, "-m", "dagster", *command.split()], env={"DAGSTER_HOME": str(tmp_path)}, check=True
         )
-    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+    with opened(tmp_path) as instance:
         ((_, pool, limit), *_) = commands
         assert instance.event_log_storage.get_concurrency_info(pool).slot_count == int(limit)

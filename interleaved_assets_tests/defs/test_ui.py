@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from dagster import DagsterInstance
 from playwright.sync_api import Locator, Page, expect
 
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets_tests.browser import HEIGHT, TALL, WIDTH, expand_graph, keep
 from interleaved_assets_tests.documents import good_shard, project
-from interleaved_assets_tests.live import LiveDagster, live_dagster
+from interleaved_assets_tests.live import LiveDagster, live_dagster, opened
 
 pytestmark = pytest.mark.system
 
@@ -23,7 +22,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveDagster]:
     for seed, name in enumerate(("mint/pdf-000", "mint/pdf-001")):
         good_shard(folder / "raw" / f"{name}.tar", seed=10 * seed)
     with live_dagster(folder / "home", folder / "interleaved.toml", daemon=False) as running:
-        with DagsterInstance.from_config(str(folder / "home")) as instance:
+        with opened(folder / "home") as instance:
             assert materialize_all(instance, settings, register_all(instance, settings))
         yield running
 

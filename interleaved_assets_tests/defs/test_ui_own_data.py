@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from dagster import DagsterInstance
 from playwright.sync_api import Browser, Page, expect
 
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets_tests.browser import appears, expand_graph, keep, new_page
 from interleaved_assets_tests.documents import good_shard, project
-from interleaved_assets_tests.live import ROOT, LiveDagster, live_dagster
+from interleaved_assets_tests.live import ROOT, LiveDagster, live_dagster, opened
 from interleaved_assets_tests.s3 import S3Server
 
 pytestmark = pytest.mark.system
@@ -44,7 +43,7 @@ def live(tmp_path_factory: pytest.TempPathFactory, s3_server: S3Server, own_buck
     home = folder / "home"
     home.mkdir()
     shutil.copy(ROOT / "dagster.yaml", home)
-    with DagsterInstance.from_config(str(home)) as instance:
+    with opened(home) as instance:
         assert materialize_all(instance, settings, register_all(instance, settings))
     roots = f'[storage]\nraw_root = "s3://{own_bucket}/raw"\noutput_root = "s3://{own_bucket}/curated"\n'
     (folder / "interleaved.toml").write_text(roots + SOON)

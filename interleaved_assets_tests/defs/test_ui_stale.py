@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance
 from playwright.sync_api import Page, expect
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets_tests.browser import appears, expand_graph, keep
 from interleaved_assets_tests.documents import good_shard, project
-from interleaved_assets_tests.live import LiveDagster, live_dagster
+from interleaved_assets_tests.live import LiveDagster, live_dagster, opened
 
 pytestmark = pytest.mark.system
 
@@ -40,7 +39,7 @@ def test_a_changed_threshold_makes_the_selection_stale_and_no_score(
     expect(page.get_by_text("Unsynced")).to_have_count(0)
 
     changed = project(tmp_path, "[selection]\nmin_sharpness = 9000\n")
-    with DagsterInstance.from_config(str(tmp_path / "home")) as instance:
+    with opened(tmp_path / "home") as instance:
         assert (
             build_definitions(changed).resolve_job_def("check_up_to_date").execute_in_process(instance=instance).success
         )

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance
 from playwright.sync_api import Browser, Page, expect
 
 from interleaved_assets.defs.build import build_definitions
@@ -14,7 +13,7 @@ from interleaved_assets_tests.browser import TALL, WIDTH, expand_graph, keep, ne
 from interleaved_assets_tests.defs.test_ui import metadata_row
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.layouts import foreign_tar
-from interleaved_assets_tests.live import LiveDagster, live_dagster
+from interleaved_assets_tests.live import LiveDagster, live_dagster, opened
 
 pytestmark = pytest.mark.system
 
@@ -46,7 +45,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveDagster]:
     (folder / "raw/bad.tar").write_bytes(b"no tar" * 200)
     (folder / "raw/foreign.tar").write_bytes(foreign_tar("img2dataset"))
     with live_dagster(folder / "home", folder / "interleaved.toml", daemon=False) as running:
-        with DagsterInstance.from_config(str(folder / "home")) as instance:
+        with opened(folder / "home") as instance:
             assert not materialize_all(instance, settings, register_all(instance, settings))
             (folder / "raw/again.tar").write_bytes(b"no tar" * 200)
             register_all(instance, settings)

@@ -19,6 +19,7 @@ def home(
     bucket = s3_environment.new_bucket()
     monkeypatch.setenv("DAGSTER_LOGS_BUCKET", bucket)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setenv("DAGSTER_LOGS_STAGING", str(tmp_path / "staging"))
     (tmp_path / "interleaved.toml").touch()
     monkeypatch.setenv("INTERLEAVED_SETTINGS", str(tmp_path / "interleaved.toml"))

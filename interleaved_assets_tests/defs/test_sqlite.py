@@ -1,0 +1,127 @@
+"""The storage in SQLite that ``dagster.yaml`` names: the contents of Dagster's own, in files that stay open."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from interleaved_assets.defs import shard_run
+from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START
+from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk, run_chain
+from interleaved_assets_tests.defs.test_kept_connections import connections, writing_commits
+from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.live import ROOT, opened
+
+EVENT = dg.AssetMaterialization("a")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    return folder
+
+
+@pytest.fixture
+def instance(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "100")
+    with opened(home) as instance:
+        yield instance
+
+
+def rows(file: Path, query: str) -> Counter[tuple[object, ...]]:
+    with closing(sqlite3.connect(file)) as connection:
+        return Counter(connection.execute(query).fetchall())
+
+
+def stored(home: Path) -> dict[str, Counter[tuple[object, ...]]]:
+    """What the one run of a folder has left in the tables of events, without ids and times."""
+    index = home / "history/runs/index.db"
+    (run,) = [file for file in index.parent.glob("*.db") if file.stem not in ("index", "")]
+    events = "SELECT dagster_event_type, step_key, asset_key, partition FROM event_logs"
+    checks = "SELECT c.asset_key, check_name, c.partition, execution_status, m.partition, m.dagster_event_type"
+    checks += " FROM asset_check_executions c LEFT JOIN event_logs m ON m.id = materialization_event_storage_id"
+    tags = "SELECT asset_key, key FROM asset_event_tags"
+    found = {"checks": rows(index, checks), "tags": rows(index, tags), "run": rows(run, events)}
+    return found | {"index": rows(index, events)}
+
+
+def test_the_tables_are_those_of_dagsters_own_storage(
+    instance: dg.DagsterInstance,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    settings = project(tmp_path)
+    for key in ("a", "c"):
+        good_shard(tmp_path / f"raw/{key}.tar")
+    (tmp_path / "raw/b.tar").write_bytes(b"no tar")
+    assert not run_chain(instance, settings, ["a", "b", "c"]).success
+    assert "Falling back" not in capfd.readouterr().err  # Dagster says so where a batch could not be stored
+    monkeypatch.setattr(shard_run, "keep_connections", lambda _: None)
+    with instance_on_disk(tmp_path / "other") as other:
+        assert not run_chain(other, settings, ["a", "b", "c"]).success
+    ours, theirs = stored(home), stored(tmp_path / "other")
+    assert ours == theirs
+    assert ours["index"]["ASSET_MATERIALIZATION_PLANNED", "filtered", '["filtered"]', "b"] == 1
+    assert ours["checks"].total() > 10
+
+
+def test_runs_are_put_into_the_queue_with_few_connections_and_commits(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    keys = [f"s{number:03d}" for number in range(100)]
+    instance.add_dynamic_partitions(SHARDS, keys)
+    job = build_definitions(project(tmp_path)).resolve_implicit_global_asset_job_def()
+    assets = frozenset(map(dg.AssetKey, STAGES))
+
+    def create(last: str) -> dg.DagsterRun:
+        return instance.create_run_for_job(job, asset_selection=assets, tags={RANGE_START: keys[0], RANGE_END: last})
+
+    create(keys[0])
+    with connections() as opened_meanwhile, writing_commits() as commits:
+        run = create(keys[-1])
+    assert len(instance.all_logs(run.run_id, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)) == 400
+    assert len(opened_meanwhile) < 20
+    assert len(commits) < 30  # two for each hundred events, and those of the run itself
+
+
+def test_planned_checks_take_no_more_bytes_a_shard_in_larger_runs(
+    instance: dg.DagsterInstance, home: Path, tmp_path: Path
+) -> None:
+    keys = [f"s{number:03d}" for number in range(100)]
+    instance.add_dynamic_partitions(SHARDS, keys)
+    job = build_definitions(project(tmp_path)).resolve_implicit_global_asset_job_def()
+    largest = "SELECT max(length(evaluation_event)) FROM asset_check_executions"
+    for last in (keys[1], keys[-1]):
+        tags = {RANGE_START: keys[0], RANGE_END: last}
+        instance.create_run_for_job(job, asset_selection=frozenset(map(dg.AssetKey, STAGES)), tags=tags)
+    assert max(rows(home / "history/runs/index.db", largest))[0] < 1_000
+    check = dg.AssetCheckKey(dg.AssetKey("filtered"), "output_valid")
+    info = instance.event_log_storage.get_asset_check_partition_info([check])
+    assert {one.partition_key for one in info} == set(keys)
+
+
+def test_a_file_that_was_deleted_is_made_again(instance: dg.DagsterInstance, home: Path) -> None:
+    """``dagster run wipe`` in another process deletes the files; what is stored afterwards must not be lost."""
+    instance.report_runless_asset_event(EVENT)
+    for file in (home / "history/runs").iterdir():
+        file.unlink()
+    instance.report_runless_asset_event(EVENT)
+    with opened(home) as other:
+        assert len(other.fetch_materializations(EVENT.asset_key, limit=9).records) == 1
+
+
+def test_dagsters_own_storage_reads_the_files(instance: dg.DagsterInstance, home: Path) -> None:
+    instance.report_runless_asset_event(EVENT)
+    with instance_on_disk(home) as plain:
+        assert type(plain.event_log_storage).__module__.startswith("dagster.")
+        assert len(plain.fetch_materializations(EVENT.asset_key, limit=9).records) == 1
