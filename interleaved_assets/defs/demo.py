@@ -68,8 +68,13 @@ max_ratio = 0.5             # images for each word of a document
 on_score_error = "drop_row" # an image that cannot be decoded has no score
 """
 """Settings that the demo writes into a folder without any: those of the repository, without CLIP's demo model."""
-INSTANCE = "nux:\n  enabled: false\ntelemetry:\n  enabled: false\n"
-"""Dagster's configuration where the demo makes an instance: no sign-up, nothing is sent."""
+INSTANCE = """\
+storage:
+  custom: {module: interleaved_assets.defs.sqlite, class: SqliteStorage, config: {base_dir: {env: DAGSTER_HOME}}}
+nux: {enabled: false}
+telemetry: {enabled: false}
+"""
+"""Dagster's configuration where the demo makes an instance: files stay open, no sign-up, nothing is sent."""
 PAGES = {
     "the graph of all assets": "/asset-groups",
     "a shard, and what was dropped": "/assets/filtered?view=partitions",
