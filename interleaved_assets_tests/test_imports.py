@@ -22,8 +22,8 @@ ORDER = {
         *("reporting", "defs", "definitions", "cli"),
     ),
     "io": (
-        *("storage", "content_types", "workers", "tiff", "archive", "batches", "policy", "fetch", "materialize"),
-        *("reader", "writer", "parquet", "tar", "shard"),
+        *("storage", "content_types", "limits", "value_bytes", "workers", "tiff", "archive", "batches", "policy"),
+        *("fetch", "materialize", "reader", "writer", "parquet", "tar", "shard"),
     ),
     "scoring": ("*", "clip"),
     "cli": ("*", "commands", "entry_point", "__main__"),

@@ -1,5 +1,6 @@
 """Read and write shards: tar and Parquet, local and remote; writes are atomic and deterministic."""
 
+from interleaved_assets.io.limits import TarLimits
 from interleaved_assets.io.materialize import materialize
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader, parquet_shard_schema, read_parquet_shard
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter, ParquetShard, parquet_shard
@@ -7,7 +8,6 @@ from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.io.reader import ShardReader
 from interleaved_assets.io.shard import read_shard, write_shard
 from interleaved_assets.io.tar.layout import ShardLayout
-from interleaved_assets.io.tar.limits import TarLimits
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter, TarShard, tar_shard
 from interleaved_assets.io.writer import ShardWriter

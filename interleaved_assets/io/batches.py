@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.storage.ranges import Content, FileRange
+from interleaved_assets.io.value_bytes import has_byte_length
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.casting import concat_unified, take_rows
 
@@ -210,13 +211,3 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
 
 def _nbytes(part: Content) -> int:
     return part.nbytes if isinstance(part, memoryview) else len(part)
-
-
-def has_byte_length(dtype: pa.DataType) -> bool:
-    """Whether the type is strings or bytes, whose values differ in length."""
-    return (
-        pa.types.is_string(dtype)
-        or pa.types.is_large_string(dtype)
-        or pa.types.is_binary(dtype)
-        or pa.types.is_large_binary(dtype)
-    )

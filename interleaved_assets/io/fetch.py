@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.io.archive.index import TarMember
-from interleaved_assets.io.archive.source import MAX_UNPACKED_BYTES, TarSource, open_tar
+from interleaved_assets.io.archive.source import TarSource, open_tar
+from interleaved_assets.io.limits import LIMITS
 from interleaved_assets.io.storage import StorageOptions, as_storage_error, filesystem, is_local, local_path
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.filesystem import client_errors
@@ -26,24 +27,6 @@ class Source(NamedTuple):
     end: int | None = None
 
 
-class FetchLimits(NamedTuple):
-    """Bytes that one file, member or range may have, a compressed tar may unpack to, and rows of a sample may get."""
-
-    member_bytes: int
-    unpacked_bytes: int
-    sample_bytes: int
-
-
-MAX_MEMBER_BYTES: Final = 2**30
-"""Default limit for the bytes of one file, member or range."""
-
-MAX_SAMPLE_BYTES: Final = 512 * 2**20
-"""Default limit for the bytes that the rows of one sample take together."""
-
-FETCH_LIMITS: Final = FetchLimits(MAX_MEMBER_BYTES, MAX_UNPACKED_BYTES, MAX_SAMPLE_BYTES)
-"""The default limits."""
-
-
 def is_compressed_tar(path: str) -> bool:
     """Whether ``path`` is a tar whose members lie at no byte offset of the file, since all of it is compressed."""
     return path.lower().endswith(_COMPRESSED_TARS)
@@ -54,7 +37,7 @@ def fetch(
     *,
     storage_options: StorageOptions,
     max_member_bytes: int,
-    max_unpacked_bytes: int = MAX_UNPACKED_BYTES,
+    max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
 ) -> dict[Source, BytesLike | str]:
     """The bytes of each source, or the row error that says why there are none.
 
@@ -63,7 +46,6 @@ def fetch(
     Raises:
         StorageUnavailable: the storage failed in a way that may pass. It is no fault of the rows, so none is blamed.
     """
-    limits = FETCH_LIMITS._replace(member_bytes=max_member_bytes, unpacked_bytes=max_unpacked_bytes)
     ranges: dict[int, tuple[AbstractFileSystem, dict[Source, tuple[str, int, int]]]] = {}
     members: defaultdict[str, list[Source]] = defaultdict(list)
     result: dict[Source, BytesLike | str] = {}
@@ -86,7 +68,7 @@ def fetch(
     for fs, wanted in ranges.values():
         result.update(_fetch_ranges(fs, wanted, max_member_bytes))
     for path, wanted_members in members.items():
-        result.update(_fetch_members(path, wanted_members, storage_options, limits))
+        result.update(_fetch_members(path, wanted_members, storage_options, max_member_bytes, max_unpacked_bytes))
     return result
 
 
@@ -128,15 +110,15 @@ def _fetch_ranges(
 
 
 def _fetch_members(
-    path: str, wanted: list[Source], storage_options: StorageOptions, limits: FetchLimits
+    path: str, wanted: list[Source], storage_options: StorageOptions, max_member_bytes: int, max_unpacked_bytes: int
 ) -> Iterator[tuple[Source, BytesLike | str]]:
     """The first member of each name, as far as the tar can be read."""
     missing = {source.member: source for source in wanted}
     try:
-        with open_tar(path, storage_options, by_ranges=True, max_unpacked_bytes=limits.unpacked_bytes) as tar:
+        with open_tar(path, storage_options, by_ranges=True, max_unpacked_bytes=max_unpacked_bytes) as tar:
             for member in tar.index.members:
                 if (source := missing.pop(member.name, None)) is not None:
-                    yield source, _member(tar, member, limits.member_bytes)
+                    yield source, _member(tar, member, max_member_bytes)
                 if not missing:
                     return
             damage = tar.index.damage

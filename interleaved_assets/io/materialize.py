@@ -11,18 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.archive.source import MAX_UNPACKED_BYTES
 from interleaved_assets.io.batches import binary_column, binary_views, row_bytes, split_samples
 from interleaved_assets.io.content_types import SNIFFED_BYTES, TIFF, sniff
-from interleaved_assets.io.fetch import (
-    FETCH_LIMITS,
-    MAX_MEMBER_BYTES,
-    MAX_SAMPLE_BYTES,
-    FetchLimits,
-    Source,
-    fetch,
-    is_compressed_tar,
-)
+from interleaved_assets.io.fetch import Source, fetch, is_compressed_tar
+from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage import StorageOptions, check_allowed
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.ranges import BlockReader, Content
@@ -58,9 +50,9 @@ def materialize(
     storage_options: StorageOptions = None,
     allowed_roots: Sequence[str] | None = None,
     only_missing: bool = True,
-    max_member_bytes: int = MAX_MEMBER_BYTES,
-    max_unpacked_bytes: int = MAX_UNPACKED_BYTES,
-    max_sample_bytes: int = MAX_SAMPLE_BYTES,
+    max_member_bytes: int = LIMITS.max_member_bytes,
+    max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
+    max_sample_bytes: int = LIMITS.max_sample_bytes,
 ) -> pa.Table:
     """``table`` with ``binary_content`` filled in for image rows.
 
@@ -91,7 +83,9 @@ def materialize(
         storage_options=storage_options,
         allowed_roots=allowed_roots,
         only_missing=only_missing,
-        limits=FetchLimits(max_member_bytes, max_unpacked_bytes, max_sample_bytes),
+        limits=LIMITS._replace(
+            max_member_bytes=max_member_bytes, max_unpacked_bytes=max_unpacked_bytes, max_sample_bytes=max_sample_bytes
+        ),
     )
     return next(parts)
 
@@ -103,7 +97,7 @@ def materialize_parts(
     storage_options: StorageOptions = None,
     allowed_roots: Sequence[str] | None = None,
     only_missing: bool = True,
-    limits: FetchLimits = FETCH_LIMITS,
+    limits: TarLimits = LIMITS,
 ) -> Iterator[pa.Table]:
     """:func:`materialize`, in parts of whole samples of at most ``max_batch_bytes`` unless a sample is larger.
 
@@ -116,14 +110,10 @@ def materialize_parts(
         yield table
         return
     rows = np.flatnonzero(chosen)
-    outcomes = _outcomes(
-        table["source_ref"].take(pa.array(rows)).to_pylist(),
-        allowed_roots or (),
-        storage_options,
-        limits,
-    )
+    locators = table["source_ref"].take(pa.array(rows)).to_pylist()
+    outcomes = _outcomes(locators, allowed_roots or (), storage_options, limits)
     found = dict(zip(rows.tolist(), outcomes, strict=True))
-    _refuse_large_samples(found, table["sample_id"].take(pa.array(rows)).to_pylist(), limits.sample_bytes)
+    _refuse_large_samples(found, table["sample_id"].take(pa.array(rows)).to_pylist(), limits.max_sample_bytes)
     sizes = row_bytes(table)
     for row, outcome in found.items():
         if isinstance(outcome, _Found):
@@ -221,7 +211,7 @@ def _rows_to_fill(table: pa.Table, only_missing: bool) -> np.ndarray:
 
 
 def _outcomes(
-    locators: list[str | None], allowed_roots: Sequence[str], storage_options: StorageOptions, limits: FetchLimits
+    locators: list[str | None], allowed_roots: Sequence[str], storage_options: StorageOptions, limits: TarLimits
 ) -> list[_Outcome]:
     allowed: dict[str, bool] = {}
     plans = [_plan(locator, allowed_roots, allowed) for locator in locators]
@@ -229,8 +219,8 @@ def _outcomes(
     fetched = fetch(
         sources,
         storage_options=storage_options,
-        max_member_bytes=limits.member_bytes,
-        max_unpacked_bytes=limits.unpacked_bytes,
+        max_member_bytes=limits.max_member_bytes,
+        max_unpacked_bytes=limits.max_unpacked_bytes,
     )
     frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str] = {}
     return [plan if isinstance(plan, str) else _outcome(plan, fetched[plan.source], frames) for plan in plans]

@@ -8,14 +8,13 @@ from typing import Final
 import pyarrow as pa
 
 from interleaved_assets.io.batches import prefetch
-from interleaved_assets.io.fetch import FetchLimits
+from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.materialize import materialize_parts
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.seal import MAGIC
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
 from interleaved_assets.io.storage import StorageOptions, folders_of, open_input
 from interleaved_assets.io.tar.layout import ShardLayout
-from interleaved_assets.io.tar.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.io.tar.writer import TarShard, tar_shard
 from interleaved_assets.model.errors import OptionError
@@ -122,7 +121,7 @@ def _parquet_tables(
             max_batch_bytes,
             storage_options=storage_options,
             allowed_roots=folders_of([uri]) if allowed_roots is None else allowed_roots,
-            limits=FetchLimits(limits.max_member_bytes, limits.max_unpacked_bytes, limits.max_sample_bytes),
+            limits=limits,
         )
 
 

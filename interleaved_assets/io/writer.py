@@ -12,11 +12,11 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from interleaved_assets.io.batches import are_adjacent, split_samples
-from interleaved_assets.io.fetch import FETCH_LIMITS, FetchLimits
+from interleaved_assets.io.limits import limits_of
 from interleaved_assets.io.materialize import bytes_to_fetch, materialize_parts, with_fetch_columns
 from interleaved_assets.io.policy import apply_error_policy, check_policy
 from interleaved_assets.io.reader import align_shard
-from interleaved_assets.io.storage import exists, folders_of, join, parse_size
+from interleaved_assets.io.storage import exists, folders_of, join
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
@@ -28,7 +28,7 @@ MODES: Final[tuple[str, ...]] = get_args(WriteMode)
 _STEM_BYTES: Final = 120
 _PART_BYTES: Final = 64 * 2**20
 
-_FETCH_OPTIONS: Final = {f"max_{name}": name for name in FetchLimits._fields}
+_FETCH_OPTIONS: Final = frozenset({"max_member_bytes", "max_sample_bytes", "max_unpacked_bytes"})
 
 
 @dataclass
@@ -85,9 +85,7 @@ class ShardWriter(ABC):
         if unknown := sorted(set(options) - known):
             listed = ", ".join(sorted(known | {"storage_options"}))
             raise OptionError(f"write_kwargs has unknown options {', '.join(unknown)}; known are {listed}")
-        given = {name: option for option, name in _FETCH_OPTIONS.items() if option in options}
-        fetch = {name: parse_size(options[option], option) for name, option in given.items()}
-        self._fetch_limits = FETCH_LIMITS._replace(**fetch)
+        self._limits = limits_of(options)
         self._options = {name: value for name, value in options.items() if name in self.write_options}
         self._target = resolve_schema(self.schema, self.schema_overrides)
         self._numbers: Counter[str] = Counter()
@@ -161,7 +159,7 @@ class ShardWriter(ABC):
     def _materialized(self, part: pa.Table, batch: InterleavedBatch, limit: int | None) -> Iterator[pa.Table]:
         roots = folders_of(batch.source_files) if self.allowed_roots is None else self.allowed_roots
         return materialize_parts(
-            part, limit, storage_options=self._storage_options, allowed_roots=roots, limits=self._fetch_limits
+            part, limit, storage_options=self._storage_options, allowed_roots=roots, limits=self._limits
         )
 
     def _ready(self, part: pa.Table, batch: InterleavedBatch, schema: pa.Schema, dropped: list[pa.Table]) -> pa.Table:

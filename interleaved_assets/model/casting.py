@@ -40,7 +40,7 @@ def cast_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def as_lists(array: pa.Array) -> pa.Array:
+def _as_lists(array: pa.Array) -> pa.Array:
     """An array of list views as one of lists.
 
     Raises:
@@ -140,7 +140,7 @@ def _cast(array: pa.Array, dtype: pa.DataType, safe: bool) -> pa.Array:
     if array.type == dtype:
         return array
     if _is_list_view(array.type):
-        return _cast(as_lists(array), dtype, safe)
+        return _cast(_as_lists(array), dtype, safe)
     if array.type.id != dtype.id:
         return array.cast(dtype, safe=safe)
     if pa.types.is_struct(dtype):

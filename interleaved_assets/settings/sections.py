@@ -7,9 +7,9 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, field_
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from interleaved_assets.export.settings import ExportSettings
+from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme
 from interleaved_assets.io.tar.layout import Layout
-from interleaved_assets.io.tar.limits import LIMITS, TarLimits
 from interleaved_assets.model.errors import ErrorPolicy
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.settings import ScoringSettings

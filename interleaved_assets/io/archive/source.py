@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
 from interleaved_assets.io.archive.index import ReadAt, TarIndex, TarMember, index_tar
+from interleaved_assets.io.limits import LIMITS
 from interleaved_assets.io.storage import (
     StorageOptions,
     is_local,
@@ -27,9 +28,6 @@ from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.ranges import BlockReader, Content, FileRange
 from interleaved_assets.model.errors import ShardError
-
-MAX_UNPACKED_BYTES: Final = 2 * 2**30
-"""Default limit for the unpacked size of a compressed tar, in bytes."""
 
 _OPENERS: Final[dict[bytes, Callable[..., Any]]] = {
     b"\x1f\x8b": gzip.open,
@@ -110,7 +108,7 @@ def open_tar(
     storage_options: StorageOptions = None,
     *,
     by_ranges: bool = False,
-    max_unpacked_bytes: int = MAX_UNPACKED_BYTES,
+    max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
 ) -> Iterator[TarSource]:
     """Open the tar at ``uri``, which may be compressed with gzip, bzip2 or xz, under any name.
 

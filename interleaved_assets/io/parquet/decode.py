@@ -9,12 +9,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.batches import has_byte_length
 from interleaved_assets.io.parquet.footer import BYTE_ARRAY, Chunk, Footer, RowGroup
-from interleaved_assets.model.casting import as_lists, cast_table
+from interleaved_assets.io.value_bytes import value_bytes
+from interleaved_assets.model.casting import cast_table
 from interleaved_assets.model.errors import ShardError
 
 # Maximum size of a decoding step, also if max_batch_bytes is larger: a batch is joined from several steps.
@@ -112,14 +111,14 @@ def _decoded(batch: pa.RecordBatch, target: pa.Schema, limit: int, uri: str) -> 
     if not any(expands):
         yield _as_type(batch, target)
         return
-    filled = np.cumsum(sum(decoded_bytes(column) for column in batch.columns))
+    filled = np.cumsum(np.broadcast_to(sum(map(value_bytes, batch.columns)), batch.num_rows))
     first = 0
     while first < batch.num_rows:
         before = filled[first - 1] if first else 0
         last = max(int(np.searchsorted(filled, before + limit, side="right")), first + 1)
         if filled[first] - before > MAX_ROW_BYTES:
             raise ShardError(
-                f"{uri}: a row takes {filled[first] - before} bytes, and a row may take at most {MAX_ROW_BYTES}. "
+                f"{uri}: a row takes {int(filled[first] - before)} bytes, and a row may take at most {MAX_ROW_BYTES}. "
                 "Remove it, or split it into several rows."
             )
         yield _as_type(batch.slice(first, last - first), target)
@@ -128,37 +127,6 @@ def _decoded(batch: pa.RecordBatch, target: pa.Schema, limit: int, uri: str) -> 
 
 def _as_type(batch: pa.RecordBatch, target: pa.Schema) -> pa.Table:
     return cast_table(pa.Table.from_batches([batch]).select(target.names), target)
-
-
-def decoded_bytes(array: pa.Array) -> np.ndarray:
-    """Decoded size of each value of ``array`` in bytes, without offsets and validity; int64."""
-    dtype = array.type
-    if isinstance(dtype, pa.BaseExtensionType):
-        return decoded_bytes(array.storage)
-    if pa.types.is_string_view(dtype) or pa.types.is_binary_view(dtype):
-        return decoded_bytes(array.cast(pa.large_binary()))
-    if pa.types.is_list_view(dtype) or pa.types.is_large_list_view(dtype):
-        return decoded_bytes(as_lists(array))
-    if pa.types.is_dictionary(dtype):
-        lengths = decoded_bytes(array.dictionary)
-        indices = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)
-        sizes = lengths[indices] if len(lengths) else np.zeros(len(array), np.int64)
-        return np.where(array.is_valid().to_numpy(zero_copy_only=False), sizes, 0)
-    if has_byte_length(dtype):
-        return pc.fill_null(pc.cast(pc.binary_length(array), pa.int64()), 0).to_numpy(zero_copy_only=False)
-    if pa.types.is_struct(dtype):
-        fields = [decoded_bytes(array.field(index)) for index in range(dtype.num_fields)]
-        return np.asarray(sum(fields, np.zeros(len(array), np.int64)))
-    if pa.types.is_fixed_size_list(dtype):
-        values = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
-        return decoded_bytes(values).reshape(len(array), dtype.list_size).sum(axis=1)
-    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_map(dtype):
-        ends = array.offsets.to_numpy().astype(np.int64)
-        values = array.values.slice(ends[0], ends[-1] - ends[0])
-        filled = np.concatenate([[0], np.cumsum(decoded_bytes(values))])
-        return np.diff(filled[ends - ends[0]])
-    width = 0 if pa.types.is_null(dtype) else max(1, dtype.bit_width // 8)
-    return np.full(len(array), width, np.int64)
 
 
 def _is_encoded(dtype: pa.DataType) -> bool:

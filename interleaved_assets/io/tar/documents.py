@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.ranges import Content
+from interleaved_assets.io.tar.estimates import ROW_BYTES, document_bytes, parsed_bytes, surplus_bytes
 from interleaved_assets.io.tar.exact import Exact, is_exact, read_exact
 from interleaved_assets.io.tar.json_columns import is_unicode
 from interleaved_assets.io.tar.layout import (
@@ -20,8 +22,6 @@ from interleaved_assets.io.tar.layout import (
     column_name,
     member_key,
 )
-from interleaved_assets.io.tar.limits import LIMITS, ROW_BYTES, TarLimits, document_bytes, parsed_bytes
-from interleaved_assets.io.tar.shared import surplus_bytes
 from interleaved_assets.model.errors import row_error
 
 

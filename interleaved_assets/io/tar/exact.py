@@ -26,9 +26,9 @@ from typing import Any, Final, TypeGuard
 
 import pyarrow as pa
 
+from interleaved_assets.io.tar.estimates import MAX_NULL_BYTES, null_bytes
 from interleaved_assets.io.tar.json_columns import MAX_FIELDS, is_unicode, struct_fields
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
-from interleaved_assets.io.tar.limits import MAX_NULL_BYTES, null_bytes
 from interleaved_assets.model.schema import RESERVED_COLUMNS, reconcile_schema
 
 VERSION: Final = 1

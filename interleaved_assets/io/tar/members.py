@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from interleaved_assets.io import content_types
 from interleaved_assets.io.archive.index import MAX_NAME_BYTES, shortened
+from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.documents import read_document
+from interleaved_assets.io.tar.estimates import document_bytes, null_bytes, surplus_bytes
 from interleaved_assets.io.tar.exact import MODALITIES, Exact
 from interleaved_assets.io.tar.json_columns import is_unicode
 from interleaved_assets.io.tar.layout import (
@@ -23,13 +25,11 @@ from interleaved_assets.io.tar.layout import (
     member_key,
     split_extension,
 )
-from interleaved_assets.io.tar.limits import LIMITS, TarLimits, document_bytes, null_bytes
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.plain_cells import LISTS, PlainColumn, PlainSample, place_nulls
 from interleaved_assets.io.tar.row_order import canonical_order, contents_in_order, others_in_order
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
 from interleaved_assets.io.tar.samples import observe_document
-from interleaved_assets.io.tar.shared import surplus_bytes
 from interleaved_assets.model.casting import take
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import RESERVED_COLUMNS

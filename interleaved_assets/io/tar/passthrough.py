@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.io.archive.index import shortened
+from interleaved_assets.io.tar.estimates import MAX_NULL_BYTES, null_type_bytes
 from interleaved_assets.io.tar.json_columns import (
     JSON_TYPE,
     MAX_FIELDS,
@@ -19,7 +20,6 @@ from interleaved_assets.io.tar.json_columns import (
     struct_fields,
 )
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
-from interleaved_assets.io.tar.limits import MAX_NULL_BYTES, null_type_bytes
 from interleaved_assets.model.casting import take
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, RESERVED_COLUMNS
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, Final, NamedTuple
 
 import pyarrow as pa
@@ -11,12 +11,12 @@ import pyarrow as pa
 from interleaved_assets.io.archive.source import TarSource, open_tar
 from interleaved_assets.io.batches import split_samples
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
-from interleaved_assets.io.fetch import FetchLimits
+from interleaved_assets.io.limits import LIMITS, TarLimits, check_limits, limits_of
 from interleaved_assets.io.materialize import materialize_parts
 from interleaved_assets.io.reader import ShardReader, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path
+from interleaved_assets.io.tar.estimates import null_bytes
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, Layout, ShardLayout
-from interleaved_assets.io.tar.limits import LIMITS, TarLimits, check_limits, limits_of, null_bytes
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE, TarRows
 from interleaved_assets.io.tar.samples import KEPT_BYTES, Sample, find_samples, fit_samples, sample_document
@@ -60,7 +60,7 @@ def read_tar_shard(
         allowed_roots: folders and URLs that the locators of images may point below which a tar names without holding
             them; by default the tar's own folder.
         max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes: what a member, a
-            document, a sample, all documents together and a compressed tar may take (see :class:`~.limits.TarLimits`).
+            document, a sample, all documents together and a compressed tar may take (see :class:`TarLimits`).
         types: wished types of passthrough columns; a column gets its type where that loses nothing.
         notes: counts by kind what was noticed and is no error of a row (see :class:`~.samples.SampleList`).
         accept_incomplete: read a tar that is cut or damaged, has no end mark, or has data after it, as far as possible.
@@ -89,7 +89,7 @@ class InterleavedWebdatasetReader(ShardReader):
     """Reads tars of interleaved documents. Options as for :class:`ShardReader` and :class:`ShardLayout`, and these.
 
     Attributes:
-        read_kwargs: also the limits of :class:`~.limits.TarLimits`, in bytes or as text such as ``"1GiB"``.
+        read_kwargs: also the limits of :class:`TarLimits`, in bytes or as text such as ``"1GiB"``.
         materialize_on_read: put the bytes of images into the rows; else only their locators.
         allowed_roots: see :func:`read_tar_shard`.
         notes: what was noticed so far and is no error of a row, counted by kind.
@@ -116,27 +116,12 @@ class InterleavedWebdatasetReader(ShardReader):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._limits = limits_of(self._options)
-        self._layout = ShardLayout(
-            sample_id_field=self.sample_id_field,
-            texts_field=self.texts_field,
-            images_field=self.images_field,
-            image_member_field=self.image_member_field,
-            fields=self.fields,
-            per_image_fields=self.per_image_fields,
-            per_text_fields=self.per_text_fields,
-            image_extensions=self.image_extensions,
-            json_extensions=self.json_extensions,
-            layout=self.layout,
-        )
+        self._layout = ShardLayout(**{option.name: getattr(self, option.name) for option in fields(ShardLayout)})
 
     def read_files(self, files: Sequence[InputFile]) -> Iterable[tuple[str, Iterable[pa.Table]]]:
         """See :class:`ShardReader`."""
         options = _Options(
-            self._layout,
-            self.materialize_on_read,
-            self._storage_options,
-            self.allowed_roots,
-            self._limits,
+            self._layout, self.materialize_on_read, self._storage_options, self.allowed_roots, self._limits
         )
         wished = {column.name: column.type for column in self._target or () if column.name not in RESERVED_COLUMNS}
         columns = ColumnTypes(self._layout.fields, wished)
@@ -228,13 +213,12 @@ def _group_tables(
     del rows  # it has the bytes of images, of which the table has a copy
     parts: Iterable[pa.Table] = [table]
     if options.materialize and points_elsewhere:
-        limits = options.limits
         parts = materialize_parts(
             table,
             limit,
             storage_options=options.storage_options,
             allowed_roots=folders_of([path]) if options.allowed_roots is None else options.allowed_roots,
-            limits=FetchLimits(limits.max_member_bytes, limits.max_unpacked_bytes, limits.max_sample_bytes),
+            limits=options.limits,
         )
     for part in parts:
         # the sizes that samples were grouped by are rough

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
+from interleaved_assets.io.limits import TarLimits
 from interleaved_assets.io.tar.documents import Document, add_contents, read_document, too_large_document
+from interleaved_assets.io.tar.estimates import ROW_BYTES, document_bytes
 from interleaved_assets.io.tar.groups import MemberGroup, find_groups
 from interleaved_assets.io.tar.layout import ID_COLUMN, ShardLayout, split_extension, webdataset_key
-from interleaved_assets.io.tar.limits import ROW_BYTES, TarLimits, document_bytes
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.references import ImageRef, Leftover, References, plain_name
 from interleaved_assets.model.errors import ShardError, row_error

@@ -5,9 +5,9 @@ import json
 import pyarrow as pa
 
 from interleaved_assets.io.archive.index import BLOCK, RECORD, member_header, padding
+from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.exact import Exact
 from interleaved_assets.io.tar.layout import EXACT_FIELD
-from interleaved_assets.io.tar.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.members import Member, TarDocuments
 from interleaved_assets.io.tar.writer import checked_rows
 from interleaved_assets.model.errors import OptionError

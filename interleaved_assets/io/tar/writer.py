@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from interleaved_assets.io.archive.index import shortened
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.io.batches import gathered
+from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage import StorageOptions, atomic_output
 from interleaved_assets.io.tar.exact import MODALITIES, check_columns
-from interleaved_assets.io.tar.limits import LIMITS, TarLimits, limits_of
 from interleaved_assets.io.tar.members import TarDocuments
 from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.batch import InterleavedBatch
@@ -135,7 +135,7 @@ def tar_shard(
 class InterleavedWebdatasetWriter(ShardWriter):
     """Writes each batch as one tar of interleaved documents. Options as for :class:`ShardWriter`, and this.
 
-    ``write_kwargs`` may have the limits of :class:`~.limits.TarLimits`, those that the tars will be read with: a sample
+    ``write_kwargs`` may have the limits of :class:`TarLimits`, those that the tars will be read with: a sample
     over one of them is refused.
 
     Attributes:
@@ -148,7 +148,6 @@ class InterleavedWebdatasetWriter(ShardWriter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._limits = limits_of(self._options)
         if not re.fullmatch(r"\w+(\.\w+)*", self.file_extension):
             raise OptionError(f"file_extension must be an ending such as 'tar', got {self.file_extension!r}")
 

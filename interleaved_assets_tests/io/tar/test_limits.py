@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.io.archive.index import BLOCK, index_tar
+from interleaved_assets.io.tar.estimates import parsed_bytes
 from interleaved_assets.io.tar.exact import read_exact
 from interleaved_assets.io.tar.layout import ShardLayout
-from interleaved_assets.io.tar.limits import parsed_bytes
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.io.tar.references import plain_name
 from interleaved_assets.io.tar.writer import tar_shard

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.io.tar.shared import unshared_bytes
+from interleaved_assets.io.tar.estimates import unshared_bytes
 from interleaved_assets_tests.io.tars import rows, write_tar
 
 COUNT, BYTES = 50, 100_000
