@@ -6,11 +6,12 @@ start of the file, so other readers ignore the seal, as they ignore a page index
 """
 
 import hashlib
+import io
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.storage.atomic import AppendOnly, AtomicOutput, BytesLike
+from interleaved_assets.io.storage.atomic import AtomicOutput, BytesLike
 
 MARK: Final = b"\x89ItlvSum"
 SEAL_BYTES: Final = 2 * len(MARK) + hashlib.sha256().digest_size
@@ -23,7 +24,7 @@ _TAIL_BYTES: Final = 64 * 2**10
 _MARKS_TRIED: Final = 16
 
 
-class SealedOutput(AppendOnly):
+class SealedOutput(io.RawIOBase):
     """A sink for Arrow's Parquet writer that inserts the seal before the footer.
 
     Call :meth:`hold` before the writer is closed and :meth:`release` afterwards.
@@ -33,12 +34,11 @@ class SealedOutput(AppendOnly):
         self._output = output
         self._held: bytearray | None = None
 
-    def write(self, data: BytesLike) -> int:
-        """Append ``data``; returns its length in bytes.
+    def writable(self) -> bool:
+        return True
 
-        Raises:
-            StorageError: it cannot be written.
-        """
+    def write(self, data: BytesLike) -> int:  # type: ignore[override]  # typeshed has a private type for it
+        """Append ``data``; returns its length in bytes."""
         if self._held is None:
             return self._output.write(data)
         self._held += data
@@ -69,9 +69,6 @@ def checked_footer(file: BinaryIO | Any) -> bytes:
     """Read the footer (Thrift, without length and magic) of an open Parquet file, and verify its checksum.
 
     A file of another writer has no seal; its footer is returned unchecked.
-
-    Args:
-        file: seekable, binary; its position afterwards is unspecified.
 
     Raises:
         pa.ArrowInvalid: the file is not Parquet, or its footer does not match its seal.

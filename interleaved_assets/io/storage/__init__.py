@@ -5,12 +5,7 @@ The rest of the package accesses storage only through this folder. Failures rais
 :class:`~interleaved_assets.model.errors.StorageUnavailable` if a retry may succeed.
 """
 
-from interleaved_assets.io.storage.atomic import (
-    AtomicOutput,
-    BytesLike,
-    atomic_output,
-    clear_leftovers,
-)
+from interleaved_assets.io.storage.atomic import AtomicOutput, BytesLike, atomic_output, clear_leftovers
 from interleaved_assets.io.storage.create import create_file
 from interleaved_assets.io.storage.filesystem import (
     StorageOptions,

@@ -1,10 +1,11 @@
 """Atomic output: a file appears with its full content, or not at all."""
 
 import hashlib
+import io
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final, TypeAlias
 
 from fsspec.spec import AbstractFileSystem
 
@@ -29,32 +30,7 @@ _VISIBLE_ONCE_CLOSED: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfs
 _UPLOAD_PART_BYTES: Final = 16 * 2**20
 
 
-class AppendOnly:
-    """The methods of the file protocol that pyarrow and tarfile need, of an output that is only appended to."""
-
-    # pyarrow reads this attribute of a sink
-    closed = False
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def readable(self) -> bool:
-        """Never."""
-        return False
-
-    def seekable(self) -> bool:
-        """Never."""
-        return False
-
-    def flush(self) -> None:
-        """Does nothing: data are final when the output is committed."""
-
-    def close(self) -> None:
-        """Does nothing: :func:`atomic_output` closes the file."""
-
-
-class AtomicOutput(AppendOnly):
+class AtomicOutput(io.RawIOBase):
     """An append-only file with its size and hash, opened by :func:`atomic_output`.
 
     Attributes:
@@ -71,12 +47,11 @@ class AtomicOutput(AppendOnly):
         self.stamp: str | None = None
         self._target, self._copy, self._digest = target, copy, hashlib.sha256() if hashed else None
 
-    def write(self, data: BytesLike) -> int:
-        """Append ``data``; returns its length in bytes.
+    def writable(self) -> bool:
+        return True
 
-        Raises:
-            StorageError: it cannot be written.
-        """
+    def write(self, data: BytesLike) -> int:  # type: ignore[override]  # typeshed has a private type for it
+        """Append ``data``; returns its length in bytes."""
         with storage_errors(self.uri, "write"):
             self._target.file.write(data)
         if self._copy is not None:
@@ -95,9 +70,6 @@ class AtomicOutput(AppendOnly):
         """Store what was written, still invisible, so that the commit takes a moment and no memory is held until then.
 
         Nothing can be written afterwards. In object stores other than S3 this does nothing.
-
-        Raises:
-            StorageError: it cannot be written.
         """
         with storage_errors(self.uri, "write"):
             self._target.store()
@@ -123,9 +95,6 @@ def atomic_output(
     the same file takes over; on other filesystems :func:`clear_leftovers` removes it. In an object store it leaves the
     parts of an incomplete upload: listings do not show them, and they take space until a lifecycle rule of the bucket
     aborts such uploads (S3: ``AbortIncompleteMultipartUpload``, after a day or more).
-
-    Raises:
-        StorageError: the file cannot be written.
     """
     with storage_errors(uri, "write"):
         target = _open_target(uri, storage_options)
@@ -156,9 +125,6 @@ def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
     Does nothing on local filesystems with locks, where the next writer takes them over, and in object stores, which
     have no temporary files. On other filesystems the folder is listed, and files of live writers are removed too; such
     a writer fails when it commits.
-
-    Raises:
-        StorageError: the folder cannot be listed, or a file not removed.
     """
     with storage_errors(uri, "write"):  # it is called before a write, and then the write cannot succeed
         if is_local(uri):
@@ -176,23 +142,7 @@ def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
                 fs.rm_file(found)
 
 
-class _Target(Protocol):
-    """An open output file; ``commit`` makes it appear at its final path, ``discard`` removes it.
-
-    ``store`` does beforehand what of a commit takes time and is not visible: nothing is written after it.
-
-    ``commit`` returns the stamp of its own file, taken during the commit, since afterwards the path may hold the file
-    of another writer; None if the stamp cannot be known.
-    """
-
-    file: BinaryIO
-
-    def store(self) -> None: ...
-    def commit(self) -> str | None: ...
-    def discard(self) -> None: ...
-
-
-def _open_target(uri: str, storage_options: StorageOptions) -> _Target:
+def _open_target(uri: str, storage_options: StorageOptions) -> "_Target":
     if is_local(uri):
         return TemporaryFile(local_path(uri))
     fs, path = filesystem(uri, storage_options)
@@ -268,3 +218,11 @@ class _MovedTarget:
         self.file.close()
         if self._fs.exists(self._temporary):
             self._fs.rm_file(self._temporary)
+
+
+_Target: TypeAlias = TemporaryFile | _UploadTarget | _MovedTarget
+"""An open output file; ``commit`` makes it appear at its final path, ``discard`` removes it.
+
+``store`` does beforehand what of a commit takes time and is not visible. ``commit`` returns the stamp of its own file,
+taken during the commit, since afterwards the path may hold that of another writer; None if the stamp cannot be known.
+"""

@@ -22,19 +22,13 @@ _PRESENT: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict"}
 
 
 def create_file(uri: str, content: bytes, storage_options: StorageOptions = None) -> bool:
-    """Create ``uri`` with ``content``, whole, unless a file exists there, which stays as it is.
+    """Create ``uri`` with ``content``, whole, unless a file exists there, which stays; returns whether it did.
 
     Where a local file exists, temporary files that killed writers of it have left are removed.
 
     Of several processes that create the same file at the same moment, one gets True: on local file systems with hard
     links, and in S3 stores that support ``If-None-Match: *`` for writes. Elsewhere the storage is asked for the file
     first, and of two writers within that moment the last one replaces the other's file.
-
-    Returns:
-        Whether this call created the file.
-
-    Raises:
-        StorageError: it cannot be written.
     """
     if is_local(uri):
         with storage_errors(uri, "write"):
@@ -55,11 +49,17 @@ def _create_local(uri: str, content: bytes) -> bool:
             clear_temporaries(target)  # a writer that was killed after link() has left its temporary name
         return False
     file = TemporaryFile(target)
+    is_new = True
     try:
         file.file.write(content)
         file.store()
-        is_new = _link(file)
-        if is_new is None:
+        try:
+            file.link()
+        except FileExistsError:
+            is_new = False
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
             file.commit()
             return True
     except BaseException:
@@ -67,19 +67,6 @@ def _create_local(uri: str, content: bytes) -> bool:
         raise
     file.discard()
     return is_new
-
-
-def _link(file: TemporaryFile) -> bool | None:
-    """Whether the file got its final name; None if the file system has no hard links."""
-    try:
-        file.link()
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        return None
-    return True
 
 
 def _create_in_s3(uri: str, content: bytes, storage_options: StorageOptions) -> bool:

@@ -3,14 +3,12 @@
 import contextlib
 import errno
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from fsspec.core import split_protocol, url_to_fs
-from fsspec.exceptions import FSTimeoutError
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import get_filesystem_class
 from fsspec.spec import AbstractFileSystem
@@ -33,13 +31,8 @@ _LAID_OVER: Final = frozenset(
     {"zip", "tar", "libarchive", "simplecache", "filecache", "blockcache", "cached", "dir", "reference"}
 )
 
-# Exceptions of storage clients that are not OSErrors, by module. A client that is not imported cannot have raised one.
-_CLIENT_ERRORS: Final = {
-    "botocore.exceptions": ("BotoCoreError", "ClientError"),
-    "aiohttp": ("ClientError",),
-    "gcsfs.retry": ("HttpError",),
-    "azure.core.exceptions": ("AzureError",),
-}
+# Packages of storage clients, whose exceptions need not be OSErrors.
+_CLIENTS: Final = frozenset({"botocore", "aiohttp", "gcsfs", "azure"})
 _TRANSIENT_ERRNOS: Final = frozenset(
     {errno.EAGAIN, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET, errno.EPIPE, getattr(errno, "EREMOTEIO", errno.EIO)}
 )
@@ -132,12 +125,8 @@ def join(folder: str, name: str) -> str:
 
 
 def file_info(uri: str, storage_options: StorageOptions = None) -> dict[str, Any] | None:
-    """fsspec's info of the file or folder at ``uri``; None if there is none. Cached listings are ignored.
-
-    Raises:
-        StorageError: the storage cannot be reached, or access is denied.
-    """
-    with storage_errors(uri, "look at"):
+    """fsspec's info of the file or folder at ``uri``; None if there is none. Cached listings are ignored."""
+    with client_errors(uri, "look at"):
         fs, path = filesystem(uri, storage_options)
         fs.invalidate_cache(path)
         try:
@@ -148,22 +137,11 @@ def file_info(uri: str, storage_options: StorageOptions = None) -> dict[str, Any
 
 def exists(uri: str, storage_options: StorageOptions = None) -> bool:
     """Whether a file or folder exists at ``uri``; cached listings are ignored."""
-    with client_errors(uri, "look at"):
-        fs, path = filesystem(uri, storage_options)
-        fs.invalidate_cache(path)
-        try:
-            fs.info(path)  # not fs.exists, which returns False when the storage fails
-        except FileNotFoundError:
-            return False
-        return True
+    return file_info(uri, storage_options) is not None  # not fs.exists, which returns False when the storage fails
 
 
 def remove_file(uri: str, storage_options: StorageOptions = None) -> None:
-    """Remove the file at ``uri``, if there is one.
-
-    Raises:
-        StorageError: it cannot be removed.
-    """
+    """Remove the file at ``uri``, if there is one."""
     with storage_errors(uri, "remove"):
         fs, path = filesystem(uri, storage_options)
         with contextlib.suppress(FileNotFoundError):  # also if another process has removed it meanwhile
@@ -177,8 +155,11 @@ def storage_errors(uri: str, doing: str) -> Iterator[None]:
         yield
     except StorageError:
         raise
-    except _storage_failures() as error:
-        raise as_storage_error(error, uri, doing) from error
+    except Exception as error:
+        packages = {base.__module__.partition(".")[0] for base in type(error).__mro__}
+        if isinstance(error, OSError) or packages & _CLIENTS:
+            raise as_storage_error(error, uri, doing) from error
+        raise
 
 
 @contextmanager
@@ -212,14 +193,6 @@ def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError
     if _is_transient(error):
         return StorageUnavailable(f"{text} The storage failed or did not respond; try again later.")
     return StorageError(f"{text} {_advice(error, uri)}")
-
-
-def _storage_failures() -> tuple[type[BaseException], ...]:
-    found: list[type[BaseException]] = [OSError, FSTimeoutError]
-    for module, names in _CLIENT_ERRORS.items():
-        if module in sys.modules:
-            found += [getattr(sys.modules[module], name) for name in names]
-    return tuple(found)
 
 
 def _advice(error: BaseException, uri: str) -> str:

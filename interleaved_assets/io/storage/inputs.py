@@ -33,12 +33,7 @@ _COPY_BYTES: Final = 16 * 2**20
 
 @contextmanager
 def open_input(uri: str, storage_options: StorageOptions = None) -> Iterator[BinaryIO]:
-    """Open a seekable binary file for reading.
-
-    Raises:
-        StorageError: it is missing, unreadable, or not a regular file. Reads in the block raise it too, for example if
-            a local file has changed since it was opened.
-    """
+    """Open a seekable binary file for reading."""
     with storage_errors(uri, "read"):
         if is_local(uri):
             with io.BufferedReader(LocalFile(local_path(uri), uri), _LOCAL_BUFFER_BYTES) as local:
@@ -143,11 +138,7 @@ class _RemoteFile(io.BufferedIOBase):
 
 
 def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None:
-    """The content of a small file, read in one request; None if there is no such file.
-
-    Raises:
-        StorageError: it cannot be read.
-    """
+    """The content of a small file, read in one request; None if there is no such file."""
     with client_errors(uri, "read"):
         fs, path = filesystem(uri, storage_options)
         if is_local(uri):
@@ -162,22 +153,14 @@ def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None
 
 
 def file_sha256(uri: str, storage_options: StorageOptions = None) -> str:
-    """SHA-256 of a file's content, as 64 hex digits.
-
-    Raises:
-        StorageError: it is missing or unreadable.
-    """
+    """SHA-256 of a file's content, as 64 hex digits."""
     with open_input(uri, storage_options) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # BinaryIO leaves out readinto
 
 
 @contextmanager
 def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Path]:
-    """A local path with the content of ``uri``: the file itself if it is local, else a temporary copy.
-
-    Raises:
-        StorageError: it is missing or unreadable, or there is no space for the copy.
-    """
+    """A local path with the content of ``uri``: the file itself if it is local, else a temporary copy."""
     if is_local(uri):
         path = local_path(uri)
         with storage_errors(uri, "read"), LocalFile(path, uri):
@@ -195,11 +178,7 @@ def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Pat
 
 @contextmanager
 def scratch_file(uri: str) -> Iterator[IO[bytes]]:
-    """A temporary file with a name for a copy of ``uri``, removed at the end; write to it in :func:`scratch_errors`.
-
-    Raises:
-        StorageError: it cannot be made.
-    """
+    """A temporary file with a name for a copy of ``uri``, removed at the end; write to it in :func:`scratch_errors`."""
     with scratch_errors(uri):
         file = tempfile.NamedTemporaryFile(prefix="interleaved-")  # noqa: SIM115 - closed below
     try:

@@ -15,23 +15,14 @@ _SMALL_BYTES: Final = 64 * 2**10
 
 
 def check_regular(path: Path, uri: str) -> None:
-    """Refuse a FIFO, socket or device: opening one may block, or have side effects. Folders pass.
-
-    Raises:
-        StorageError: it is a FIFO, a socket or a device, or a link to one.
-        OSError: it does not exist.
-    """
+    """Refuse a FIFO, socket or device: opening one may block, or have side effects. Folders pass."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise StorageError(f"cannot read {uri}: it is not a regular file but a FIFO, a socket or a device. Remove it.")
 
 
 def check_name(uri: str) -> None:
-    """Refuse a path that is not UTF-8, which some file systems allow: rows and records name the file.
-
-    Raises:
-        StorageError: it is not UTF-8.
-    """
+    """Refuse a path that is not UTF-8, which some file systems allow: rows and records name the file."""
     if (text := displayable(uri)) != uri:
         raise StorageError(f"{text}: the file's name is not UTF-8; rename it")
 
@@ -63,11 +54,7 @@ class LocalFile(io.RawIOBase):
             raise IsADirectoryError("it is not a regular file")
 
     def read_at(self, offset: int, size: int) -> bytes | memoryview:
-        """Read ``size`` bytes from ``offset``, fewer at the end of the file.
-
-        Raises:
-            StorageError: the file has changed since it was opened.
-        """
+        """Read ``size`` bytes from ``offset``, fewer at the end of the file."""
         wanted = max(0, min(size, self.size - offset))
         if wanted <= _SMALL_BYTES:
             small = os.pread(self._descriptor, wanted, offset) if wanted else b""
@@ -79,11 +66,7 @@ class LocalFile(io.RawIOBase):
         return data
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
-        """Fill ``buffer``, one byte per element, with the bytes from ``offset``.
-
-        Raises:
-            StorageError: the file has changed since it was opened, or ends before the buffer is full.
-        """
+        """Fill ``buffer``, one byte per element, with the bytes from ``offset``."""
         wanted = len(buffer)
         filled = 0
         # one call reads at most 2 GiB
@@ -97,11 +80,7 @@ class LocalFile(io.RawIOBase):
         return pa.OSFile(f"/dev/fd/{self._descriptor}")
 
     def check(self) -> None:
-        """Refuse the file if it has changed.
-
-        Raises:
-            StorageError: its size or modification time has changed since it was opened.
-        """
+        """Refuse the file if it has changed."""
         self._check(is_whole=True)
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # typeshed has a private type for it
@@ -122,32 +101,25 @@ class LocalFile(io.RawIOBase):
         return pa.py_buffer(data)
 
     def readall(self) -> bytes:
-        """All remaining bytes."""
         return self.read()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """See :class:`io.IOBase`."""
         self._position = offset + (0, self._position, self.size)[whence]
         return self._position
 
     def tell(self) -> int:
-        """See :class:`io.IOBase`."""
         return self._position
 
     def readable(self) -> bool:
-        """Always."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
         return True
 
     def fileno(self) -> int:
-        """See :class:`io.IOBase`."""
         return self._descriptor
 
     def close(self) -> None:
-        """See :class:`io.IOBase`."""
         if not self.closed:
             os.close(self._descriptor)
         super().close()

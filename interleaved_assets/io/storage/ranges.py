@@ -64,11 +64,7 @@ class BlockReader:
         self._start, self._block = 0, b""
 
     def read(self, at: int, size: int) -> bytes:
-        """``size`` bytes from ``at``, fewer at the end.
-
-        Raises:
-            StorageError: the file has changed since it was opened.
-        """
+        """``size`` bytes from ``at``, fewer at the end."""
         first = at - self._start
         if first < 0 or first + size > len(self._block):
             if size > _STEP:

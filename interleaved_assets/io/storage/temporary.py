@@ -66,12 +66,7 @@ class TemporaryFile:
         return stamp
 
     def link(self) -> None:
-        """Give the stored file its final name beside its temporary one, which :meth:`discard` removes.
-
-        Raises:
-            FileExistsError: a file has that name.
-            OSError: among others, the file system has no hard links.
-        """
+        """Give the stored file its final name beside its temporary one, which :meth:`discard` removes."""
         self._target.hardlink_to(self._path)
 
     def discard(self) -> None:
@@ -97,7 +92,7 @@ def random_name(name: str) -> str:
 
 def is_temporary_of(name: str, found: str) -> bool:
     """Whether ``found`` is the name of a temporary file of ``name``."""
-    return re.fullmatch(rf"\.{re.escape(_cut(name))}\.(\d+|[0-9a-f]{{32}})\.tmp", found) is not None
+    return target_name(found) == _cut(name)
 
 
 def target_name(found: str) -> str | None:
