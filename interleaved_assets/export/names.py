@@ -23,11 +23,6 @@ def image_id(scope: str, sample_id: str, position: int) -> str:
     It has lower-case ASCII letters, digits and ``_ - % =`` only, no dot, and at most 200 characters. All other bytes
     of the sample id, capitals included, are percent-encoded, so that no two ids become one where a file system ignores
     case or normalizes Unicode, and a long one is cut and completed by its hash. WebDataset takes all of it as the key.
-
-    Args:
-        scope: :func:`scope_of` the shard.
-        sample_id: unique within the shard.
-        position: of the image in its sample.
     """
     name = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in sample_id.encode())
     if len(name) > _LONGEST:

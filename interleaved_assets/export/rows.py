@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from interleaved_assets.io.batches import parts_within
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.source_ref import parse_source_ref
@@ -31,12 +32,6 @@ def image_rows(rows: pa.Table) -> pa.Table:
     none; at the same position, a text stands before an image. They are dictionaries, since a long text may be the
     nearest one of any number of images. ``original_path``: where the bytes were read,
     ``<file>/<member>#frame=<n>``.
-
-    Args:
-        rows: whole samples, with the columns :data:`IMAGE_COLUMNS`.
-
-    Raises:
-        OptionError: a column is missing.
     """
     if missing := [name for name in IMAGE_COLUMNS if name not in rows.column_names]:
         raise OptionError(f"the rows lack the columns {', '.join(missing)}")
@@ -55,14 +50,7 @@ def image_rows(rows: pa.Table) -> pa.Table:
 
 def text_parts(images: pa.Table, most_bytes: int = PART_TEXT_BYTES) -> Iterator[slice]:
     """Consecutive parts of what :func:`image_rows` gives, whose texts take at most ``most_bytes``, or of one image."""
-    sizes = sum(_text_bytes(images[name]) for name in ("text_before", "text_after"))
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < images.num_rows:
-        before = int(ends[start - 1]) if start else 0
-        stop = max(int(np.searchsorted(ends, before + most_bytes, side="right")), start + 1)
-        yield slice(start, stop)
-        start = stop
+    return parts_within(_text_bytes(images["text_before"]) + _text_bytes(images["text_after"]), most_bytes)
 
 
 def _text_bytes(column: pa.ChunkedArray) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
@@ -46,6 +46,7 @@ _OWN_FIELDS: Final = (
 )
 _FROM_ROWS: Final = ("original_path", "source_ref", "sample_id", "position", "text_before", "text_after")
 _TEXTS: Final = ("text_before", "text_after")
+_ARE_BYTES: Final = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 _WHERE: Final = frozenset({"tar_file", "member"})
 _TAKEN: Final = frozenset(field.name for field in (*_OWN_FIELDS, _CONTENT)) - {"width", "height"}
 
@@ -76,7 +77,7 @@ def score_fields(scores: pa.Schema) -> dict[str, pa.Field]:
     """
     found: dict[str, pa.Field] = {}
     for field in scores:
-        if field.name in IMAGE_KEY or field.type.num_fields or _is_bytes(field.type):
+        if field.name in IMAGE_KEY or field.type.num_fields or any(is_of(field.type) for is_of in _ARE_BYTES):
             continue
         name = field.name
         while name in _TAKEN or name in (other.name for other in found.values()):
@@ -102,8 +103,9 @@ class ImageTars:
         settings: ExportSettings,
         storage_options: StorageOptions,
         max_pixels: int,
+        stack: ExitStack,
     ) -> None:
-        self._place, self._settings, self._options = place, settings, storage_options
+        self._place, self._settings, self._options, self._stack = place, settings, storage_options, stack
         self._max_pixels = max_pixels
         self._scores = score_fields(scores)
         added = [field for field in self._scores.values() if field.name not in ("width", "height")]
@@ -112,7 +114,8 @@ class ImageTars:
         self.images, self.image_bytes = 0, 0
         self.chunks: list[Chunk] = []
         self._ids: set[str] = set()
-        self._open: _OpenChunk | None = None
+        self._open: tuple[Chunk, MemberWriter] | None = None
+        self._in_chunk = 0
 
     def write(self, images: pa.Table, scores: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Append images; returns their rows of the table of all images, and the ledger of those that failed.
@@ -137,12 +140,11 @@ class ImageTars:
         written = [self.schema.empty_table()]
         done = 0
         while done < len(good):
-            chunk = self._chunk()
-            count = min(len(good) - done, self._settings.images_per_tar - chunk.images)
+            count = min(len(good) - done, self._settings.images_per_tar - self._in_chunk)
             part = [prepared[row] for row in good[done : done + count]]
-            written.append(self._put(chunk, rows.slice(done, count), part))
+            written.append(self._put(rows.slice(done, count), part))
             done += count
-            if chunk.images == self._settings.images_per_tar:
+            if self._in_chunk == self._settings.images_per_tar:
                 self.finish()
         errors = [str(prepared[row]) for row in failed]
         ledger = empty_ledger()
@@ -155,23 +157,21 @@ class ImageTars:
         """Complete the tar that is open, if there is one; called by :func:`image_tars`."""
         if self._open is None:
             return
-        self.chunks.append(self._open.finish())
+        chunk, members = self._open
+        members.finish()
+        self._stack.close()
+        self.chunks.append(chunk)
         if self._settings.verbose:
-            logger.info("%s: %d images, %d bytes", self._open.tar.uri, self._open.images, self._open.tar.size)
-        self._open = None
+            logger.info("%s: %d images, %d bytes", chunk.tar.uri, self._in_chunk, chunk.tar.size)
+        self._open, self._in_chunk = None, 0
 
-    def abandon(self, error: BaseException) -> None:
-        """Discard the tar that is open; called by :func:`image_tars`."""
-        if self._open is not None:
-            self._open.abandon(error)
-
-    def _chunk(self) -> "_OpenChunk":
+    def _chunk(self) -> tuple[Chunk, MemberWriter]:
         if self._open is None:
-            uris = [
-                join(self._place.folder, file_name(self._place.name, len(self.chunks), extension))
-                for extension in (".tar", ".parquet")
-            ]
-            self._open = _OpenChunk(uris[0], uris[1], self._chunk_schema, self._options)
+            uri = join(self._place.folder, file_name(self._place.name, len(self.chunks), ""))
+            tar = self._stack.enter_context(atomic_output(f"{uri}.tar", self._options))
+            # entered last and so committed first: where the tar is, its table is too
+            table = parquet_shard(f"{uri}.parquet", self._chunk_schema, storage_options=self._options)
+            self._open = Chunk(tar, self._stack.enter_context(table)), MemberWriter(tar)
         return self._open
 
     def _prepared(self, images: pa.Table, scores: pa.Table) -> "list[_Image | str]":
@@ -205,8 +205,9 @@ class ImageTars:
         columns |= {field.name: scores[name] for name, field in self._scores.items()}
         return pa.table(columns)
 
-    def _put(self, chunk: "_OpenChunk", rows: pa.Table, images: Sequence[Any]) -> pa.Table:
-        """Append images to an open chunk; returns their rows of the table of all images."""
+    def _put(self, rows: pa.Table, images: Sequence[Any]) -> pa.Table:
+        """Append images to the open chunk; returns their rows of the table of all images."""
+        chunk, tar = self._chunk()
         ids = self._new_ids(rows)
         members = [f"{own}{image.extension}" for own, image in zip(ids, images, strict=True)]
         own = {
@@ -220,13 +221,13 @@ class ImageTars:
         columns = [own[name] if name in own else rows[name] for name in self.schema.names]
         table = pa.table(columns, names=self.schema.names).cast(self.schema)
         for member, document, image in zip(members, _documents(table), images, strict=True):
-            chunk.put(member, image.content)
-            chunk.put(f"{member.partition('.')[0]}.json", document)
+            tar.put(member, image.content)
+            tar.put(f"{member.partition('.')[0]}.json", document)
         full = table
         if not self._settings.remove_image_data:
             full = table.append_column(_CONTENT, binary_column([[memoryview(image.content)] for image in images]))
         chunk.table.write(full)
-        chunk.images += len(ids)
+        self._in_chunk += len(ids)
         self.images += len(ids)
         self.image_bytes += sum(len(image.content) for image in images)
         return table
@@ -259,24 +260,11 @@ def image_tars(
     A tar has, for each image, ``<id>.<ending>`` and ``<id>.json`` with its row of the table. Each file appears whole or
     not at all; after an exception those that are complete stay. The bytes of the files depend on the images, the scores
     and the settings alone, not on how images are split into tables.
-
-    Args:
-        place: folder and names.
-        scores: schema of the score tables.
-        settings: what is written, and how.
-        storage_options: fsspec options.
-        max_pixels: limit for width x height of an image that is written anew.
-
-    Raises:
-        StorageError: a file cannot be written.
     """
-    tars = ImageTars(place, scores, settings, storage_options, max_pixels)
-    try:
+    with ExitStack() as stack:
+        tars = ImageTars(place, scores, settings, storage_options, max_pixels, stack)
         yield tars
         tars.finish()
-    except BaseException as error:
-        tars.abandon(error)
-        raise
 
 
 class _Image(NamedTuple):
@@ -311,41 +299,12 @@ def _without_bytes(error: str | None) -> str:
     return error or row_error("missing_source", "the row has no bytes: materialize it before exporting")
 
 
-class _OpenChunk:
-    """A tar and its table being written."""
-
-    def __init__(self, tar: str, table: str, schema: pa.Schema, options: StorageOptions) -> None:
-        self.images = 0
-        self._stack = ExitStack()
-        with ExitStack() as stack:
-            # the table is entered last and so committed first: where the tar is, its table is too
-            self.tar: AtomicOutput = stack.enter_context(atomic_output(tar, options))
-            self.table: ParquetShard = stack.enter_context(parquet_shard(table, schema, storage_options=options))
-            self._stack = stack.pop_all()
-        self._members = MemberWriter(self.tar)
-        self.put: Callable[[str, Any], None] = self._members.put
-
-    def finish(self) -> Chunk:
-        with self._stack:
-            self._members.finish()
-        return Chunk(self.tar, self.table)
-
-    def abandon(self, error: BaseException) -> None:
-        self._stack.__exit__(type(error), error, error.__traceback__)
-
-
 def _documents(table: pa.Table) -> Iterator[bytes]:
     """What the JSON of each image says."""
     for row in row_values(table.drop_columns(sorted(_WHERE))):
-        body = {name: None if _is_not_finite(value) else value for name, value in row.items()}
+        body = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in row.items()
+        }
         # scores may be dates or decimals, for which JSON has text
         yield json.dumps(body, ensure_ascii=False, allow_nan=False, default=str).encode()
-
-
-def _is_not_finite(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
-def _is_bytes(dtype: pa.DataType) -> bool:
-    types = pa.types
-    return any(is_of(dtype) for is_of in (types.is_binary, types.is_large_binary, types.is_fixed_size_binary))

@@ -21,9 +21,6 @@ def binary_column(rows: Sequence[Sequence[Content] | None]) -> pa.Array:
     """A ``large_binary`` array: each value is the concatenation of a row's parts, null for None.
 
     Parts are copied once; ranges of a file are read straight into the array.
-
-    Raises:
-        StorageError: a file has changed since it was opened.
     """
     lengths = [sum(_nbytes(part) for part in parts) if parts else 0 for parts in rows]
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
@@ -45,11 +42,7 @@ def binary_column(rows: Sequence[Sequence[Content] | None]) -> pa.Array:
 
 
 def binary_views(column: pa.ChunkedArray) -> list[memoryview | None]:
-    """The bytes of each value as a view, None for null. Arrow's own scalars copy them.
-
-    Args:
-        column: of bytes of any type; one that is neither ``binary`` nor ``large_binary`` is cast first.
-    """
+    """The bytes of each value of a column of any type of bytes as a view, None for null; Arrow's own scalars copy."""
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         column = column.cast(pa.large_binary())
     width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
@@ -96,15 +89,22 @@ def are_adjacent(ids: pa.ChunkedArray) -> bool:
 
 
 def gathered(table: pa.Table) -> pa.Table:
-    """Reorder rows so that those of each sample are adjacent.
-
-    Samples come in the order of their first rows; rows of a sample keep their order. Returns the table itself if rows
-    are adjacent already, else a copy.
-    """
+    """The rows with those of each sample adjacent, samples in the order of their first rows; itself if they are."""
     if are_adjacent(table["sample_id"]):
         return table
     codes = table["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     return take_rows(table, pa.array(np.argsort(codes, kind="stable")))
+
+
+def parts_within(sizes: np.ndarray, limit: int) -> Iterator[slice]:
+    """Consecutive parts of things of these ``sizes`` that take at most ``limit`` together, or of one thing."""
+    filled = np.cumsum(sizes)
+    first = 0
+    while first < len(filled):
+        before = filled[first - 1] if first else 0
+        last = max(int(np.searchsorted(filled, before + limit, side="right")), first + 1)
+        yield slice(first, last)
+        first = last
 
 
 def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarray | None = None) -> Iterator[pa.Table]:
@@ -119,15 +119,10 @@ def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarra
     if max_batch_bytes is None:
         yield table
         return
-    borders = np.append(sample_starts(table["sample_id"]), table.num_rows)
-    # bytes of all rows before each border
-    filled = np.concatenate([[0], np.cumsum(row_bytes(table) if sizes is None else sizes)])[borders]
-    first = 0
-    while first < len(borders) - 1:
-        last = int(np.searchsorted(filled, filled[first] + max_batch_bytes, side="right")) - 1
-        last = max(last, first + 1)
-        yield table.slice(borders[first], borders[last] - borders[first])
-        first = last
+    starts = sample_starts(table["sample_id"])
+    borders = np.append(starts, table.num_rows)
+    for part in parts_within(np.add.reduceat(row_bytes(table) if sizes is None else sizes, starts), max_batch_bytes):
+        yield table.slice(borders[part.start], borders[part.stop] - borders[part.start])
 
 
 def whole_samples(tables: Iterable[pa.Table], max_batch_bytes: int | None) -> Iterator[pa.Table]:
@@ -153,12 +148,9 @@ def join_files(
 ) -> Iterator[tuple[pa.Table, tuple[str, ...]]]:
     """Join the tables of a partition into batches, each with the files that its rows come from.
 
-    Args:
-        files: each file's URI and its tables of whole samples.
-        max_batch_bytes: consecutive tables are joined up to this size; None joins all.
-
-    Two samples of different files may have the same id. In one batch they would become one sample, so the second one
-    starts a new batch. If no file has rows and one gives an empty table, there is one batch without rows.
+    ``files`` are each file's URI and its tables of whole samples. Two samples of different files may have the same id.
+    In one batch they would become one sample, so the second one starts a new batch. If no file has rows and one gives
+    an empty table, there is one batch without rows.
     """
     empty: pa.Table | None = None
     without_rows: list[str] = []

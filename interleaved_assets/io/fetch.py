@@ -145,11 +145,7 @@ def _too_large(name: str, size: int | None, limit: int) -> str:
 
 
 def _problem(error: BaseException, path: str) -> str:
-    """The row error for an exception.
-
-    Raises:
-        StorageUnavailable: the failure may pass.
-    """
+    """The row error for an exception."""
     if not isinstance(error, InterleavedError):
         error = as_storage_error(error, path, "read")
     if isinstance(error, StorageUnavailable):

@@ -32,11 +32,7 @@ LIMITS: Final = TarLimits()
 
 
 def check_limits(limits: TarLimits) -> TarLimits:
-    """``limits``, each of them at least 1.
-
-    Raises:
-        OptionError: one is not.
-    """
+    """``limits``, each of them at least 1."""
     for name, value in limits._asdict().items():
         if type(value) is not int or value < 1:
             raise OptionError(f"{name} must be a whole number from 1, got {value!r}")
@@ -44,11 +40,7 @@ def check_limits(limits: TarLimits) -> TarLimits:
 
 
 def limits_of(options: Mapping[str, Any]) -> TarLimits:
-    """The limits among the options of a reader or writer; sizes may be text such as ``"1GiB"``.
-
-    Raises:
-        OptionError: one is no size, or less than 1.
-    """
+    """The limits among the options of a reader or writer; sizes may be text such as ``"1GiB"``."""
     given = {name: options[name] for name in TarLimits._fields if name in options}
     sizes = {name: parse_size(value, name) for name, value in given.items() if name.endswith("_bytes")}
     return check_limits(LIMITS._replace(**given | sizes))

@@ -39,9 +39,8 @@ class _Found(NamedTuple):
 _Outcome = _Found | str
 
 
-class _Plan(NamedTuple):
-    source: Source
-    frame_index: int | None
+# What to fetch for one row, and which frame of it is wanted.
+_Plan = tuple[Source, int | None]
 
 
 def materialize(
@@ -127,7 +126,10 @@ def materialize_parts(
 def _filled(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
     """``table`` with what became of some of its rows."""
     errors = table["materialize_error"].to_pylist()
-    pieces = _present(table["binary_content"])
+    present = table["binary_content"]
+    pieces: list[Sequence[Content] | None] = [None] * len(present)
+    if present.null_count < len(present):
+        pieces = [None if view is None else [view] for view in binary_views(present)]
     types: dict[int, str] = {}
     for row, outcome in outcomes.items():
         if isinstance(outcome, _Found):
@@ -160,13 +162,6 @@ def _refuse_large_samples(outcomes: dict[int, _Outcome], sample_ids: Sequence[st
         else:
             detail = f"with {size} bytes more the rows of the sample exceed {limit}; raise max_sample_bytes"
             outcomes[row] = row_error("sample_too_large", detail)
-
-
-def _present(column: pa.ChunkedArray) -> list[Sequence[Content] | None]:
-    """The bytes that rows have already, as views."""
-    if column.null_count == len(column):
-        return [None] * len(column)
-    return [None if view is None else [view] for view in binary_views(column)]
 
 
 def with_fetch_columns(table: pa.Table) -> pa.Table:
@@ -215,7 +210,7 @@ def _outcomes(
 ) -> list[_Outcome]:
     allowed: dict[str, bool] = {}
     plans = [_plan(locator, allowed_roots, allowed) for locator in locators]
-    sources = dict.fromkeys(plan.source for plan in plans if isinstance(plan, _Plan))
+    sources = dict.fromkeys(plan[0] for plan in plans if not isinstance(plan, str))
     fetched = fetch(
         sources,
         storage_options=storage_options,
@@ -223,7 +218,7 @@ def _outcomes(
         max_unpacked_bytes=limits.max_unpacked_bytes,
     )
     frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str] = {}
-    return [plan if isinstance(plan, str) else _outcome(plan, fetched[plan.source], frames) for plan in plans]
+    return [plan if isinstance(plan, str) else _outcome(*plan, fetched[plan[0]], frames) for plan in plans]
 
 
 def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, bool]) -> _Plan | str:
@@ -242,42 +237,45 @@ def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, 
     # an empty range beside a member's name stands for a range that is not known
     by_name = ref.member and (ref.byte_size == 0 or is_compressed_tar(path))
     if ref.byte_offset is not None and ref.byte_size is not None and not by_name:
-        return _Plan(Source(path, None, ref.byte_offset, ref.byte_offset + ref.byte_size), ref.frame_index)
+        return Source(path, None, ref.byte_offset, ref.byte_offset + ref.byte_size), ref.frame_index
     if ref.member is None and (ref.byte_offset is not None or ref.byte_size is not None):
         return row_error("invalid_source_ref", "byte_offset and byte_size go together")
-    return _Plan(Source(path, ref.member), ref.frame_index)
+    return Source(path, ref.member), ref.frame_index
 
 
 def _outcome(
-    plan: _Plan, data: BytesLike | str, frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str]
+    source: Source,
+    frame: int | None,
+    data: BytesLike | str,
+    frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str],
 ) -> _Outcome:
     if isinstance(data, str):
         return data
-    if plan.frame_index is None:
+    if frame is None:
         return _Found([data])
     content_type = sniff(bytes(data[:SNIFFED_BYTES]))
     if content_type not in (None, TIFF):
-        if plan.frame_index == 0:
+        if frame == 0:
             return _Found([data], content_type)
-        detail = f"frame {plan.frame_index} of what is {content_type} and no TIFF: its one image is frame 0"
+        detail = f"frame {frame} of what is {content_type} and no TIFF: its one image is frame 0"
         return row_error("frame_out_of_range", detail)
-    if plan.source not in frames:
+    if source not in frames:
         try:
             tiff = BlockReader(data)
-            frames[plan.source] = tiff, tiff_frames(tiff)
+            frames[source] = tiff, tiff_frames(tiff)
         except ValueError as error:
-            frames[plan.source] = row_error("invalid_tiff", str(error))
-    known = frames[plan.source]
+            frames[source] = row_error("invalid_tiff", str(error))
+    known = frames[source]
     if isinstance(known, str):
         return known
     tiff, found = known
-    if plan.frame_index >= len(found) and found[-1].error is not None:
+    if frame >= len(found) and found[-1].error is not None:
         # where the chain of directories breaks off, the number of frames is unknown
         return row_error("invalid_tiff", found[-1].error)
-    if plan.frame_index >= len(found):
-        return row_error("frame_out_of_range", f"frame {plan.frame_index} of a TIFF with {len(found)}")
+    if frame >= len(found):
+        return row_error("frame_out_of_range", f"frame {frame} of a TIFF with {len(found)}")
     try:
-        return _Found(frame_pieces(tiff, found[plan.frame_index]))
+        return _Found(frame_pieces(tiff, found[frame]))
     except ValueError as error:
         return row_error("invalid_tiff", str(error))
 

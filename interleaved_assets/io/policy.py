@@ -18,11 +18,7 @@ POLICIES: Final[tuple[str, ...]] = get_args(ErrorPolicy)
 
 
 def check_policy(policy: str) -> None:
-    """Check that ``policy`` is an :data:`~interleaved_assets.model.errors.ErrorPolicy`.
-
-    Raises:
-        OptionError: it is not.
-    """
+    """Check that ``policy`` is an :data:`~interleaved_assets.model.errors.ErrorPolicy`."""
     if policy not in POLICIES:
         raise OptionError(f"on_materialize_error must be one of {', '.join(POLICIES)}, got {policy!r}")
 

@@ -112,12 +112,7 @@ def warn_absent(absent: Iterable[str], uris: Sequence[str], known: Iterable[str]
 
 
 def align_shard(table: pa.Table, target: pa.Schema | None, shard: str) -> pa.Table:
-    """Align ``table`` to ``target``, or reconcile it if that is None.
-
-    Raises:
-        ShardError: a value does not fit its type, or a non-nullable column has nulls; the message begins with
-            ``shard``.
-    """
+    """Align ``table`` to ``target``, or reconcile it if that is None."""
     try:
         return align_or_reconcile(table, target)
     except (ShardError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

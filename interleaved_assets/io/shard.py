@@ -96,11 +96,7 @@ def write_shard(
 
 
 def is_parquet(uri: str, storage_options: StorageOptions = None) -> bool:
-    """Whether the file begins as Parquet does; of a file that begins otherwise, whether it is named so.
-
-    Raises:
-        StorageError: it is missing or unreadable.
-    """
+    """Whether the file begins as Parquet does; of a file that begins otherwise, whether it is named so."""
     with open_input(uri, storage_options) as file:
         return file.read(len(MAGIC)) == MAGIC or uri.lower().endswith(PARQUET_ENDING)
 

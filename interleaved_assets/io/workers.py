@@ -29,7 +29,6 @@ class Workers:
 
     Args:
         threads: maximum number of threads; they are started when tasks arrive.
-        name: prefix of the threads' names.
         at_end: called in each thread when it ends.
         limit_s: seconds that a task may take. Neither the end of the block nor that of the interpreter waits longer for
             it; None for no limit.
@@ -82,10 +81,6 @@ class Workers:
         if thread.is_alive():
             _hanging.add(thread)
 
-    @property
-    def has_limit(self) -> bool:
-        return self._limit_s is not None
-
     def __enter__(self) -> "Workers":
         return self
 
@@ -137,7 +132,7 @@ def _end_all() -> None:
         workers.stop()
     # those with a time limit first: where their tasks hang, so may threads that these tasks have started
     for thread, workers in running.items():
-        if workers.has_limit:
+        if workers._limit_s is not None:
             workers.join(thread)
     for thread in running:
         thread.join(_PATIENCE_S if _hanging else None)

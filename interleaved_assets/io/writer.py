@@ -139,20 +139,17 @@ class ShardWriter(ABC):
         return [] if uri is None else [uri]
 
     def _write_parts(self, uri: str, table: pa.Table, batch: InterleavedBatch) -> None:
-        sizes = None
+        parts: Iterable[pa.Table] = [table]
         if self.materialize_on_write:
             table = with_fetch_columns(table)
             sizes = bytes_to_fetch(table)
-        # fetch bytes part by part, so that they are not in memory all at once
-        is_lazy = sizes is not None and sizes.any() and are_adjacent(table["sample_id"])
-        parts: Iterable[pa.Table] = split_samples(table, _PART_BYTES, sizes) if is_lazy else [table]
+            # rows of a sample that are not adjacent cannot be cut apart
+            limit = _PART_BYTES if sizes.any() and are_adjacent(table["sample_id"]) else None
+            # fetch bytes part by part, so that they are not in memory all at once
+            pending = split_samples(table, limit, sizes) if limit else [table]
+            parts = (filled for part in pending for filled in self._materialized(part, batch, limit))
         schema = table.schema if self._target is None else self._target
         dropped: list[pa.Table] = []
-        if is_lazy:
-            parts = (filled for part in parts for filled in self._materialized(part, batch, _PART_BYTES))
-        elif self.materialize_on_write:
-            # rows of a sample that are not adjacent cannot be cut apart
-            parts = self._materialized(table, batch, None)
         self.write_shard(uri, schema, (self._ready(part, batch, schema, dropped) for part in parts))
         self._ledgers += dropped
 

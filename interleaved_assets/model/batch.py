@@ -260,12 +260,8 @@ def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 def _next_positions(present: pa.Table, added: pa.Table) -> pa.Array:
     highest = present.group_by("sample_id").aggregate([("position", "max")])
-    following = {
-        sample_id: position + 1
-        for sample_id, position in zip(
-            highest["sample_id"].to_pylist(), highest["position_max"].to_pylist(), strict=True
-        )
-    }
+    ends = pc.add(highest["position_max"], 1).to_pylist()
+    following = dict(zip(highest["sample_id"].to_pylist(), ends, strict=True))
     positions = []
     for sample_id, modality in zip(added["sample_id"].to_pylist(), added["modality"].to_pylist(), strict=True):
         if modality == "metadata":

@@ -6,18 +6,18 @@ null type are done level by level here. So are casts of list views, of which Arr
 other casts are Arrow's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def cast_column(column: pa.ChunkedArray, dtype: pa.DataType, *, safe: bool = True) -> pa.ChunkedArray:
+def cast_column(column: pa.ChunkedArray, dtype: pa.DataType) -> pa.ChunkedArray:
     """``column`` cast to ``dtype``; the same object if it has that type already.
 
     Raises:
-        pa.ArrowInvalid: ``safe`` is set and a value does not fit.
+        pa.ArrowInvalid: a value does not fit.
         pa.ArrowNotImplementedError: there is no cast between the types.
     """
     if column.type == dtype:
@@ -29,9 +29,9 @@ def cast_column(column: pa.ChunkedArray, dtype: pa.DataType, *, safe: bool = Tru
         if column.type == dtype:
             return column
         column = column.cast(plain.value_type)
-    if not _has_null_type(dtype) and not _has_list_view(column.type):
-        return column.cast(dtype, safe=safe)
-    return pa.chunked_array([_cast(chunk, dtype, safe) for chunk in column.chunks], dtype)
+    if not any_type(dtype, pa.types.is_null) and not any_type(column.type, _is_list_view):
+        return column.cast(dtype)
+    return pa.chunked_array([_cast(chunk, dtype) for chunk in column.chunks], dtype)
 
 
 def cast_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -41,11 +41,7 @@ def cast_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _as_lists(array: pa.Array) -> pa.Array:
-    """An array of list views as one of lists.
-
-    Raises:
-        pa.ArrowInvalid: the lists have more values together than 32-bit offsets can count.
-    """
+    """An array of list views as one of lists."""
     dtype = array.type
     is_large = pa.types.is_large_list_view(dtype)
     is_valid = np.asarray(array.is_valid(), dtype=bool)
@@ -75,6 +71,11 @@ def has_kernels(dtype: pa.DataType) -> bool:
     return not pa.types.is_run_end_encoded(dtype) and _without_views(dtype) == dtype
 
 
+def any_type(dtype: pa.DataType, matches: Callable[[pa.DataType], bool]) -> bool:
+    """Whether ``dtype``, or a type at any depth in it, is one that ``matches``."""
+    return matches(dtype) or any(any_type(dtype.field(index).type, matches) for index in range(dtype.num_fields))
+
+
 def concat_unified(tables: Sequence[pa.Table]) -> pa.Table:
     """Concatenate ``tables`` with the columns of all; each column gets a type that holds the values of all tables.
 
@@ -82,17 +83,20 @@ def concat_unified(tables: Sequence[pa.Table]) -> pa.Table:
         pa.ArrowInvalid, pa.ArrowTypeError: no type holds all types of a column.
     """
     schema = pa.unify_schemas([table.schema for table in tables], promote_options="permissive")
-    aligned = []
-    for table in tables:
-        present = dict(zip(table.column_names, table.columns, strict=True))
-        columns = [
-            cast_column(present[field.name], field.type)
-            if field.name in present
-            else pa.chunked_array([pa.nulls(table.num_rows, field.type)])
-            for field in schema
-        ]
-        aligned.append(pa.Table.from_arrays(columns, schema=schema))
-    return pa.concat_tables(aligned)
+    return pa.concat_tables([with_columns(table, schema) for table in tables])
+
+
+def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``table`` with exactly the columns of ``schema``, cast safely; those that it lacks are null."""
+    # a table may have ten thousand columns, and each look at column_names makes all the names anew
+    present = dict(zip(table.column_names, table.columns, strict=True))
+    columns = [
+        cast_column(present[field.name], field.type)
+        if field.name in present
+        else pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _without_views(dtype: pa.DataType) -> pa.DataType:
@@ -120,52 +124,40 @@ def _field_without_views(field: pa.Field) -> pa.Field:
     return field.with_type(_without_views(field.type))
 
 
-def _has_list_view(dtype: pa.DataType) -> bool:
-    if _is_list_view(dtype):
-        return True
-    return any(_has_list_view(dtype.field(index).type) for index in range(dtype.num_fields))
-
-
 def _is_list_view(dtype: pa.DataType) -> bool:
     return pa.types.is_list_view(dtype) or pa.types.is_large_list_view(dtype)
 
 
-def _has_null_type(dtype: pa.DataType) -> bool:
-    if pa.types.is_null(dtype):
-        return True
-    return any(_has_null_type(dtype.field(index).type) for index in range(dtype.num_fields))
-
-
-def _cast(array: pa.Array, dtype: pa.DataType, safe: bool) -> pa.Array:
+def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if array.type == dtype:
         return array
     if _is_list_view(array.type):
-        return _cast(_as_lists(array), dtype, safe)
+        return _cast(_as_lists(array), dtype)
     if array.type.id != dtype.id:
-        return array.cast(dtype, safe=safe)
+        return array.cast(dtype)
     if pa.types.is_struct(dtype):
-        return _cast_struct(array, dtype, safe)
+        return _cast_struct(array, dtype)
     if pa.types.is_map(dtype):
         entries = pa.StructArray.from_arrays(
-            [_cast(array.keys, dtype.key_type, safe), _cast(array.items, dtype.item_type, safe)],
+            [_cast(array.keys, dtype.key_type), _cast(array.items, dtype.item_type)],
             fields=[dtype.key_field, dtype.item_field],
         )
         return _with_values(array, dtype, entries)
     if pa.types.is_fixed_size_list(dtype) and array.type.list_size != dtype.list_size:
-        return array.cast(dtype, safe=safe)
+        return array.cast(dtype)
     if pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype):
-        return _with_values(array, dtype, _cast(array.values, dtype.value_type, safe))
-    return array.cast(dtype, safe=safe)
+        return _with_values(array, dtype, _cast(array.values, dtype.value_type))
+    return array.cast(dtype)
 
 
-def _cast_struct(array: pa.StructArray, dtype: pa.StructType, safe: bool) -> pa.StructArray:
+def _cast_struct(array: pa.StructArray, dtype: pa.StructType) -> pa.StructArray:
     names = [field.name for field in array.type]
     children = [
-        _cast(array.field(field.name), field.type, safe) if field.name in names else pa.nulls(len(array), field.type)
+        _cast(array.field(field.name), field.type) if field.name in names else pa.nulls(len(array), field.type)
         for field in dtype
     ]
     if not children:
-        return array.cast(dtype, safe=safe)
+        return array.cast(dtype)
     return pa.StructArray.from_arrays(children, fields=list(dtype), mask=array.is_null())
 
 

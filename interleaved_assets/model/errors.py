@@ -23,6 +23,7 @@ An exception stops the shard. An error of one row is stored in its ``materialize
 a code from :data:`ROW_ERROR_CODES`; the error policy decides what happens to the row.
 """
 
+from functools import partial
 from typing import Final, Literal
 
 from interleaved_assets.model.shown import shown
@@ -137,14 +138,8 @@ class ScoreError(InterleavedError):
     """Policy ``error`` met an image without the score that a filter needs."""
 
     def __init__(self, shard: str, sample_id: str, position: int, filter_name: str, error: str) -> None:
-        self.shard, self.sample_id, self.position, self.filter_name, self.error = (
-            shard,
-            sample_id,
-            position,
-            filter_name,
-            error,
-        )
-        self.code = error_code(error)
+        self.shard, self.sample_id, self.position = shard, sample_id, position
+        self.filter_name, self.error, self.code = filter_name, error, error_code(error)
         super().__init__(shard, sample_id, position, filter_name, error)  # pickling needs them as args
 
     def __str__(self) -> str:
@@ -172,13 +167,8 @@ class MaterializeError(InterleavedError):
 
     def __reduce__(self) -> tuple[object, ...]:
         # default pickling loses keyword-only arguments; executors pickle exceptions
-        return _rebuild_materialize_error, (self.shard, self.sample_id, self.position, self.member, self.error)
-
-
-def _rebuild_materialize_error(
-    shard: str, sample_id: str, position: int, member: str | None, error: str
-) -> MaterializeError:
-    return MaterializeError(shard=shard, sample_id=sample_id, position=position, member=member, error=error)
+        names = ("shard", "sample_id", "position", "member", "error")
+        return partial(MaterializeError, **{name: getattr(self, name) for name in names}), ()
 
 
 def row_error(code: str, detail: str) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.model.casting import cast_column
+from interleaved_assets.model.casting import with_columns
 from interleaved_assets.model.errors import ShardError
 
 INTERLEAVED_SCHEMA: Final = pa.schema(
@@ -28,9 +28,6 @@ REQUIRED_COLUMNS: Final = tuple(field.name for field in INTERLEAVED_SCHEMA if no
 
 METADATA_POSITION: Final = -1
 
-# A large column stays large: 32-bit offsets overflow at 2 GiB.
-_LARGE_KEPT: Final = {(pa.large_string(), pa.string()): pa.large_string()}
-
 
 def reconcile_schema(inferred: pa.Schema) -> pa.Schema:
     """The schema with canonical types for reserved columns; passthrough columns keep theirs, and the order stays.
@@ -42,8 +39,9 @@ def reconcile_schema(inferred: pa.Schema) -> pa.Schema:
     for field in inferred:
         if field.name in RESERVED_COLUMNS:
             canonical = INTERLEAVED_SCHEMA.field(field.name)
-            kept = _LARGE_KEPT.get((field.type, canonical.type), canonical.type)
-            fields.append(canonical.with_type(kept))
+            # a large column stays large: 32-bit offsets overflow at 2 GiB
+            is_large = canonical.type == pa.string() and field.type == pa.large_string()
+            fields.append(canonical.with_type(field.type) if is_large else canonical)
         elif pa.types.is_dictionary(field.type):
             fields.append(field.with_type(field.type.value_type))
         else:
@@ -79,20 +77,13 @@ def align_table(table: pa.Table, target: pa.Schema) -> pa.Table:
         pa.ArrowInvalid: a value does not fit its target type.
         ShardError: a non-nullable column is missing or has nulls.
     """
-    columns = []
-    # a table may have ten thousand columns, and each look at column_names makes all the names anew
-    present = dict(zip(table.column_names, table.columns, strict=True))
-    for field in target:
-        if field.name in present:
-            column = cast_column(present[field.name], field.type)
-        else:
-            column = pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+    aligned = with_columns(table, target)
+    for field, column in zip(target, aligned.columns, strict=True):
         if not field.nullable and column.null_count:
             raise ShardError(
                 f"column {field.name!r} must not be null, but is null in {column.null_count} of {len(column)} rows"
             )
-        columns.append(column)
-    return pa.Table.from_arrays(columns, schema=target)
+    return aligned
 
 
 def align_or_reconcile(table: pa.Table, target: pa.Schema | None) -> pa.Table:

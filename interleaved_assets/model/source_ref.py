@@ -84,7 +84,7 @@ def parse_source_ref(value: str | None) -> SourceRef:
         text = parsed.get(name)
         if not isinstance(text, str | None):
             raise ValueError(f"source_ref field {name!r} must be a string or null, got {text!r}")
-        if text is not None and not _is_unicode(text):
+        if text is not None and not is_unicode(text):
             raise ValueError(f"source_ref field {name!r} has half of a surrogate pair: {text!r}")
     for name in _INTEGER_FIELDS:
         number = parsed.get(name)
@@ -95,9 +95,15 @@ def parse_source_ref(value: str | None) -> SourceRef:
     return SourceRef(*(parsed.get(name) for name in SourceRef._fields))
 
 
-def _is_unicode(text: str) -> bool:
-    # JSON can escape an unpaired surrogate, which neither a path nor an Arrow string can hold
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+def is_unicode(text: str) -> bool:
+    """Whether ``text`` can be UTF-8; half a surrogate pair, which JSON can spell, cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def source_ref_array(

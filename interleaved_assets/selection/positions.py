@@ -20,7 +20,8 @@ def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") ->
     """
     if missing := [column for column in IMAGE_KEY if column not in scores.column_names]:
         raise OptionError(f"{name}: no column {', '.join(missing)}; columns are {', '.join(scores.column_names)}")
-    if all(_equal(images[column], scores[column]) for column in IMAGE_KEY):
+    pairs = [(images[column], scores[column]) for column in IMAGE_KEY]
+    if all(left.type == right.type and left.equals(right) for left, right in pairs):
         # the usual case: scores are written in the order of the rows
         return np.arange(images.num_rows)
     sample_ids = pc.unique(images["sample_id"])
@@ -53,10 +54,6 @@ def join_scores(scores: pa.Table, added: pa.Table) -> pa.Table:
     for name in columns:
         scores = scores.append_column(added.schema.field(name).with_nullable(True), taken[name])
     return scores
-
-
-def _equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
-    return bool(left.type == right.type and left.equals(right))
 
 
 def _keys(table: pa.Table, sample_ids: pa.Array) -> NDArray[np.int64]:

@@ -3,17 +3,23 @@
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from interleaved_assets.model.errors import OptionError
-from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, find_filter
-from interleaved_assets.selection.judge import judge_images, judge_samples
+from interleaved_assets.model.errors import OptionError, ScoreError, error_code, row_error
+from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, Values, find_filter
 from interleaved_assets.selection.positions import match_scores
 from interleaved_assets.selection.row_state import Rows, RowState
-from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.settings import Bounds, SelectionSettings
 
 logger = logging.getLogger(__name__)
+
+_NO_TEXT: Final = "no_text"
+"""Code of an image in a sample without text; the setting ``no_text`` decides about it."""
 
 
 @dataclass(frozen=True)
@@ -79,30 +85,22 @@ def run_filters(
 
     Returns:
         The state of the rows; for each image its row in ``scores`` (-1: none); images kept without a score, by code.
-
-    Raises:
-        OptionError: ``rows`` lack a column, or ``scores`` have an image twice.
-        ScoreError: as :func:`select`.
     """
     state = RowState(rows)
     matched = match_scores(rows.select(["sample_id", "position"]).take(state.images), scores)
     for name in names:
         judge = find_filter(name)
         if isinstance(judge, SampleFilter):
-            judge_samples(state, judge, settings.bounds(name))
+            _judge_samples(state, judge, settings.bounds(name))
         else:
-            judge_images(state, judge, scores, matched, settings, shard)
+            _judge_images(state, judge, scores, matched, settings, shard)
     return state, matched, state.kept_unscored()
 
 
 def applicable_filters(
     settings: SelectionSettings, columns: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the filters to apply to scores with these columns, and of those to skip.
-
-    Raises:
-        OptionError: a filter needs a column that is missing.
-    """
+    """Names of the filters to apply to scores with these columns, and of those to skip."""
     judging, passed_over = [], []
     for name in settings.active_filters():
         judge = find_filter(name)
@@ -115,11 +113,7 @@ def applicable_filters(
 
 
 def require_columns(judge: Filter, columns: Collection[str]) -> None:
-    """Check that scores with these columns have those that the filter reads.
-
-    Raises:
-        OptionError: one is missing; the message names the settings that produce it.
-    """
+    """Check that scores with these columns have those that the filter reads."""
     needed = judge.columns if isinstance(judge, ImageFilter) else ()
     if lacking := [column for column in needed if column not in columns]:
         raise OptionError(
@@ -127,3 +121,85 @@ def require_columns(judge: Filter, columns: Collection[str]) -> None:
             f"{', '.join(columns)}: turn on what measures it (scoring.scorers, clip.heads), "
             f"or take {judge.name!r} out of selection.order"
         )
+
+
+def image_values(judge: ImageFilter, scores: pa.Table, matched: Rows) -> Values:
+    """The value that the filter compares, for each image; NaN if a score is missing.
+
+    ``matched`` has for each image its row in ``scores``, -1 if there is none.
+    """
+    columns = []
+    for name in judge.columns:
+        values = pc.fill_null(pc.cast(scores[name], pa.float64()), np.nan).to_numpy()
+        columns.append(np.append(values, np.nan)[matched])  # index -1 selects the NaN at the end
+    return columns[0] if judge.combine is None else judge.combine(*columns)
+
+
+def _outside(judge: Filter, values: Values, bounds: Bounds) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which values are below the minimum, and which above the maximum; NaN is neither."""
+    none = np.zeros(len(values), dtype=bool)
+    below = none if bounds.minimum is None else values < bounds.minimum
+    if bounds.maximum is None:
+        return below, none
+    return below, values >= bounds.maximum if judge.open_maximum else values > bounds.maximum
+
+
+def _judge_samples(state: RowState, judge: SampleFilter, bounds: Bounds) -> None:
+    """Drop all rows of each sample that has content and a value outside the bounds."""
+    values = judge.measure(state.counts())
+    with_content = state.with_content()
+    for failed, suffix, bound in zip(_outside(judge, values, bounds), ("below", "above"), bounds, strict=True):
+        rows = np.flatnonzero(state.alive & (failed & with_content)[state.sample])
+        state.drop(rows, f"{judge.name}_{suffix}", values[state.sample[rows]], bound)
+
+
+def _judge_images(
+    state: RowState, judge: ImageFilter, scores: pa.Table, matched: Rows, settings: SelectionSettings, shard: str
+) -> None:
+    """Drop the images outside the bounds, and apply the error policy to images without a score.
+
+    With ``on_fail = "sample"`` or the policy ``drop_sample``, the images' samples are dropped too.
+    """
+    here = state.alive[state.images]
+    rows, stored = state.images[here], matched[here]
+    values = image_values(judge, scores, stored)
+    bounds = settings.bounds(judge.name)
+    missing = np.flatnonzero(np.isnan(values))
+    errors = _errors(judge, scores, stored[missing])
+    unscored, of_samples = _apply_policy(state, rows[missing], errors, judge.name, settings, shard)
+    below, above = _outside(judge, values, bounds)
+    state.drop(rows[below], f"{judge.name}_below", values[below], bounds.minimum)
+    state.drop(rows[above], f"{judge.name}_above", values[above], bounds.maximum)
+    failed = rows[below | above]
+    with_sample = failed if settings.on_fail.get(judge.name) == "sample" else failed[:0]
+    state.drop_samples_of(np.concatenate([with_sample, of_samples]))
+    state.drop_emptied(np.concatenate([failed, unscored]))
+
+
+def _apply_policy(
+    state: RowState, rows: Rows, errors: pa.Array, name: str, settings: SelectionSettings, shard: str
+) -> tuple[Rows, Rows]:
+    """Keep, drop or raise for the images ``rows``, which have no score for the reasons ``errors``.
+
+    Gives those dropped, and those of them whose whole sample is dropped.
+    """
+    codes = np.array([error_code(text) for text in errors.to_pylist()], dtype=object)
+    policies: NDArray[np.object_] = np.full(len(rows), settings.on_score_error, dtype=object)
+    policies[codes == _NO_TEXT] = "warn" if settings.no_text == "keep" else "drop_row"
+    if len(refused := np.flatnonzero(policies == "error")):
+        first = int(refused[0])
+        sample_id, position = state.key_of(int(rows[first]))
+        raise ScoreError(shard, sample_id, position, name, errors[first].as_py())
+    dropped = policies != "warn"
+    state.drop_unscored(rows[dropped], errors.filter(pa.array(dropped)))
+    state.keep_unscored(rows[~dropped], codes[~dropped].tolist())
+    return rows[dropped], rows[policies == "drop_sample"]
+
+
+def _errors(judge: ImageFilter, scores: pa.Table, stored: Rows) -> pa.Array:
+    """Why images have no score: the text in the score table, else the code ``unscored``."""
+    at = pa.array(stored, mask=stored < 0)
+    texts = [scores[name].take(at).cast(pa.string()) for name in judge.error_columns if name in scores.column_names]
+    nothing = row_error("unscored", f"{' and '.join(judge.columns)} not stored for this image")
+    errors = pc.coalesce(*texts, pa.repeat(pa.scalar(nothing), len(stored)))
+    return errors.combine_chunks() if isinstance(errors, pa.ChunkedArray) else errors

@@ -16,9 +16,8 @@ from pydantic_core import ErrorDetails
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.selection.filters import Filter, SampleFilter, Values, find_filter
-from interleaved_assets.selection.judge import image_values
 from interleaved_assets.selection.row_state import RowState
-from interleaved_assets.selection.select import applicable_filters, require_columns, run_filters, select
+from interleaved_assets.selection.select import applicable_filters, image_values, require_columns, run_filters, select
 from interleaved_assets.selection.settings import SelectionSettings
 
 
@@ -87,11 +86,7 @@ def what_if(
 
 
 def changed_settings(settings: SelectionSettings, overrides: Mapping[str, object]) -> SelectionSettings:
-    """A validated copy of ``settings`` with ``overrides``.
-
-    Raises:
-        SettingsError: an override is no setting, has a wrong type or is out of range.
-    """
+    """A validated copy of ``settings`` with ``overrides``."""
     try:
         return SelectionSettings.model_validate({**settings.model_dump(), **overrides})
     except ValidationError as error:

@@ -98,8 +98,7 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
     Raises:
         ShardError: it does not start with a tar header, or holds a sparse file.
     """
-    if size == 0:
-        raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
+    check_size(size, uri)
     if any(block := read(0, BLOCK)) and _parse_header(block, 0) is None:
         raise ShardError(f"{uri} is not a tar: its first {BLOCK} bytes are not a tar header")
     members: dict[str, TarMember] = {}  # the last member of each name, for links
@@ -126,6 +125,12 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
         return TarIndex(found, str(damage), False, notes)
     odd_end = _odd_end(read, offset, size)
     return TarIndex(found, None, offset < size, [*notes, *filter(None, [odd_end])], odd_end)
+
+
+def check_size(size: int, uri: str) -> None:
+    """Refuse a tar of no bytes with a :class:`ShardError`."""
+    if size == 0:
+        raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
 
 
 def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) -> _Header | None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
-from interleaved_assets.io.archive.index import ReadAt, TarIndex, TarMember, index_tar
+from interleaved_assets.io.archive.index import TarIndex, TarMember, check_size, index_tar
 from interleaved_assets.io.limits import LIMITS
 from interleaved_assets.io.storage import (
     StorageOptions,
@@ -61,38 +61,20 @@ class TarSource:
 
     @cached_property
     def index(self) -> TarIndex:
-        """The members.
-
-        Raises:
-            ShardError: the file is not a tar.
-        """
-        if isinstance(self._file, LocalFile):
-            read: ReadAt = BlockReader(FileRange(self._file, 0, self.size)).read
-        else:
-            read = self._read
-        index = index_tar(read, self.size, self.uri)
+        """The members."""
+        local = BlockReader(FileRange(self._file, 0, self.size)) if isinstance(self._file, LocalFile) else None
+        index = index_tar(local.read if local else lambda at, size: bytes(self.range(at, size)), self.size, self.uri)
         return index if self.broken_off is None else index._replace(damage=self.broken_off, is_complete=False)
 
     def range(self, offset: int, size: int) -> BytesLike:
-        """Read ``size`` bytes from ``offset``, fewer at the end.
-
-        Raises:
-            StorageError: they cannot be read, or the tar has changed since it was opened.
-        """
-        return self._file.read_at(offset, size) if isinstance(self._file, LocalFile) else self._read(offset, size)
-
-    def _read(self, offset: int, size: int) -> bytes:
-        """As :meth:`range`, from a remote file."""
-        assert not isinstance(self._file, LocalFile)
+        """Read ``size`` bytes from ``offset``, fewer at the end."""
+        if isinstance(self._file, LocalFile):
+            return self._file.read_at(offset, size)
         self._file.seek(offset)
         return self._file.read(size)
 
     def content(self, member: TarMember) -> Content:
-        """The bytes of ``member``, fewer than its size if the tar is truncated in it; a range if they are on disk.
-
-        Raises:
-            StorageError: as for :meth:`range`.
-        """
+        """The bytes of ``member``, fewer than its size if the tar is truncated in it; a range if they are on disk."""
         if isinstance(self._file, LocalFile):
             return FileRange(self._file, member.offset, member.size)
         return self.range(member.offset, member.size)
@@ -125,8 +107,7 @@ def open_tar(
         magic = file.read(max(map(len, _OPENERS)))
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
-        if size == 0:
-            raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
+        check_size(size, uri)
         opener = next((opener for front, opener in _OPENERS.items() if magic.startswith(front)), None)
         if opener is None and is_local(uri):
             with storage_errors(uri, "read"), LocalFile(local_path(uri), uri) as local:
@@ -143,8 +124,7 @@ def open_tar(
                 else:
                     shutil.copyfileobj(file, copy, _COPY_BYTES)
                 copy.flush()
-            if copy.tell() == 0:
-                raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
+            check_size(copy.tell(), uri)
             with LocalFile(Path(copy.name), uri) as local:
                 yield TarSource(uri, local.size, opener is None, broken_off, local)
 

@@ -1,6 +1,6 @@
 """Write the members of a tar one after the other; the same members give the same bytes."""
 
-from typing import Final, Protocol
+from typing import Any, Final
 
 from interleaved_assets.io.archive.index import BLOCK, RECORD, member_header, padding
 from interleaved_assets.io.storage.atomic import BytesLike
@@ -10,26 +10,16 @@ _SMALL_BYTES: Final = 64 * 2**10
 _COLLECTED_BYTES: Final = 2**20
 
 
-class Sink(Protocol):
-    """What a tar is written to."""
-
-    def write(self, data: BytesLike, /) -> int: ...
-
-
 class MemberWriter:
     """Writes members to ``sink``: each with :meth:`put`, and the end mark with :meth:`finish`."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Any) -> None:
         self._sink = sink
         self._collected = bytearray()
         self._written = 0
 
     def put(self, name: str, content: BytesLike) -> None:
-        """Append a file with mode 0644, owner 0 and time 0.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
+        """Append a file with mode 0644, owner 0 and time 0."""
         size = len(content)
         self._collected += member_header(name, size)
         if size <= _SMALL_BYTES:
@@ -43,11 +33,7 @@ class MemberWriter:
             self._flush()
 
     def finish(self) -> None:
-        """Write the end mark.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
+        """Write the end mark."""
         self._collected += bytes(2 * BLOCK)
         self._collected += padding(self._written + len(self._collected), RECORD)
         self._flush()

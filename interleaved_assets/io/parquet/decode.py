@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.parquet.footer import BYTE_ARRAY, Chunk, Footer, RowGroup
+from interleaved_assets.io.batches import parts_within
+from interleaved_assets.io.parquet.footer import BYTE_ARRAY, Footer, RowGroup
 from interleaved_assets.io.value_bytes import value_bytes
-from interleaved_assets.model.casting import cast_table
+from interleaved_assets.model.casting import any_type, cast_table
 from interleaved_assets.model.errors import ShardError
 
 # Maximum size of a decoding step, also if max_batch_bytes is larger: a batch is joined from several steps.
@@ -40,19 +41,7 @@ def encoded_columns(footer: Footer, columns: set[str]) -> list[str]:
 def decoded_steps(
     file: pq.ParquetFile, groups: Mapping[int, RowGroup], schema: pa.Schema, limit: int, uri: str
 ) -> Iterator[pa.Table]:
-    """Yield the rows of ``file``, at most ``limit`` bytes or one row at a time, with UTF-8 and offsets validated.
-
-    Args:
-        file: opened with ``read_dictionary=encoded_columns(…)``.
-        groups: row groups to read, by number.
-        schema: columns to read, in the order of the file, without dictionaries and views.
-        limit: maximum decoded bytes of a step.
-        uri: name of the file in messages.
-
-    Raises:
-        ShardError: a row is larger than :data:`MAX_ROW_BYTES`.
-        pa.ArrowException: the file is damaged.
-    """
+    """Yield the rows of ``file``, at most ``limit`` bytes or one row at a time, with UTF-8 and offsets validated."""
     for number, group in groups.items():
         step = _rows_per_step(group, set(schema.names), limit)
         for batch in file.iter_batches(batch_size=step, row_groups=[number], columns=schema.names):
@@ -65,9 +54,6 @@ def check_map_keys(file: pq.ParquetFile, footer: Footer, columns: set[str], uri:
 
     Keys that the schema declares non-null are not checked. The others are read without their values, so that Arrow
     returns lists instead of maps.
-
-    Raises:
-        ShardError: a key is null.
     """
     for path in footer.nullable_keys:
         if path.partition(".")[0] not in columns:
@@ -97,39 +83,24 @@ def _rows_per_step(group: RowGroup, columns: set[str], limit: int) -> int:
     step = min(STEP_ROWS, group.rows if size <= limit else group.rows * limit // size)
     for chunk in chunks:
         if chunk.shares_prefixes:
-            step = min(step, _rows_of_shared_prefixes(chunk, limit))
+            # a value may be as long as all encoded bytes together
+            step = min(step, max(_FEWEST_ROWS, limit // max(1, chunk.encoded_bytes)))
     return max(1, step)
 
 
-def _rows_of_shared_prefixes(chunk: Chunk, limit: int) -> int:
-    """Number of rows within ``limit`` if each value were as long as all encoded bytes, the maximum possible."""
-    return max(_FEWEST_ROWS, limit // max(1, chunk.encoded_bytes))
-
-
 def _decoded(batch: pa.RecordBatch, target: pa.Schema, limit: int, uri: str) -> Iterator[pa.Table]:
-    expands = [_is_encoded(field.type) for field in batch.schema]
-    if not any(expands):
+    if not any(any_type(field.type, pa.types.is_dictionary) for field in batch.schema):
         yield _as_type(batch, target)
         return
-    filled = np.cumsum(np.broadcast_to(sum(map(value_bytes, batch.columns)), batch.num_rows))
-    first = 0
-    while first < batch.num_rows:
-        before = filled[first - 1] if first else 0
-        last = max(int(np.searchsorted(filled, before + limit, side="right")), first + 1)
-        if filled[first] - before > MAX_ROW_BYTES:
+    sizes = np.broadcast_to(sum(map(value_bytes, batch.columns)), batch.num_rows)
+    for part in parts_within(sizes, limit):
+        if sizes[part.start] > MAX_ROW_BYTES:
             raise ShardError(
-                f"{uri}: a row takes {int(filled[first] - before)} bytes, and a row may take at most {MAX_ROW_BYTES}. "
+                f"{uri}: a row takes {int(sizes[part.start])} bytes, and a row may take at most {MAX_ROW_BYTES}. "
                 "Remove it, or split it into several rows."
             )
-        yield _as_type(batch.slice(first, last - first), target)
-        first = last
+        yield _as_type(batch.slice(part.start, part.stop - part.start), target)
 
 
 def _as_type(batch: pa.RecordBatch, target: pa.Schema) -> pa.Table:
     return cast_table(pa.Table.from_batches([batch]).select(target.names), target)
-
-
-def _is_encoded(dtype: pa.DataType) -> bool:
-    if pa.types.is_dictionary(dtype):
-        return True
-    return any(_is_encoded(dtype.field(index).type) for index in range(dtype.num_fields))

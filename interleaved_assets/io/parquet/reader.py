@@ -19,12 +19,7 @@ from interleaved_assets.io.reader import ShardReader, align_shard, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions
 from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.model.schema import (
-    INTERLEAVED_SCHEMA,
-    REQUIRED_COLUMNS,
-    RESERVED_COLUMNS,
-    reconcile_schema,
-)
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, REQUIRED_COLUMNS, RESERVED_COLUMNS, reconcile_schema
 
 logger = logging.getLogger(__name__)
 
@@ -161,11 +156,7 @@ def _readable(source: ParquetSource, columns: set[str] | None) -> pa.Schema:
 
 
 def _are_adjacent(source: ParquetSource) -> bool:
-    """Whether the rows of each sample are adjacent; reads ids in steps and keeps one hash per sample.
-
-    Raises:
-        ShardError: an id is null.
-    """
+    """Whether the rows of each sample are adjacent; reads ids in steps and keeps one hash per sample."""
     seen: set[int] = set()
     last: str | None = None
     for table in source.rows(["sample_id"], STEP_BYTES):

@@ -43,11 +43,7 @@ class ParquetSource:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The file's columns, with the types that Arrow gives them.
-
-        Raises:
-            ShardError: a column name occurs twice.
-        """
+        """The file's columns, with the types that Arrow gives them."""
         schema = self.file.schema_arrow
         if len(set(schema.names)) < len(schema.names):
             raise ShardError(f"{self.uri} has two columns with the same name; rename one")
@@ -56,10 +52,7 @@ class ParquetSource:
     def rows(self, columns: Collection[str], limit: int, groups: Sequence[int] | None = None) -> Iterator[pa.Table]:
         """Yield the rows in steps of at most ``limit`` decoded bytes, or of one row; strings are valid UTF-8.
 
-        Args:
-            columns: names of columns to read, in any order; names that the file lacks are ignored.
-            limit: maximum bytes of a step.
-            groups: numbers of the row groups to read; None for all.
+        Names in ``columns`` that the file lacks are ignored; ``groups`` are the numbers of row groups, None for all.
 
         Raises:
             ShardError: a row is larger than :data:`~.decode.MAX_ROW_BYTES`, or a key of a map is null.
@@ -91,17 +84,7 @@ class ParquetSource:
 def open_parquet(
     uri: str, storage_options: StorageOptions = None, *, advice: str = "Write it again, or remove it."
 ) -> Iterator[ParquetSource]:
-    """Open a Parquet file and verify its footer; Arrow's exceptions in the block become ``ShardError``.
-
-    Args:
-        uri: a path or a URL.
-        storage_options: fsspec options.
-        advice: what to do with a damaged file, for the message.
-
-    Raises:
-        StorageError: the file is missing or unreadable.
-        ShardError: it is not Parquet, or is damaged.
-    """
+    """Open a Parquet file and verify its footer; Arrow's exceptions in the block become ``ShardError``."""
     with ExitStack() as stack:
         stack.enter_context(storage_errors(uri, "read"))
         local = LocalFile(local_path(uri), uri) if is_local(uri) else open_copy(uri, storage_options)

@@ -18,7 +18,7 @@ from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_s
 from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.batch import KEY_COLUMNS, key_problems
-from interleaved_assets.model.casting import cast_table
+from interleaved_assets.model.casting import any_type, cast_table
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 
 ROW_GROUP_BYTES: Final = 64 * 2**20
@@ -155,7 +155,7 @@ def parquet_shard(
     """
     if compression not in CODECS:
         raise OptionError(f"compression must be one of {', '.join(CODECS)}, got {compression!r}")
-    if empty := next((field for field in schema if _has_empty_values(field.type)), None):
+    if empty := next((field for field in schema if any_type(field.type, _is_without_bytes)), None):
         raise OptionError(
             f"cannot write {uri} as Parquet: values of column {empty.name!r}, {empty.type}, have no bytes"
         )
@@ -206,9 +206,6 @@ def _check_keys(part: pa.Table, uri: str) -> None:
     """Refuse keys that the tar writer refuses, so that every Parquet shard can be converted to tar.
 
     If ``schema`` lacks a key column, nothing is checked.
-
-    Raises:
-        OptionError: a row other than metadata has position -1, a metadata row has another one, or a key occurs twice.
     """
     if not part.num_rows or any(name not in part.column_names for name in KEY_COLUMNS):
         return
@@ -216,21 +213,14 @@ def _check_keys(part: pa.Table, uri: str) -> None:
         raise OptionError(f"cannot write {uri}: {'; '.join(problems)}")
 
 
-def _has_empty_values(dtype: pa.DataType) -> bool:
-    """Whether ``dtype`` has fixed sizes of 0, at any depth: pyarrow refuses such bytes, and cannot read such lists."""
-    if pa.types.is_fixed_size_binary(dtype) and not dtype.byte_width:
-        return True
-    if pa.types.is_fixed_size_list(dtype) and not dtype.list_size:
-        return True
-    return any(_has_empty_values(dtype.field(index).type) for index in range(dtype.num_fields))
+def _is_without_bytes(dtype: pa.DataType) -> bool:
+    """Whether ``dtype`` has a fixed size of 0: pyarrow refuses such bytes, and cannot read such lists."""
+    is_empty_list = pa.types.is_fixed_size_list(dtype) and not dtype.list_size
+    return is_empty_list or (pa.types.is_fixed_size_binary(dtype) and not dtype.byte_width)
 
 
 def _check_values(table: pa.Table, uri: str) -> None:
-    """Refuse values that readers reject.
-
-    Raises:
-        ShardError: a string is not UTF-8, or a time, date or decimal is out of the range of its type.
-    """
+    """Refuse values that readers reject."""
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             column.validate(full=True)

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -12,7 +12,6 @@ from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.ranges import Content
 from interleaved_assets.io.tar.estimates import ROW_BYTES, document_bytes, parsed_bytes, surplus_bytes
 from interleaved_assets.io.tar.exact import Exact, is_exact, read_exact
-from interleaved_assets.io.tar.json_columns import is_unicode
 from interleaved_assets.io.tar.layout import (
     EMPTY_LISTS,
     EXACT_FIELD,
@@ -23,6 +22,7 @@ from interleaved_assets.io.tar.layout import (
     member_key,
 )
 from interleaved_assets.model.errors import row_error
+from interleaved_assets.model.source_ref import is_unicode
 
 
 @dataclass
@@ -137,33 +137,23 @@ def _read(encoded: bytes, layout: ShardLayout, key: str) -> Document:
     return document
 
 
-class _RepeatedField(ValueError):
-    """An object has a field twice, which JSON allows and every parser makes something else of."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise _RepeatedField(f"field {twice!r} is there twice; the last one is taken")
-    return found
-
-
-_STRICT: Final = json.JSONDecoder(object_pairs_hook=_object)
-
-
 def _parse(encoded: bytes, document: Document) -> dict[str, Any]:
     """The object in ``encoded``.
 
     Raises:
         ValueError: it is not JSON, not an object, or has names that are no Unicode.
     """
-    text = encoded.decode(json.detect_encoding(encoded))
-    try:
-        body = _STRICT.decode(text)
-    except _RepeatedField as error:
-        document.error = row_error("invalid_json", str(error))
-        body = json.loads(text)
+    repeated = []  # JSON allows a field twice, and every parser makes something else of it
+
+    def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            repeated.append(next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1))
+        return found
+
+    body = json.loads(encoded.decode(json.detect_encoding(encoded)), object_pairs_hook=to_object)
+    if repeated:
+        document.error = row_error("invalid_json", f"field {repeated[0]!r} is there twice; the last one is taken")
     if not isinstance(body, dict):
         raise ValueError(f"a document is a JSON object, this is a {type(body).__name__}")
     for name in body:

@@ -27,9 +27,10 @@ from typing import Any, Final, TypeGuard
 import pyarrow as pa
 
 from interleaved_assets.io.tar.estimates import MAX_NULL_BYTES, null_bytes
-from interleaved_assets.io.tar.json_columns import MAX_FIELDS, is_unicode, struct_fields
+from interleaved_assets.io.tar.json_columns import MAX_FIELDS, struct_fields
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
 from interleaved_assets.model.schema import RESERVED_COLUMNS, reconcile_schema
+from interleaved_assets.model.source_ref import is_unicode
 
 VERSION: Final = 1
 
@@ -161,11 +162,7 @@ def _flatbuffers_part(data: memoryview, table: int, number: int) -> int | None:
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Refuse what would not go together with the columns of a shard.
-
-    Raises:
-        ValueError: two columns share a name, a type or a name cannot be read, or a row of nulls would be huge.
-    """
+    """Refuse what would not go together with the columns of a shard."""
     if null_bytes(schema) > MAX_NULL_BYTES:
         raise ValueError(f"_interleaved has columns that take more than {MAX_NULL_BYTES} bytes in each row")
     if sum(struct_fields(column.type) for column in schema if column.name != UNREFERENCED_MEMBERS) > MAX_FIELDS:

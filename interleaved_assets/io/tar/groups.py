@@ -29,10 +29,6 @@ def find_groups(names: Sequence[str], layout: ShardLayout) -> list[MemberGroup]:
 
     The members of a sample need not follow one another. A name that comes again begins another sample with the same
     key. Members that are neither image nor text nor ``<key>.json`` are in no group, and begin none.
-
-    Args:
-        names: of all members, in their order.
-        layout: which endings images and JSON members have.
     """
     found: list[MemberGroup] = []
     open_groups: dict[str, MemberGroup] = {}

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from interleaved_assets.model.source_ref import is_unicode
+
 JSON_TYPE: Final = pa.json_(pa.string())
 
 _STRING, _BOOL, _INT, _FLOAT, _LIST, _OBJECT = 1, 2, 4, 8, 16, 32
@@ -42,20 +44,6 @@ class Shape:
     Args:
         room: for the fields of objects; an object for which it does not do is no record but JSON.
     """
-
-    __slots__ = (
-        "_fields",
-        "_has_null",
-        "_high",
-        "_is_mixed",
-        "_is_wide",
-        "_item",
-        "_kinds",
-        "_longest",
-        "_low",
-        "_room",
-        "_shortest",
-    )
 
     def __init__(self, room: FieldRoom) -> None:
         self._room = room
@@ -152,8 +140,9 @@ class Shape:
         if pa.types.is_boolean(dtype):
             return kinds == _BOOL
         if pa.types.is_integer(dtype):
-            low, high = _range_of(dtype)
-            return kinds == _INT and low <= self._low and self._high <= high
+            bits = dtype.bit_width - pa.types.is_signed_integer(dtype)
+            low = -(2**bits) if pa.types.is_signed_integer(dtype) else 0
+            return kinds == _INT and low <= self._low and self._high < 2**bits
         if dtype in _FLOAT_INTEGERS:
             limit = _FLOAT_INTEGERS[dtype]
             is_exact = dtype == pa.float64() or not self._is_wide
@@ -231,24 +220,8 @@ def json_text(value: Any) -> str:
     return text if is_unicode(text) else json.dumps(value, separators=(",", ":"))
 
 
-def is_unicode(text: str) -> bool:
-    """Whether ``text`` can be UTF-8; half a surrogate pair, which JSON can spell, cannot."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _is_float32(value: float) -> bool:
     try:
         return value != value or _FLOAT32.unpack(_FLOAT32.pack(value))[0] == value
     except OverflowError:
         return False
-
-
-def _range_of(dtype: pa.DataType) -> tuple[int, int]:
-    bits = dtype.bit_width
-    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if pa.types.is_signed_integer(dtype) else (0, 2**bits - 1)

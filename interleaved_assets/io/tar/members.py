@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from interleaved_assets.io import content_types
 from interleaved_assets.io.archive.index import MAX_NAME_BYTES, shortened
+from interleaved_assets.io.batches import binary_views
 from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.tar.documents import read_document
 from interleaved_assets.io.tar.estimates import document_bytes, null_bytes, surplus_bytes
 from interleaved_assets.io.tar.exact import MODALITIES, Exact
-from interleaved_assets.io.tar.json_columns import is_unicode
 from interleaved_assets.io.tar.layout import (
     EXACT_FIELD,
     LIST_LENGTH,
@@ -27,12 +27,12 @@ from interleaved_assets.io.tar.layout import (
 )
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.plain_cells import LISTS, PlainColumn, PlainSample, place_nulls
-from interleaved_assets.io.tar.row_order import canonical_order, contents_in_order, others_in_order
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
 from interleaved_assets.io.tar.samples import observe_document
 from interleaved_assets.model.casting import take
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
+from interleaved_assets.model.source_ref import is_unicode
 
 _METADATA, _TEXT, _IMAGE = MODALITIES.values()
 # The lists of texts and images have a null for each gap between positions, but no more of them than this.
@@ -61,9 +61,17 @@ class TarDocuments:
     def __init__(self, table: pa.Table, *, states_schema: bool, limits: TarLimits = LIMITS) -> None:
         self._limits, self._row_bytes = limits, null_bytes(table.schema)
         self._schema, self._states_schema = table.schema, states_schema
-        order, self._samples = canonical_order(table)
-        self._contents = contents_in_order(table, order)
-        self._table = others_in_order(table, order)
+        order, self._samples = _canonical_order(table)
+        self._contents: list[memoryview | None] = [None] * len(order)
+        if "binary_content" in table.column_names:
+            # views, since the bytes of images would be costly to put in order
+            views = binary_views(table["binary_content"])
+            self._contents = [views[row] for row in order.tolist()]
+            table = table.drop_columns(["binary_content"])
+        if (np.diff(order) != 1).any():
+            arrays = [take(column.combine_chunks(), pa.array(order)) for column in table.columns]
+            table = pa.Table.from_arrays(arrays, schema=table.schema)
+        self._table = table
         self._ids: list[str] = self._table["sample_id"].to_pylist()
         self._positions: list[int] = self._table["position"].to_pylist()
         self._modalities = [MODALITIES[name] for name in self._table["modality"].to_pylist()]
@@ -113,7 +121,8 @@ class TarDocuments:
                 self._columns[name].place(sample)
         place_nulls(sample, self._columns)
         lists, is_wide = self._lists(sample, rows, images)
-        absent = self._absent(sample, rows)
+        listed = {sample.metadata, *sample.texts, *sample.images}
+        absent = [row for row in rows if row not in listed]  # text and image rows without an entry in the lists
         has_own_id = "sample_id" in sample.fields
         exact = Exact(
             rows=self._exact_rows(sample, rows, absent, is_needed=is_wide or bool(absent)),
@@ -163,11 +172,6 @@ class TarDocuments:
             texts=[row for row in by_modality[_TEXT] if self._texts[row] is not None],
             images=[row for row in by_modality[_IMAGE] if self._contents[row] is not None],
         )
-
-    def _absent(self, sample: PlainSample, rows: range) -> list[int]:
-        """Text and image rows without an entry in the lists."""
-        listed = {sample.metadata, *sample.texts, *sample.images}
-        return [row for row in rows if row not in listed]
 
     def _lists(
         self, sample: PlainSample, rows: range, images: dict[int, str]
@@ -288,6 +292,18 @@ class TarDocuments:
         found = [column for column in columns.schema() if column.name in own]
         # whether a column may be null is no part of its type
         return [(column.name, column.type) for column in found] == [(own.name, own.type) for own in self._schema]
+
+
+def _canonical_order(table: pa.Table) -> tuple[np.ndarray, list[tuple[int, int]]]:
+    """Row numbers of ``table``: samples by their first row, metadata first, then by position, texts before images.
+
+    Also the first row and the end of each sample in that order.
+    """
+    samples = table["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    modalities = np.array([MODALITIES[name] for name in table["modality"].to_pylist()], np.int8)
+    order = np.lexsort((modalities, table["position"].to_numpy(), samples))
+    borders = np.flatnonzero(np.diff(samples[order])) + 1
+    return order, list(zip([0, *borders.tolist()], [*borders.tolist(), len(order)], strict=True)) if len(order) else []
 
 
 def _is_kept_name(name: str, key: str) -> bool:

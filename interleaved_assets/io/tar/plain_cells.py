@@ -139,11 +139,7 @@ def _reader_of(dtype: pa.DataType) -> Callable[[Any], Any] | None:
     """What turns a cell of ``dtype`` into a JSON value, or None where JSON cannot say it; None where it never can."""
     if is_json(dtype):
         return _plain_json
-    return _plain_value if is_plain_type(dtype) else None
-
-
-def _plain_value(value: Any) -> Any:
-    return value if is_plain_value(value) else None
+    return (lambda value: value if is_plain_value(value) else None) if is_plain_type(dtype) else None
 
 
 def _plain_json(text: str) -> Any:

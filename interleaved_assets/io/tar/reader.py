@@ -6,10 +6,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.io.archive.source import TarSource, open_tar
-from interleaved_assets.io.batches import split_samples
+from interleaved_assets.io.batches import parts_within, split_samples
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
 from interleaved_assets.io.limits import LIMITS, TarLimits, check_limits, limits_of
 from interleaved_assets.io.materialize import materialize_parts
@@ -62,7 +63,7 @@ def read_tar_shard(
         max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes: what a member, a
             document, a sample, all documents together and a compressed tar may take (see :class:`TarLimits`).
         types: wished types of passthrough columns; a column gets its type where that loses nothing.
-        notes: counts by kind what was noticed and is no error of a row (see :class:`~.samples.SampleList`).
+        notes: counts by kind what was noticed and is no error of a row.
         accept_incomplete: read a tar that is cut or damaged, has no end mark, or has data after it, as far as possible.
 
     Raises:
@@ -77,7 +78,7 @@ def read_tar_shard(
     options = _Options(layout or ShardLayout(), materialize, storage_options, allowed_roots, limits, accept_incomplete)
     columns = ColumnTypes(options.layout.fields, types)
     with _opened([uri], options, columns, Counter() if notes is None else notes) as ((shard,), schema):
-        tables = _tables(shard, schema, max_batch_bytes, options)
+        tables = _tables(*shard, schema, max_batch_bytes, options)
         if max_batch_bytes is not None:
             yield from tables
         elif parts := list(tables):
@@ -126,9 +127,9 @@ class InterleavedWebdatasetReader(ShardReader):
         wished = {column.name: column.type for column in self._target or () if column.name not in RESERVED_COLUMNS}
         columns = ColumnTypes(self._layout.fields, wished)
         with _opened([file.uri for file in files], options, columns, self.notes) as (shards, schema):
-            for shard in shards:
-                tables = _tables(shard, schema, self._limit, options)
-                yield shard.uri, tables if shard.samples else [schema.empty_table()]
+            for source, samples in shards:
+                tables = _tables(source, samples, schema, self._limit, options)
+                yield source.uri, tables if samples else [schema.empty_table()]
 
 
 class _Options(NamedTuple):
@@ -142,12 +143,8 @@ class _Options(NamedTuple):
     accept_incomplete: bool = True
 
 
-class _Shard(NamedTuple):
-    """An open tar and its samples."""
-
-    uri: str
-    source: TarSource
-    samples: list[Sample]
+_Shard = tuple[TarSource, list[Sample]]
+"""An open tar and its samples."""
 
 
 @contextmanager
@@ -156,7 +153,7 @@ def _opened(
 ) -> Iterator[tuple[list[_Shard], pa.Schema]]:
     """The tars at ``uris``, their samples found, and the columns of their rows; counts in ``notes``."""
     with ExitStack() as stack:
-        shards = []
+        shards: list[_Shard] = []
         for uri in uris:
             source = stack.enter_context(
                 open_tar(
@@ -180,8 +177,8 @@ def _opened(
                 kept_bytes=KEPT_BYTES // len(uris),
             )
             notes.update(noticed)
-            shards.append(_Shard(uri, source, samples))
-        samples = [sample for shard in shards for sample in shard.samples]
+            shards.append((source, samples))
+        samples = [sample for _, found in shards for sample in found]
         if samples and (absent := options.layout.named_columns() - columns.seen):
             notes["absent_fields"] += len(absent)
             warn_absent(absent, uris, columns.seen)
@@ -192,22 +189,26 @@ def _opened(
         yield shards, columns.schema()
 
 
-def _tables(shard: _Shard, schema: pa.Schema, limit: int | None, options: _Options) -> Iterator[pa.Table]:
+def _tables(
+    source: TarSource, samples: Sequence[Sample], schema: pa.Schema, limit: int | None, options: _Options
+) -> Iterator[pa.Table]:
     """Tables of whole samples, of at most ``limit`` bytes unless a sample is larger."""
-    path = str(local_path(shard.uri)) if is_local(shard.uri) else shard.uri
-    for samples in _groups(shard.samples, min(limit or _STEP_BYTES, _STEP_BYTES), null_bytes(schema)):
-        yield from _group_tables(shard, path, samples, schema, limit, options)
+    row_bytes = null_bytes(schema)
+    sizes = np.array([sample.size + sample.rows * row_bytes for sample in samples], np.int64)
+    for part in parts_within(sizes, min(limit or _STEP_BYTES, _STEP_BYTES)):
+        yield from _group_tables(source, samples[part], schema, limit, options)
 
 
 def _group_tables(
-    shard: _Shard, path: str, samples: Sequence[Sample], schema: pa.Schema, limit: int | None, options: _Options
+    source: TarSource, samples: Sequence[Sample], schema: pa.Schema, limit: int | None, options: _Options
 ) -> Iterator[pa.Table]:
     """The rows of ``samples``. A generator of its own, so that nothing is held on to while the next group is read."""
-    rows = TarRows(shard.source, path, schema, with_bytes=options.materialize)
+    path = str(local_path(source.uri)) if is_local(source.uri) else source.uri
+    rows = TarRows(source, path, schema, with_bytes=options.materialize)
     for sample in samples:
         document = sample.document
         if document is None:
-            document = sample_document(shard.source, options.layout, sample, options.limits)
+            document = sample_document(source, options.layout, sample, options.limits)
         rows.add(sample, document)
     table, points_elsewhere = rows.table(), rows.points_elsewhere
     del rows  # it has the bytes of images, of which the table has a copy
@@ -223,17 +224,3 @@ def _group_tables(
     for part in parts:
         # the sizes that samples were grouped by are rough
         yield from split_samples(part, limit)
-
-
-def _groups(samples: Sequence[Sample], limit: int, row_bytes: int) -> Iterator[list[Sample]]:
-    group: list[Sample] = []
-    filled = 0
-    for sample in samples:
-        size = sample.size + sample.rows * row_bytes
-        if group and filled + size > limit:
-            yield group
-            group, filled = [], 0
-        group.append(sample)
-        filled += size
-    if group:
-        yield group

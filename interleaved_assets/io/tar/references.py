@@ -10,10 +10,11 @@ from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tar.documents import Document
-from interleaved_assets.io.tar.json_columns import is_unicode, json_text
+from interleaved_assets.io.tar.json_columns import json_text
 from interleaved_assets.io.tar.layout import ShardLayout
-from interleaved_assets.io.tiff.frames import tiff_frames
+from interleaved_assets.io.tiff.frames import TiffFrame, tiff_frames
 from interleaved_assets.model.errors import row_error
+from interleaved_assets.model.source_ref import is_unicode
 
 # MINT-1T's tokens for the images of a PDF; the images are the frames of its TIFF in the order of the tokens
 _FRAME_TOKEN: Final = re.compile(r"page_\d+_image_\d+")
@@ -45,23 +46,14 @@ class Leftover(NamedTuple):
     frame: int | None = None
 
 
-class _Frame(NamedTuple):
-    """What is kept of a frame of a TIFF; ``size`` in bytes, cut out."""
-
-    width: int
-    height: int
-    size: int
-    error: str | None
-
-
 class _NoTiff(NamedTuple):
     """A member named like a TIFF that holds an image of another type, which is one image."""
 
     content_type: str
 
 
-_Frames = list[_Frame] | _NoTiff | str | None
-"""What a container holds: frames, another image, or what is wrong with it as a row error.
+_Frames = list[TiffFrame] | _NoTiff | str | None
+"""What a container holds: frames without their tags, another image, or what is wrong with it as a row error.
 
 None where its bytes would have to be fetched to know.
 """
@@ -95,13 +87,7 @@ class References:
         self.notes["repeated_members"] += len(self.names) - len(self._places)
 
     def resolve(self, document: Document, json_number: int, key: str) -> list[ImageRef]:
-        """What each image token of ``document`` leads to; its nulls are left out.
-
-        Args:
-            document: as read from member ``json_number``.
-            json_number: number of that member.
-            key: its name without extension.
-        """
+        """What each image token of ``document`` leads to; its nulls are left out."""
         tokens = [token for token in document.images if token is not None]
         names = [token if isinstance(token, str) and is_unicode(token) else None for token in tokens]
         places = [None if name is None else self._find(name, json_number) for name in names]
@@ -259,7 +245,7 @@ def _frames(data: Content, name: str) -> _Frames:
     if content_type not in (None, content_types.TIFF):
         return _NoTiff(content_type)
     try:
-        return [_Frame(frame.width, frame.height, frame.size, frame.error) for frame in tiff_frames(tiff)]
+        return [frame._replace(entries={}) for frame in tiff_frames(tiff)]
     except ValueError as error:
         return row_error("invalid_tiff", f"{shortened(name)}: {error}")
 

@@ -4,7 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from interleaved_assets.io.batches import binary_column
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tar.documents import Document
 from interleaved_assets.io.tar.exact import MODALITIES
-from interleaved_assets.io.tar.json_columns import is_unicode, json_text
+from interleaved_assets.io.tar.json_columns import json_text
 from interleaved_assets.io.tar.layout import ID_COLUMN, UNREFERENCED_MEMBERS, split_extension
 from interleaved_assets.io.tar.passthrough import ColumnCells
 from interleaved_assets.io.tar.references import ImageRef
@@ -25,7 +25,7 @@ from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_fram
 from interleaved_assets.model.errors import row_error
 from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.model.shown import without_credentials
-from interleaved_assets.model.source_ref import source_ref_array
+from interleaved_assets.model.source_ref import is_unicode, source_ref_array
 
 logger = logging.getLogger(__name__)
 
@@ -37,24 +37,10 @@ _MODALITY_NAMES: Final = tuple(MODALITIES)
 _CONTENT_TYPES: Final = (content_types.JSON, content_types.TEXT, None)
 
 
-class _Place(NamedTuple):
-    """Where the bytes of a row lie, as its locator says: a member, all of it or one of its frames."""
-
-    name: str | None
-    member: TarMember | None = None
-    frame: int | None = None
-
-
 class TarRows:
     """Rows of some samples of a tar, collected one sample after the other.
 
     What most rows have in common is kept as lists with an entry per row; what few rows have, by row number.
-
-    Args:
-        source: the tar.
-        path: how locators name it.
-        schema: columns to make.
-        with_bytes: put the bytes of images into the rows; else only their locators.
     """
 
     def __init__(self, source: TarSource, path: str, schema: pa.Schema, *, with_bytes: bool) -> None:
@@ -64,12 +50,12 @@ class TarRows:
         self._modalities: list[int] = []
         self._texts: list[str | None] = []
         self._ids: list[str] = []
-        self._documents: list[_Place] = []
+        self._documents: list[ImageRef] = []
         self._rows_of: list[int] = []
         self._types: dict[int, str | None] = {}
         self._contents: dict[int, Sequence[Content]] = {}
         self._errors: dict[int, str] = {}
-        self._places: dict[int, _Place] = {}
+        self._places: dict[int, ImageRef] = {}
         self._other_refs: dict[int, str] = {}
         self._cells: defaultdict[str, ColumnCells] = defaultdict(ColumnCells)
         self._frames: dict[TarMember, tuple[BlockReader, list[TiffFrame]]] = {}
@@ -91,7 +77,7 @@ class TarRows:
             # on the metadata row, which comes first where there is one
             self._errors[first] = sample.error
         self._ids.append(sample.sample_id)
-        self._documents.append(_Place(None) if sample.json is None else _Place(sample.json.name, sample.json))
+        self._documents.append(ImageRef(None) if sample.json is None else ImageRef(sample.json.name, sample.json))
         self._rows_of.append(len(self._positions) - first)
         self._add_cells(sample, document, first)
 
@@ -128,7 +114,7 @@ class TarRows:
     def _own_refs(self, samples: pa.Array) -> pa.Array:
         """Locators into this tar, without byte ranges where it is compressed; ``samples`` has each row's sample."""
 
-        def column(values: Callable[[_Place], int | str | None], dtype: pa.DataType) -> pa.Array:
+        def column(values: Callable[[ImageRef], int | str | None], dtype: pa.DataType) -> pa.Array:
             of_documents = pa.array([values(place) for place in self._documents], dtype)
             return _overlaid(of_documents.take(samples), {row: values(place) for row, place in self._places.items()})
 
@@ -154,7 +140,7 @@ class TarRows:
             if text is not None:
                 row = self._add_text(position, text)
                 if (member := next(texts, None)) is not None:
-                    self._places[row] = _Place(member.name, member)
+                    self._places[row] = ImageRef(member.name, member)
             if token is not None:
                 self._add_image(position, next(images))
 
@@ -169,7 +155,7 @@ class TarRows:
                 if modality != _METADATA:
                     self._types[row] = None
                 if modality == _IMAGE:
-                    self._places[row] = _Place(None)
+                    self._places[row] = ImageRef(None)
             elif modality == _TEXT:
                 row = self._add_text(position, next(texts))
             else:
@@ -199,7 +185,7 @@ class TarRows:
 
     def _add_image(self, position: int, ref: ImageRef) -> int:
         row = self._add_row(position, _IMAGE)
-        self._places[row] = _Place(ref.name, ref.member, ref.frame)
+        self._places[row] = ref
         if ref.error is not None:
             self._errors[row] = ref.error
         if ref.member is None:
@@ -217,11 +203,7 @@ class TarRows:
         return row
 
     def _pieces(self, member: TarMember, frame: int | None) -> Sequence[Content]:
-        """The parts of ``member``, or of a TIFF with that one frame of it.
-
-        Raises:
-            ValueError: the frame cannot be cut out.
-        """
+        """The parts of ``member``, or of a TIFF with that one frame of it."""
         data = self._source.content(member)
         if frame is None:
             return [data]

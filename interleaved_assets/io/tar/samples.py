@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -72,13 +72,6 @@ class Sample:
     rows: int = 1
 
 
-class SampleList(NamedTuple):
-    """The samples of a tar in its order, and what was noticed on the way, counted by kind."""
-
-    samples: list[Sample]
-    notes: Counter[str]
-
-
 def find_samples(
     source: TarSource,
     layout: ShardLayout,
@@ -87,19 +80,10 @@ def find_samples(
     limits: TarLimits,
     with_bytes: bool,
     kept_bytes: int = KEPT_BYTES,
-) -> SampleList:
-    """Read every document of the tar, find out what belongs to it, and tell ``types`` what it says.
+) -> tuple[list[Sample], Counter[str]]:
+    """The samples of a tar in its order, and what was noticed, counted by kind; tells ``types`` of their columns.
 
-    Args:
-        source: the tar.
-        layout: where what stands in a document.
-        types: collects the types of the passthrough columns that are found.
-        limits: what each sample may take.
-        with_bytes: whether rows will have the bytes of their images, which count then.
-        kept_bytes: how much of the documents stays in memory.
-
-    Raises:
-        ShardError: it is not a tar, or so damaged that there is no sample.
+    Documents stay in memory up to ``kept_bytes``; images count for the limits where rows will have their bytes.
     """
     references = References(source, layout, limits.max_member_bytes)
     samples: list[Sample] = []
@@ -134,7 +118,7 @@ def find_samples(
         odd_tars=len(source.index.notes),
     )
     _log(source, samples, notes)
-    return SampleList(samples, notes)
+    return samples, notes
 
 
 def observe_document(types: ColumnTypes, document: Document) -> None:
@@ -202,11 +186,7 @@ def _without_bytes(ref: ImageRef, limits: TarLimits) -> ImageRef:
 
 def _columns(document: Document) -> set[str]:
     columns = {*document.fields, *document.per_image, *document.per_text}
-    exact = document.exact
-    if exact is not None:
-        columns.update(*(part.schema.names for part in (exact.rows,) if part is not None))
-        columns.update(exact.schema.names if exact.schema is not None else ())
-    return columns
+    return columns.union(*(schema.names for schema in _stated(document)))
 
 
 def _stated(document: Document) -> list[pa.Schema]:

@@ -1,6 +1,7 @@
 """Writing tars of interleaved documents that MINT-1T readers and ``webdataset`` understand."""
 
 import gzip
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,12 +11,14 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.archive.index import shortened
+from interleaved_assets.io.archive.index import BLOCK, RECORD, member_header, padding, shortened
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.io.batches import gathered
 from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage import StorageOptions, atomic_output
-from interleaved_assets.io.tar.exact import MODALITIES, check_columns
+from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.tar.exact import MODALITIES, Exact, check_columns
+from interleaved_assets.io.tar.layout import EXACT_FIELD
 from interleaved_assets.io.tar.members import TarDocuments
 from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.batch import InterleavedBatch
@@ -174,12 +177,7 @@ class InterleavedWebdatasetWriter(ShardWriter):
 
 
 def checked_rows(table: pa.Table, uri: str, limits: TarLimits = LIMITS) -> pa.Table:
-    """``table`` with the reserved columns in their types, as :class:`~.members.TarDocuments` needs it.
-
-    Raises:
-        UnsupportedModality: a row is neither metadata nor text nor an image.
-        OptionError: the rows are no valid batch, or could not be read back; the message names the tar at ``uri``.
-    """
+    """``table`` with the reserved columns in their types, as :class:`~.members.TarDocuments` needs it."""
     check_modalities(table, uri)
     if table.num_rows == 0:
         return table
@@ -225,14 +223,44 @@ def _problem(values: pa.Array | pa.ChunkedArray) -> str | None:
 
 
 def check_modalities(table: pa.Table, shard: str) -> None:
-    """Refuse rows that a tar has no place for.
-
-    Raises:
-        UnsupportedModality: the message names ``shard``, the modalities and what to do.
-    """
+    """Refuse rows that a tar has no place for."""
     others = sorted({str(name) for name in pc.unique(table["modality"]).to_pylist()} - MODALITIES.keys() - {"None"})
     if others:
         raise UnsupportedModality(
             f"{shard}: tars have a place for {', '.join(MODALITIES)}, and none for {', '.join(others)}. "
             "Take those rows out, or write Parquet."
         )
+
+
+def sample_sizes(table: pa.Table, uri: str, limits: TarLimits = LIMITS) -> list[int]:
+    """Bytes of the members of each sample, with their headers, in the order of the tar.
+
+    The first sample of a tar may take :func:`schema_bytes` more.
+    """
+    table = checked_rows(table, uri, limits)
+    if not table.num_rows:
+        return []
+    try:
+        documents = TarDocuments(table, states_schema=False, limits=limits)
+        return [sum(_member_bytes(*member) for member in members) for members in documents]
+    except OptionError as error:
+        raise OptionError(f"cannot write {uri}: {error}") from error
+
+
+def schema_bytes(schema: pa.Schema) -> int:
+    """Most bytes that the first document of a tar takes beyond its own, to say which columns there are."""
+    said = json.dumps({EXACT_FIELD: Exact(schema=schema.remove_metadata()).to_json()})
+    return len(said) + BLOCK
+
+
+def room_for_samples(tar_bytes: int) -> int:
+    """Bytes that the samples of a tar may take together so that the whole file has at most ``tar_bytes``.
+
+    Negative where not even an empty tar has so few.
+    """
+    return tar_bytes // RECORD * RECORD - 2 * BLOCK
+
+
+def _member_bytes(name: str, content: BytesLike) -> int:
+    size = len(content)
+    return len(member_header(name, size)) + size + len(padding(size))

@@ -60,11 +60,7 @@ class TiffDirectory(NamedTuple):
 
 
 def read_header(tiff: BlockReader) -> tuple[str, bool, int]:
-    """Byte order, whether it is a BigTIFF, and the offset of the first directory.
-
-    Raises:
-        ValueError: ``tiff`` does not start with a TIFF header.
-    """
+    """Byte order, whether it is a BigTIFF, and the offset of the first directory."""
     head = tiff.read(0, 16)
     order = {b"II": "<", b"MM": ">"}.get(head[:2])
     if order is None or len(head) < 8:
@@ -161,11 +157,7 @@ def read_values(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -
 
 
 def read_number(tiff: BlockReader, order: str, entries: TiffEntries, tag: int, default: int | None = None) -> int:
-    """The first value of an integer tag; ``default`` if the tag is missing or has no value.
-
-    Raises:
-        ValueError: the tag is missing without a default, or as for :func:`read_values`.
-    """
+    """The first value of an integer tag; ``default`` if the tag is missing or has no value."""
     entry = entries.get(tag)
     if entry is None or not entry.values:
         if default is None:

@@ -143,11 +143,7 @@ def _total(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -> int
 
 
 def _nested_directory(tiff: BlockReader, entries: TiffEntries, tag: int, order: str, is_big: bool) -> TiffDirectory:
-    """The Exif, GPS or interoperability directory that ``tag`` points to.
-
-    Raises:
-        ValueError: it is damaged, or has more entries than such directories have.
-    """
+    """The Exif, GPS or interoperability directory that ``tag`` points to."""
     return read_directory(tiff, order, is_big, read_number(tiff, order, entries, tag), _MOST_ENTRIES)
 
 
@@ -189,11 +185,7 @@ def _segment_tags(frame: TiffFrame) -> tuple[int, int]:
 
 
 def _uncompressed_counts(tiff: BlockReader, frame: TiffFrame, strips: int) -> np.ndarray:
-    """Lengths of the strips of an uncompressed frame without the tag for lengths.
-
-    Raises:
-        ValueError: the frame is compressed or tiled, or its size does not match the file.
-    """
+    """Lengths of the strips of an uncompressed frame without the tag for lengths."""
 
     def number(tag: int, default: int) -> int:
         return read_number(tiff, frame.order, frame.entries, tag, default)

@@ -11,7 +11,7 @@ from interleaved_assets.io.batches import prefetch, sample_starts
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.policy import apply_error_policy
-from interleaved_assets.io.tar.sizes import room_for_samples, sample_sizes, schema_bytes
+from interleaved_assets.io.tar.writer import room_for_samples, sample_sizes, schema_bytes
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.pipeline.counts import write_by_error_policy

@@ -7,8 +7,7 @@ import pytest
 
 from interleaved_assets.io.batches import gathered
 from interleaved_assets.io.limits import LIMITS
-from interleaved_assets.io.tar.sizes import room_for_samples, sample_sizes, schema_bytes
-from interleaved_assets.io.tar.writer import tar_shard
+from interleaved_assets.io.tar.writer import room_for_samples, sample_sizes, schema_bytes, tar_shard
 from interleaved_assets.model.errors import OptionError, UnsupportedModality
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, align_or_reconcile
 
