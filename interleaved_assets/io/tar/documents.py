@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.compute as pc
 
@@ -137,23 +137,33 @@ def _read(encoded: bytes, layout: ShardLayout, key: str) -> Document:
     return document
 
 
+class _RepeatedField(ValueError):
+    """An object has a field twice, which JSON allows and every parser makes something else of."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise _RepeatedField(f"field {twice!r} is there twice; the last one is taken")
+    return found
+
+
+_STRICT: Final = json.JSONDecoder(object_pairs_hook=_object)  # made once: making one takes longer than a short text
+
+
 def _parse(encoded: bytes, document: Document) -> dict[str, Any]:
     """The object in ``encoded``.
 
     Raises:
         ValueError: it is not JSON, not an object, or has names that are no Unicode.
     """
-    repeated = []  # JSON allows a field twice, and every parser makes something else of it
-
-    def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            repeated.append(next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1))
-        return found
-
-    body = json.loads(encoded.decode(json.detect_encoding(encoded)), object_pairs_hook=to_object)
-    if repeated:
-        document.error = row_error("invalid_json", f"field {repeated[0]!r} is there twice; the last one is taken")
+    text = encoded.decode(json.detect_encoding(encoded))
+    try:
+        body = _STRICT.decode(text)
+    except _RepeatedField as error:
+        document.error = row_error("invalid_json", str(error))
+        body = json.loads(text)
     if not isinstance(body, dict):
         raise ValueError(f"a document is a JSON object, this is a {type(body).__name__}")
     for name in body:

@@ -45,6 +45,20 @@ class Shape:
         room: for the fields of objects; an object for which it does not do is no record but JSON.
     """
 
+    __slots__ = (
+        "_fields",
+        "_has_null",
+        "_high",
+        "_is_mixed",
+        "_is_wide",
+        "_item",
+        "_kinds",
+        "_longest",
+        "_low",
+        "_room",
+        "_shortest",
+    )
+
     def __init__(self, room: FieldRoom) -> None:
         self._room = room
         self._kinds = 0

@@ -194,7 +194,9 @@ def _tables(
 ) -> Iterator[pa.Table]:
     """Tables of whole samples, of at most ``limit`` bytes unless a sample is larger."""
     row_bytes = null_bytes(schema)
-    sizes = np.array([sample.size + sample.rows * row_bytes for sample in samples], np.int64)
+    sizes = np.array(
+        [sample.size + sample.rows * row_bytes for sample in samples], np.float64
+    )  # a damaged one may say more than int64 holds
     for part in parts_within(sizes, min(limit or _STEP_BYTES, _STEP_BYTES)):
         yield from _group_tables(source, samples[part], schema, limit, options)
 
