@@ -55,7 +55,6 @@ def progress(
     Lines that are printed in the block stand above the bar.
 
     Args:
-        what: is counted.
         total: how many there are; the bar of one only shows that work goes on.
         out: prints the bar, if it is a terminal.
         as_json: whether stdout is for JSON: then no progress is shown.

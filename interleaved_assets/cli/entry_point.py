@@ -84,11 +84,7 @@ def _print_error(text: str, arguments: Sequence[str]) -> None:
 
 
 def _check_folder() -> None:
-    """Refuse a present folder that was deleted: no relative path can be found from there.
-
-    Raises:
-        StorageError: it was deleted.
-    """
+    """Refuse a present folder that was deleted: no relative path can be found from there."""
     try:
         Path.cwd()
     except FileNotFoundError as error:

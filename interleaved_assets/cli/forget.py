@@ -14,16 +14,7 @@ from interleaved_assets.settings import load_settings
 def show_forgotten(
     keys: Sequence[str], file: str | None, out: Console, *, vanished: bool, remove: bool, as_json: bool
 ) -> int:
-    """List the stored files of shards; returns the exit code: 1 where nothing is stored.
-
-    Args:
-        keys: of the shards.
-        file: of the settings.
-        out: prints.
-        vanished: whether to take all shards that have records but no raw tar, instead of ``keys``.
-        remove: whether to remove the files, and the partitions where the Dagster instance is found.
-        as_json: whether to print one JSON object.
-    """
+    """List the stored files of shards; returns the exit code: 1 where nothing is stored."""
     settings = load_settings(file)
     with present_instance() as instance:
         files = forgettable(vanished_shards(settings.storage) if vanished else keys, settings, instance)

@@ -11,12 +11,7 @@ from interleaved_assets.settings import parse_settings, settings_template
 
 
 def write_settings(file: str, raw_root: str, output_root: str, out: Console, *, as_json: bool) -> int:
-    """Write a commented settings file and print what comes next; returns the exit code.
-
-    Raises:
-        SettingsError: a root has a secret in it, or the roots lie inside one another.
-        StorageError: the file exists, or cannot be written.
-    """
+    """Write a commented settings file and print what comes next; returns the exit code."""
     path = Path(file)
     text = settings_template(raw_root, output_root)
     settings = parse_settings(text, path)

@@ -12,11 +12,7 @@ LONGEST_VALUE: Final = 1000
 
 
 def names_and_values(arguments: Iterable[str]) -> dict[str, Any]:
-    """The settings that ``NAME=VALUE`` arguments give; values are those of TOML, unquoted texts, or ``none``.
-
-    Raises:
-        SettingsError: an argument has another form.
-    """
+    """The settings that ``NAME=VALUE`` arguments give; values are those of TOML, unquoted texts, or ``none``."""
     return dict(map(_name_and_value, arguments))
 
 

@@ -24,10 +24,6 @@ def show_run(keys: Sequence[str], file: str | None, out: Console, *, jobs: int |
 
     Args:
         keys: of the shards; none for all that are not current.
-        file: of the settings.
-        out: prints.
-        jobs: shards that a stage works on at once; None for ``run.parallel_shards``.
-        as_json: whether to print each shard and stage as a line of JSON.
     """
     settings = load_settings(file)
     chosen = list(dict.fromkeys(keys)) or _due(settings)
@@ -75,11 +71,7 @@ def _store_pictures(key: str, outcome: StageOutcome, settings: Settings) -> bool
 
 
 def _due(settings: Settings) -> list[str]:
-    """The keys of the shards that are not current, and have a raw shard.
-
-    Raises:
-        StorageError: the raw root cannot be listed.
-    """
+    """The keys of the shards that are not current, and have a raw shard."""
     dataset = read_dataset_status(settings)
     if dataset.raws is None:
         raise StorageError(dataset.problem)

@@ -27,12 +27,7 @@ def show_sample(
     """Print the path of a sample; returns the exit code.
 
     Args:
-        sample_id: of the sample.
-        shard: key of its shard; None searches all shards.
-        file: of the settings.
-        out: prints.
         every_row: whether each kept row has a line, and not each run of them, and each member is named.
-        as_json: whether to print one JSON object, with every row.
     """
     settings = load_settings(file)
     stages = stage_dag(settings)

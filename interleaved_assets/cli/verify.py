@@ -24,9 +24,6 @@ def show_verified(release: str, file: str | None, out: Console, *, as_json: bool
 
     Args:
         release: its name, or a path or URL of its manifest or folder, for which no settings file is needed.
-        file: of the settings.
-        out: prints.
-        as_json: whether to print one JSON object.
     """
     if is_release_name(release):
         storage = load_settings(file).storage

@@ -38,12 +38,7 @@ def show_documents(
 
     Args:
         shard: key of a shard, or path or URL of a tar or Parquet file.
-        choice: which documents.
-        file: of the settings.
-        out: prints where the page is.
         page_file: where the page goes; None for the current folder, under the name of the shard.
-        in_browser: whether to open the page in the browser.
-        as_json: whether to print one JSON object.
     """
     path = page_file or f"{PurePosixPath(_without_ending(shard)).name or 'documents'}.html"
     if os.path.realpath(path) == os.path.realpath(shard):

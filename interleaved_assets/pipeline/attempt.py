@@ -72,7 +72,6 @@ class Attempt:
 
         Raises:
             ShardError: an input has no record; a record is damaged.
-            StorageError: the raw shard does not exist, or a record or the raw shard cannot be read.
         """
         started = time.perf_counter()
         options = settings.storage.options
@@ -112,11 +111,7 @@ class Attempt:
         return not is_local(self.record_uri) and (self.source is None or self.source.version.startswith("etag:"))
 
     def current(self) -> StageOutcome | None:
-        """The outcome if the record is current, else None. Stamps of outputs that were only copied are updated in it.
-
-        Raises:
-            StorageError: the stamp or content of an output cannot be read.
-        """
+        """The outcome if the record is current, else None; stamps of outputs that were only copied are renewed."""
         found = self._same_work(self.found)
         if found is None:
             return None
@@ -132,7 +127,6 @@ class Attempt:
 
         Raises:
             ShardError: the outputs of an input stage are not those that its record names.
-            StorageError: a record, or the stamp or content of an output, cannot be read.
         """
         shard, options = self.shard, self.shard.options
         if not just_compared and (now := read_record(self.record_uri, options)) != self.found:

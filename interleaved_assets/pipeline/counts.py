@@ -112,13 +112,7 @@ def extents(scores: pa.Table) -> dict[str, Extent]:
 
 
 def unexplained(scores: pa.Table, error_column: str, groups: Mapping[str, Sequence[str]]) -> int:
-    """Number of rows without an error that are null in all columns of a group.
-
-    Args:
-        scores: a score table.
-        error_column: name of its column of errors.
-        groups: the columns of each scorer.
-    """
+    """Number of rows without an error that are null in all columns of a group."""
     lacking = pa.chunked_array([pa.repeat(pa.scalar(False), scores.num_rows)])
     for columns in groups.values():
         empty = pa.chunked_array([pa.repeat(pa.scalar(True), scores.num_rows)])
@@ -152,7 +146,6 @@ def write_by_error_policy(
     Raises:
         MaterializeError: a row has an error and the policy is ``error``.
         IncompleteShard: too many samples lost rows to errors.
-        LedgerError: a row was neither kept nor entered in the ledger.
     """
     seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()
     ledgers = [empty_ledger()]

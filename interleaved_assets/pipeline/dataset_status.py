@@ -52,11 +52,7 @@ class DatasetStatus:
     may_be_hidden: Callable[[str], bool] = _not_hidden
 
     def valid_records(self, key: str) -> dict[str, Record]:
-        """The shard's valid records by stage; only records that were listed are read.
-
-        Raises:
-            ShardError: a file is not a record.
-        """
+        """The shard's valid records by stage; only records that were listed are read."""
         read = self.listed.read_valid if self.listed else read_valid_records
         return read(self.storage.shard(key), self.recorded.get(key, ()))
 
@@ -99,13 +95,7 @@ def read_dataset_status(
     """The shards at the raw root and in the records: one listing of the former, one per stage of the latter.
 
     Args:
-        settings: the present settings.
         registered: keys of registered partitions, which may have neither a raw shard nor a record.
-        failed: by stage, the shards whose last run failed.
-        errors: by shard, the error of its last run.
-
-    Raises:
-        StorageError: the records, outputs or snapshots cannot be listed.
     """
     stages = CurrentStages.of(settings)
     raws: dict[str, RawShard] | None = None

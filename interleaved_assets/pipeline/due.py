@@ -49,10 +49,6 @@ def due_shards(
     record and event), or if its last run failed (another run had completed the shard before).
 
     Args:
-        raws: the shards, as they are now.
-        settings: the present settings.
-        versions: content versions of raw shards by key, as far as known.
-        progress: past and present runs.
         at_most: number of due shards after which the rest of ``raws`` is left out.
         until: value of ``time.monotonic()`` after which the rest of ``raws`` is left out.
         all_shards: whether ``raws`` are all or most of the data set, as for ``shard_statuses``.

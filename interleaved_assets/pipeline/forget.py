@@ -26,7 +26,6 @@ def vanished_shards(storage: StorageSettings) -> list[str]:
 
     Raises:
         OptionError: the raw root holds no shard at all, as where its disk is not mounted.
-        StorageError: the raw root or the records cannot be listed.
     """
     listing = list_raw_files(storage)
     raws = {raw.key for raw, _ in listing.files}
@@ -41,7 +40,6 @@ def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str
 
     Raises:
         OptionError: a key cannot be that of a shard, or its raw tar is still there, or may be.
-        StorageError: the raw root cannot be listed, or the storage refuses to look at a file.
     """
     for key in keys:
         if not is_key(key):
@@ -61,11 +59,7 @@ def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str
 
 
 def remove_files(files: Mapping[str, Mapping[str, int]], storage: StorageSettings) -> None:
-    """Remove what :func:`files_to_forget` has found; a file that is gone already is passed over.
-
-    Raises:
-        StorageError: a file cannot be removed; the call can be repeated.
-    """
+    """Remove what :func:`files_to_forget` has found; a file that is gone already is passed over."""
 
     def remove(uris: Iterable[str]) -> None:
         for uri in uris:

@@ -42,8 +42,6 @@ def run_shards(keys: Sequence[str], settings: Settings, *, threads: int | None =
     are current are only compared with their records.
 
     Args:
-        keys: partition keys.
-        settings: the settings.
         threads: shards that a stage works on at once; by default ``run.parallel_shards``. Stages on a device take
             shards together.
     """

@@ -92,7 +92,6 @@ def status_lines(statuses: Mapping[str, Status], problems: Mapping[str, str] | N
     """Shards by status: the most urgent state first, within a state the most frequent status first.
 
     Args:
-        statuses: by key.
         problems: by key, the error of a shard that has one of its own.
     """
     alike: dict[Status, list[str]] = {}

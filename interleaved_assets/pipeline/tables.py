@@ -15,16 +15,10 @@ def read_table(
     """The table at ``uri`` without the columns ``left_out``.
 
     Args:
-        uri: the Parquet file.
-        storage_options: fsspec storage options.
-        shard: partition key of its shard, for messages.
-        stage: name of the stage that wrote it, for messages.
         left_out: names of columns that are not read; the table need not have them.
 
     Raises:
-        ShardError: it is missing or damaged.
-        StorageError: the storage refuses to read it.
-        StorageUnavailable: the storage did not answer.
+        ShardError: it is missing.
     """
     table = find_table(uri, storage_options, shard=shard, stage=stage, left_out=left_out)
     if table is None:
@@ -35,13 +29,7 @@ def read_table(
 def find_table(
     uri: str, storage_options: StorageOptions, *, shard: str, stage: str, left_out: Collection[str] = ()
 ) -> pa.Table | None:
-    """The same as :func:`read_table`; None if the table is missing.
-
-    Raises:
-        ShardError: it is damaged.
-        StorageError: the storage refuses to read it.
-        StorageUnavailable: the storage did not answer.
-    """
+    """The same as :func:`read_table`; None if the table is missing."""
     advice = f"Delete it and materialize {stage} again."
     try:
         with open_parquet(uri, storage_options, advice=advice) as source:

@@ -73,14 +73,7 @@ _THROUGHPUT: Final = TypeAdapter(Throughput)
 
 
 class Progress:
-    """The progress of one step: a line in its log every 30 seconds, with the time left.
-
-    Args:
-        stage: name.
-        total: number of shards.
-        log: takes a line.
-        clock: seconds.
-    """
+    """The progress of one step: a line in its log every 30 seconds, with the time left."""
 
     def __init__(
         self, stage: str, total: int, log: Callable[[str], object], clock: Callable[[], float] = time.monotonic
@@ -132,21 +125,13 @@ class Progress:
 
 
 def write_throughput(done: Throughput, storage: StorageSettings) -> None:
-    """Store the figures of a step for the report, in place of those of the stage's step before.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Store the figures of a step for the report, in place of those of the stage's step before."""
     with atomic_output(_uri(done.stage, storage), storage.options) as out:
         out.write(json.dumps(asdict(done), sort_keys=True, indent=1).encode())
 
 
 def read_throughput(stages: Iterable[str], storage: StorageSettings) -> list[Throughput]:
-    """The stored figures of these stages, where there are some; a file that has none is left out with a warning.
-
-    Raises:
-        StorageError: the storage refuses to read a file.
-    """
+    """The stored figures of these stages, where there are some; a file that has none is left out with a warning."""
     found: list[Throughput] = []
     for uri in (_uri(stage, storage) for stage in stages):
         if (content := read_small(uri, storage.options)) is not None:

@@ -39,8 +39,6 @@ def judge_up_to_date(statuses: Mapping[str, Status], shards: int, problem: str =
     """The verdict on one stage.
 
     Args:
-        statuses: of the shards that are not current there.
-        shards: number of all shards.
         problem: the error if the raw root or a folder of it cannot be listed: new and changed shards are not known
             then, and the check does not pass.
     """

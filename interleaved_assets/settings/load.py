@@ -42,9 +42,6 @@ def load_settings_or_defaults(path: Path | str | None = None) -> Settings:
     """:func:`load_settings`; the defaults, with what the environment sets, where no file is named and none is found.
 
     For work on single files, which needs no roots.
-
-    Raises:
-        SettingsError: as :func:`load_settings`.
     """
     is_named = path is not None or os.environ.get(FILE_VARIABLE)
     if is_named or any(_is_file(candidate) for candidate in _candidates()):
@@ -72,11 +69,7 @@ def load_settings(path: Path | str | None = None) -> Settings:
 
 
 def parse_settings(text: str, file: Path) -> Settings:
-    """The settings in ``text``, checked and completed as the content of ``file``, which need not exist.
-
-    Raises:
-        SettingsError: as :func:`load_settings`.
-    """
+    """The settings in ``text``, checked and completed as the content of ``file``, which need not exist."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

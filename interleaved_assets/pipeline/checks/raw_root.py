@@ -26,7 +26,6 @@ def judge_raw_root(
     """Check that the raw root can be listed and that its newest shard is at most ``max_age_hours`` old.
 
     Args:
-        storage: the raw root, with its storage options.
         max_age_hours: greatest age of the newest shard; None for no limit.
         now: seconds since 1970, UTC.
         registered: keys of the registered shards; those without a raw shard are counted as vanished.

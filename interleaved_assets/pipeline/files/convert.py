@@ -102,16 +102,11 @@ def convert_file(
 
     Args:
         file: the input; :func:`check_outputs` has to allow it.
-        conversion: what to make of it.
         stopped: asked before each part of the input.
 
     Raises:
-        StorageError: the input cannot be read, or the output cannot be written, or exists and was not written by an
-            earlier conversion of this input.
-        ShardError: the input is no shard, is damaged, or changed while it was read.
-        MaterializeError: a row has an error and the policy is ``error``.
-        ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
-        UnsupportedModality: a tar cannot hold a row.
+        StorageError: the output exists and was not written by an earlier conversion of this input.
+        ShardError: the input changed while it was read.
         Stopped: ``stopped`` was true.
     """
     settings, place = conversion.settings, conversion.record(file)

@@ -75,8 +75,6 @@ def check_filters(selection: SelectionSettings, columns: Collection[str], *, who
     These are filters of optional scores, such as CLIP's, whose bound is one of the whole section of the settings.
 
     Args:
-        selection: the filters.
-        columns: of the scores.
         whole_section: as for :func:`selection_settings`.
 
     Raises:
@@ -116,11 +114,6 @@ def keep_selected(
     """The rows of whole samples that pass the filters, and the ledger of the others.
 
     Images that no document names have no scores: they are left out unless ``publish.unreferenced_images`` is set.
-
-    Raises:
-        OptionError: the scores have an image twice, or lack a column (see :func:`check_filters`).
-        ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
-        LedgerError: a row was neither kept nor entered in the ledger.
     """
     found = select(selection_rows(table), scores, selection, stage=STAGE, shard=shard)
     kept = filter_rows(table, found.keep)

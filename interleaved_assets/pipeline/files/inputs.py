@@ -64,9 +64,6 @@ def read_file(
     """:func:`~interleaved_assets.io.shard.read_shard` with the layout, limits, roots and storage options of settings.
 
     Args:
-        uri: of one file.
-        settings: the settings.
-        notes: see ``read_shard``.
         accept_incomplete: by default ``publish.accept_incomplete``.
     """
     return read_shard(

@@ -95,12 +95,7 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
 
     Args:
         file: a tar or a Parquet file; what can be read of a tar that is cut is counted.
-        settings: layout, limits and storage options.
         documents: how many of the first documents are described.
-
-    Raises:
-        StorageError: it is missing or unreadable.
-        ShardError: it is neither a tar nor interleaved Parquet, or is damaged.
     """
     counter, notes, filled = RowCounter(), Counter[str](), Counter[str]()
     formats: dict[str, list[tuple[int, int, int]]] = {}

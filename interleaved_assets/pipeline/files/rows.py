@@ -53,18 +53,12 @@ def write_rows(
     """Read a shard, apply the error policy and ``choose``, and write what stays.
 
     Args:
-        file: the input.
         target: path or URL of the rows; its ending decides the form.
-        ledger_uri: path or URL of the ledger, Parquet.
-        settings: layout, error policy, limits and storage options.
         choose: None keeps all rows that the error policy leaves.
         stopped: asked before each part of the input.
         check_input: called once all of the input was read, before an output appears; what it raises discards them.
 
     Raises:
-        StorageError: the input cannot be read, or an output cannot be written.
-        ShardError: the input is no shard, or is damaged.
-        MaterializeError: a row has an error and the policy is ``error``.
         OptionError: ``target`` has another ending, or its form cannot hold the rows.
         Stopped: ``stopped`` was true.
     """

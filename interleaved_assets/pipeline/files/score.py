@@ -46,16 +46,7 @@ class Selected(NamedTuple):
 def score_file(file: ShardFile, target: str, settings: Settings, *, with_clip: bool, overwrite: bool) -> Scored:
     """Measure each image of a shard and write its scores as Parquet, one row an image, in the order of the images.
 
-    Args:
-        file: a tar or a Parquet file.
-        target: path or URL of the scores.
-        settings: scorers, layout, limits and storage options.
-        with_clip: whether to add the scores of ``[clip]``.
-        overwrite: whether to replace ``target``.
-
     Raises:
-        StorageError: the file cannot be read, ``target`` exists, or cannot be written.
-        ShardError: the file is no shard, or is damaged.
         MissingDependency, SettingsError: a scorer's or CLIP's packages or model are absent.
     """
     _check_target(target, file.uri, settings, overwrite=overwrite)
@@ -98,21 +89,13 @@ def select_file(
     """Write the rows of a shard that pass the filters, decided from stored scores, and the ledger of the others.
 
     Args:
-        file: a tar or a Parquet file.
         scores_uri: its scores, as :func:`score_file` writes them.
         target: path or URL of the rows; its ending decides the form.
-        ledger_uri: path or URL of the ledger, Parquet.
-        settings: layout, error policy, limits and storage options.
-        selection: the filters.
         whole_section: as for :func:`~interleaved_assets.pipeline.files.filtering.selection_settings`.
-        overwrite: whether to replace ``target`` and ``ledger_uri``.
 
     Raises:
-        StorageError: a file cannot be read, an output exists, or cannot be written.
-        ShardError: the file is no shard, the scores are no Parquet, or one of them is damaged.
         OptionError: the scores lack what a filter needs, or are those of another shard; an output is an input;
             ``target`` has another ending.
-        MaterializeError, ScoreError: a row or image has an error and the policy is ``error``.
     """
     for uri in (target, ledger_uri):
         for source in (file.uri, scores_uri):

@@ -86,12 +86,9 @@ def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -
     """Read a shard file and decode its images; what is wrong with it is returned, not raised.
 
     Args:
-        file: a tar or a Parquet file.
-        settings: layout, limits, bounds of ``[publish]`` and storage options.
         decode: whether to decode every image; else only the headers are read.
 
     Raises:
-        StorageError: the file is missing or unreadable.
         ShardError: it is neither a tar nor interleaved Parquet, or so damaged that no sample can be read.
     """
     counter, keys, content, notes = RowCounter(), UniqueKeys(), ContentCounter(), Counter[str]()

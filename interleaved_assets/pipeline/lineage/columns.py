@@ -48,14 +48,7 @@ def column_lineage(stage: str, columns: Iterable[str], reading: ReadingSettings)
 def deciding_columns(
     stage: str, inputs: Collection[str], scoring: ScoringSettings, selection: SelectionSettings
 ) -> tuple[SourceColumn, ...]:
-    """The columns that decide which rows ``filtered`` keeps, in the order of the filters. Empty for other stages.
-
-    Args:
-        stage: its name.
-        inputs: names of the stages whose outputs it reads.
-        scoring: which scores are measured.
-        selection: the filters.
-    """
+    """The columns that decide which rows ``filtered`` keeps, in the order of the filters. Empty for other stages."""
     found: list[SourceColumn] = []
     measured = scores_schema(scoring).names
     for name in selection.active_filters() if stage == filtered.NAME else ():

@@ -43,15 +43,10 @@ def dropped_contents(ledger: pa.Table, paths: ShardPaths) -> dict[RowKey, str]:
 
     Args:
         ledger: rows of the shard's ledgers (``LEDGER_SCHEMA``), of any stages.
-        paths: of the shard.
 
     Returns:
         Of a text its text, of a metadata row its fields as JSON, of an image the member of the raw shard that has its
         bytes. Rows that no stored output has are left out.
-
-    Raises:
-        ShardError: an output is damaged.
-        StorageError: the storage refuses to read it.
     """
     found: dict[RowKey, str] = {}
     for stage, source in _INPUT_ROWS.items():

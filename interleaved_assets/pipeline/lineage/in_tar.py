@@ -33,13 +33,10 @@ def find_in_tar(sample_id: str, paths: ShardPaths, record: Record) -> SampleInTa
     Of a shard that is split, the part is looked at first that has the sample by its place among the filtered rows.
 
     Args:
-        sample_id: of the sample.
-        paths: of its shard.
         record: of ``final_tars`` of the shard.
 
     Raises:
-        StorageError: a tar, or the table of the filtered rows, cannot be read.
-        ShardError: one of them is damaged, or no tar has the sample.
+        ShardError: no tar has the sample.
     """
     start = f"{member_key(sample_id)}."
     for tar in _by_likelihood(sample_id, paths, record):

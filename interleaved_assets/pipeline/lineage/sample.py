@@ -94,10 +94,6 @@ def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> li
     """The rows of ``sample_id`` at each of ``stages`` of one shard; empty if the shard does not contain it.
 
     Row groups whose statistics exclude the sample are skipped, and image bytes are not read.
-
-    Raises:
-        ShardError: a record or an output is damaged.
-        StorageError: a table is missing, for example because a run is writing it again.
     """
     traces = []
     rows = 0

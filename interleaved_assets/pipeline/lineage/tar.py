@@ -59,7 +59,6 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
     are read for it.
 
     Raises:
-        StorageError: the tar cannot be read.
         ShardError: it has no record.
     """
     if is_local(uri):

@@ -81,13 +81,9 @@ def on_cluster(
     Args:
         work: called on a worker with some of the keys, yields each of them with its result or its error. cloudpickle
             has to be able to pickle it.
-        keys: of the shards, in the order in which they begin.
-        name: of the work, for messages.
         together: whether a task takes many shards, as many tasks as there are devices (``needs.gpus``) or CPUs; else
             each task takes one.
-        needs: of each task.
         limit_s: seconds that a worker may take for one shard; then the worker is killed and the shard fails.
-        plugins: modules that workers import first.
 
     Raises:
         MissingDependency: the package ray is absent.

@@ -23,10 +23,6 @@ def on_threads(
 
     Args:
         work: called with a key; what it raises is the result of that shard.
-        keys: of the shards, in the order in which they begin.
-        name: of the work, for threads and messages.
-        threads: at work at a time.
-        limit_s: seconds that one shard may take.
     """
     begun: dict[str, tuple[float, threading.Thread]] = {}
 

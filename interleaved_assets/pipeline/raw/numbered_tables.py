@@ -47,29 +47,18 @@ def next_number(last: int, storage: StorageSettings, folder: str) -> int:
     """A number above ``last`` and above the numbers of all files below ``folder``.
 
     After a reset of the cursor, ``last`` is 0; an older file would otherwise count as the latest.
-
-    Raises:
-        StorageError: the folder cannot be listed.
     """
     return max([last, *numbers_below(folder, storage)]) + 1
 
 
 def remove_before(number: int, storage: StorageSettings, folder: str) -> None:
-    """Remove the files below ``folder`` with a smaller number.
-
-    Raises:
-        StorageError: a file cannot be removed.
-    """
+    """Remove the files below ``folder`` with a smaller number."""
     for older in (found for found in numbers_below(folder, storage) if found < number):
         remove_file(table_uri(storage, folder, older), storage.options)
 
 
 def numbers_below(folder: str, storage: StorageSettings) -> list[int]:
-    """The numbers of the files below ``folder``; empty if it does not exist.
-
-    Raises:
-        StorageError: the folder cannot be listed.
-    """
+    """The numbers of the files below ``folder``; empty if it does not exist."""
     uri = join(storage.output_root, folder)
     with storage_errors(uri, "list the numbered files below"):
         fs, path = filesystem(uri, storage.options)

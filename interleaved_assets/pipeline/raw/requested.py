@@ -24,11 +24,7 @@ def requested_uri(storage: StorageSettings, number: int) -> str:
 
 
 def read_requested(uri: str, storage_options: Mapping[str, object]) -> dict[str, str]:
-    """The content version of the last request, by key.
-
-    Raises:
-        StorageError: the table is missing, unreadable or damaged.
-    """
+    """The content version of the last request, by key."""
     table = read_numbered(uri, _SCHEMA, storage_options, "a table of requested shards")
     return dict(zip(table["key"].to_pylist(), table["version"].to_pylist(), strict=True))
 

@@ -84,9 +84,6 @@ def compare_with_snapshot(
     """Compare a listing of the raw root with the snapshot ``before``.
 
     Args:
-        listing: the raw shards as they are now.
-        before: the last snapshot, by key.
-        storage: the raw root, with its storage options.
         now: seconds since 1970 by the caller's clock.
         quiet_seconds: seconds that a stamp must stay unchanged before its shard counts as complete; with 0 a shard is
             complete when it is first listed.
@@ -143,11 +140,7 @@ def compare_with_snapshot(
 
 
 def read_snapshot(uri: str, storage_options: Mapping[str, object]) -> dict[str, SnapshotEntry]:
-    """The snapshot at ``uri`` by key.
-
-    Raises:
-        StorageError: it is missing, unreadable or damaged.
-    """
+    """The snapshot at ``uri`` by key."""
     table = read_numbered(uri, _SNAPSHOT_SCHEMA, storage_options, "a snapshot of the raw shards")
     columns = table.to_pydict()
     return {row[0]: SnapshotEntry(*row) for row in zip(*(columns[name] for name in SnapshotEntry._fields), strict=True)}
@@ -165,10 +158,6 @@ def snapshot_versions(raws: Iterable[RawShard], storage: StorageSettings) -> dic
 
     With them, a file that has a new stamp and the same bytes is recognized as unchanged without reading it. Empty if
     there is no snapshot yet, or the latest one is damaged.
-
-    Raises:
-        StorageError: the snapshots cannot be listed.
-        StorageUnavailable: the storage does not answer.
     """
     latest = latest_snapshot(storage)
     return {
@@ -182,12 +171,7 @@ def snapshot_versions(raws: Iterable[RawShard], storage: StorageSettings) -> dic
 
 
 def latest_snapshot(storage: StorageSettings) -> dict[str, SnapshotEntry]:
-    """The entries of the latest snapshot, by key. Empty if there is no snapshot yet, or the latest one is damaged.
-
-    Raises:
-        StorageError: the snapshots cannot be listed.
-        StorageUnavailable: the storage does not answer.
-    """
+    """The entries of the latest snapshot, by key. Empty if there is no snapshot yet, or the latest one is damaged."""
     numbers = numbers_below(SNAPSHOT_FOLDER, storage)
     if not numbers:
         return {}

@@ -30,10 +30,6 @@ def begin_folder(
     """Mark ``folder`` as the place where the release with the manifest ``content`` is being written.
 
     Args:
-        name: of the release.
-        folder: of its manifest.
-        content: of its manifest.
-        options: fsspec storage options of the folder.
         own: the other files that it will have, relative to it.
         is_copy: whether the folder has to be empty, but for what a killed call with the same content has left.
 
@@ -42,7 +38,6 @@ def begin_folder(
 
     Raises:
         OptionError: it holds a release, another content is being written there, or it is not empty.
-        StorageError: it cannot be listed, read or written.
     """
     found = sorted(files_below(folder, options))
     has_manifest = MANIFEST_FILE in found

@@ -33,10 +33,6 @@ def values_of_shard(paths: ShardPaths, records: Mapping[str, Record]) -> Counted
     """Count the values of those columns over the documents of one shard's final tar.
 
     Reads only these columns of ``filtered``. A value that is no text is counted as its JSON.
-
-    Raises:
-        ShardError: the Parquet or the ledger is damaged.
-        StorageError: it cannot be read.
     """
     record = records[filtered.NAME]
     wanted = {*LICENCE_COLUMNS, *SOURCE_COLUMNS, *URL_COLUMNS}

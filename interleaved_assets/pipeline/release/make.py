@@ -100,7 +100,6 @@ def make_release(
 
     Args:
         name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``.
-        settings: of the project.
         to: an empty folder or URL outside both roots; local tars are linked (hard links) where the file system allows.
         incomplete: whether to leave out shards that are not current, instead of refusing.
         watch: shows the progress of each part of the work.
@@ -108,8 +107,7 @@ def make_release(
     Raises:
         OptionError: ``name`` or ``to`` cannot be used, the release exists or another process has just made it, no
             shard is current, or some are not and ``incomplete`` is not given.
-        ShardError: a tar differs from its record, or the rows that it was made from are damaged.
-        StorageError: something cannot be listed, read or written.
+        ShardError: a tar differs from its record.
     """
     place = release_folder(name, settings.storage.output_root)
     manifest_at = join(place, MANIFEST_FILE)

@@ -38,15 +38,6 @@ def verify_release(
 
     The order is that of the manifest; tars that it does not name come last, where the release has a ``tars`` folder of
     its own. Each tar is read once, in blocks; one whose size differs is not read.
-
-    Args:
-        manifest: of the release.
-        uri: of the manifest.
-        options: fsspec options by URL scheme.
-
-    Raises:
-        StorageUnavailable: the storage does not answer.
-        StorageError: the folder of the tars cannot be listed.
     """
     folder = manifest.folder or uri.rpartition("/")[0]
     files: list[tuple[str, int | None, str]] = [

@@ -45,7 +45,6 @@ def select_rows(shard: ShardTask) -> Work:
     Raises:
         LedgerError: a row was neither kept nor entered in the ledger; nothing is written then.
         IncompleteShard: too many samples lose rows because images have no score.
-        ScoreError: a score is missing and ``selection.on_score_error`` is ``error``.
     """
     settings = shard.settings
     rows_uri = shard.paths.output(normalized.NAME)
@@ -128,9 +127,7 @@ def deciding_tables(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int)
     """Rows and scores of one shard, as :func:`~interleaved_assets.selection.select.select` takes them.
 
     Args:
-        paths: of the shard.
         with_clip: whether CLIP's scores are added, where ``clip_scores`` has run.
-        max_batch_bytes: bytes of texts held at once.
     """
     rows = deciding_rows(paths.output(normalized.NAME), paths.options, max_batch_bytes)
     return rows, read_scores(paths, with_clip=with_clip)

@@ -39,8 +39,6 @@ def write_tars(shard: ShardTask) -> Work:
     Raises:
         ReadBackError: the samples that are read differ from those written.
         UnsupportedModality: a row is neither text nor image nor metadata; nothing is written then.
-        MaterializeError: a row has an error and the policy is ``error``.
-        IncompleteShard: too many samples lose rows to errors.
         ShardError: it would be split into more than :data:`MAX_TARS` tars.
     """
     samples = _samples_of_tars(shard)

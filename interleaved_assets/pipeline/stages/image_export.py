@@ -41,9 +41,6 @@ def export_images(shard: ShardTask) -> Work:
 
     Raises:
         ShardError: the scores are not of the images that were kept.
-        IncompleteShard: too many samples lose images to errors.
-        LedgerError: an image was neither exported nor entered in the ledger.
-        StorageError: a file cannot be read or written.
     """
     settings, paths = shard.settings, shard.paths
     scores = _kept_scores(shard)

@@ -27,10 +27,6 @@ def read_scores(paths: ShardPaths, *, with_clip: bool, thumbnails: bool = False)
     """The stored scores of a shard's images, one row per image; with CLIP's if ``with_clip`` and they exist.
 
     Embeddings are left out, and thumbnails unless ``thumbnails``.
-
-    Raises:
-        ShardError: the table of ``image_scores`` is missing, or a table is damaged.
-        StorageError: the storage refuses to read it.
     """
     stage = image_scores.NAME
     scores = read_table(
@@ -45,10 +41,6 @@ def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -
     """The scores that one stage has stored for a shard's images; None if the table is missing.
 
     Embeddings are left out, and thumbnails unless ``thumbnails``.
-
-    Raises:
-        ShardError: the table is damaged.
-        StorageError: the storage refuses to read it.
     """
     return find_table(
         paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=thumbnails)
@@ -56,22 +48,12 @@ def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -
 
 
 def find_sample_scores(paths: ShardPaths) -> pa.Table | None:
-    """The values that the sample filters compared, one row per sample; None if the table is missing.
-
-    Raises:
-        ShardError: the table is damaged.
-        StorageError: the storage refuses to read it.
-    """
+    """The values that the sample filters compared, one row per sample; None if the table is missing."""
     return find_table(paths.sample_scores(), paths.options, shard=paths.key, stage="filtered")
 
 
 def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa.Table:
-    """The ledgers of a shard's ``stages``, one after the other; a stage without a ledger has no rows.
-
-    Raises:
-        ShardError: a ledger is damaged.
-        StorageError: the storage refuses to read it.
-    """
+    """The ledgers of a shard's ``stages``, one after the other; a stage without a ledger has no rows."""
     ledgers = [empty_ledger()]
     for stage in stages:
         if (ledger := find_table(paths.ledger(stage), paths.options, shard=paths.key, stage=stage)) is not None:
@@ -84,10 +66,6 @@ def scored_keys(storage: StorageSettings) -> list[str]:
 
     Shards whose scores a run is replacing are left out. Those whose scores were deleted are not: reading them fails
     with the shard's name, and no answer silently lacks them.
-
-    Raises:
-        ShardError: a record cannot be read.
-        StorageError: the storage refuses to read it.
     """
     # a listing alone would be empty if the storage refuses the folder
     if not exists(join(storage.output_root, f"records/{image_scores.NAME}"), storage.options):

@@ -40,9 +40,6 @@ def stored_parts(paths: ShardPaths, recorded: Record | None) -> list[str]:
     """The parts of the shard's final tar that are stored, from the last to the first.
 
     They are looked for from the first on, up to one that is missing; beyond it those that the record names.
-
-    Raises:
-        StorageError: the storage refuses to look at a file.
     """
     named = {uri for role, uri in _recorded_uris(recorded).items() if role != ROWS}
     found: set[str] = set()
@@ -79,7 +76,6 @@ class PartTars:
 
         Raises:
             ShardError: there are more samples than the tars are for.
-            Exception: as :meth:`~interleaved_assets.io.tar.writer.TarShard.write`.
         """
         borders = [*sample_starts(table["sample_id"]).tolist(), table.num_rows]
         first, last = 0, len(borders) - 1
@@ -147,12 +143,10 @@ def part_tars(shard: ShardTask, samples: Sequence[int]) -> Iterator[PartTars]:
     """Write the final tars of ``shard``, which replace all that it had at the end of the block, or not at all.
 
     Args:
-        shard: at the stage ``final_tars``.
         samples: of each tar the number of its samples; :data:`UNSPLIT` for one tar.
 
     Raises:
         ShardError: the samples that were written are not as many.
-        StorageError: a tar cannot be written, or one of before not be removed.
     """
     tars = PartTars(shard, samples)
     try:

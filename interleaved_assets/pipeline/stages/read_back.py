@@ -110,7 +110,6 @@ class WrittenSamples:
 
         Raises:
             ReadBackError: the bytes or the samples differ from those written.
-            StorageError: it cannot be read.
         """
         with open_input(tar.uri, storage_options) as file:
             stream = _Hashed(file, tar.uri)

@@ -64,15 +64,10 @@ def html_report(
     All text from the data is escaped, and a content security policy allows only the script of the page itself.
 
     Args:
-        data: the aggregate of the shards.
-        title, subtitle: heading of the page and the line below it.
         problems: further warnings shown above the figures, such as a raw root that cannot be listed.
         min_keep_rate: share of rows, and of images, below which a warning says that nearly everything was dropped.
-        about: date, versions and settings of the report.
-        held: thumbnails and texts of the examples of ``data``.
         selection: the thresholds in force, for the threshold explorer; by default those of a new project.
         pages: by key of a shard, the place of the page with its documents, relative to the report.
-        throughput: of the last step of each stage.
     """
     # here, so that loading the definitions and running over shards do not wait for matplotlib
     from interleaved_assets.reporting.dataset.charts import reasons_chart, score_charts
@@ -130,9 +125,6 @@ def markdown_report(
 ) -> str:
     """A summary of the report as Markdown: totals, shards that are not current with the reason, drop reasons, scores,
     shards to check first, errors.
-
-    Args:
-        problems, min_keep_rate, about, throughput: as for :func:`html_report`.
     """
     parts = [f"{text.counted(len(data.shards), 'shard')} ({', '.join(_states(data)) or 'none'})"]
     parts += [markdown_cell(about.text)] if about else []

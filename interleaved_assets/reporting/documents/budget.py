@@ -25,7 +25,6 @@ def fit_documents(documents: Sequence[Document], page_bytes: int = PAGE_BYTES) -
     first, where smaller pictures would not be enough; then pictures become smaller, of 128 pixels or else of 80.
 
     Args:
-        documents: of one page.
         page_bytes: most bytes of HTML for up to :data:`FREE_DOCUMENTS`.
     """
     limit = page_bytes * max(1, len(documents) / FREE_DOCUMENTS)

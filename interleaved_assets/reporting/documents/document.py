@@ -159,8 +159,6 @@ def build_documents(
     Args:
         sample_ids: of the documents. One without rows has those of the ledger.
         rows: of these samples, with at least ``sample_id``, ``position`` and ``modality``; their bytes are not needed.
-        pictures: small pictures of their images.
-        evidence: scores, drops and bounds.
     """
     drops = _drops_by_row(evidence, set(sample_ids))
     scores = _scores_by_image(evidence, set(sample_ids))

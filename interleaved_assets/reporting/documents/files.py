@@ -44,14 +44,10 @@ def file_documents(
 
     Args:
         uri: a path or a URL; ending in ``.parquet`` for Parquet, else a tar.
-        choice: which documents; a file has no ledger to choose reasons from.
-        storage_options: fsspec storage options.
         tar_options: further arguments of :func:`~interleaved_assets.io.tar.reader.read_tar_shard`, such as ``layout``.
 
     Raises:
         NothingChosen: the file has no such document, or a reason is given.
-        ShardError: it is neither a tar nor interleaved Parquet, or is damaged.
-        StorageError: it is missing or cannot be read.
     """
     if choice.reasons:
         raise NothingChosen(f"{uri}: a file has no ledger of dropped rows: give the key of a shard to choose by reason")

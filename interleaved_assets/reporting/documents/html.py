@@ -23,7 +23,6 @@ def documents_html(page: DocumentPage, plots: str = "") -> str:
     All text from data is escaped, and a content security policy allows only the page's own style and script.
 
     Args:
-        page: its documents.
         plots: a picture of the shard's scores, as a ``data:`` URL; empty for none.
     """
     documents = fit_documents(page.documents)

@@ -60,9 +60,6 @@ def shard_documents(
     """Documents of a shard of the project, with what each stage dropped in its place.
 
     Args:
-        key: partition key of the shard.
-        settings: of the project.
-        choice: which documents.
         with_previews: decode their images for pictures larger than the stored thumbnails, unless they are more than
             :data:`PREVIEWS`; also where no thumbnails are stored.
         facts: of the shard, with thumbnails, where they were read before.
@@ -70,7 +67,6 @@ def shard_documents(
     Raises:
         ShardError: the shard has not been normalized, or an output is damaged.
         NothingChosen: the shard has no such document, or lost no row for such a reason.
-        StorageError: an output cannot be read.
     """
     paths = settings.storage.shard(key)
     facts = facts or shard_facts(key, settings, thumbnails=True)
@@ -100,11 +96,7 @@ def shard_documents(
 
 
 def stored_pages(storage: StorageSettings) -> dict[str, str]:
-    """By key of a shard that has a page, its place relative to the output root, as a link needs it; one listing.
-
-    Raises:
-        StorageError: the pages cannot be listed.
-    """
+    """By key of a shard that has a page, its place relative to the output root, as a link needs it; one listing."""
     names = files_below(join(storage.output_root, "pages"), storage.options)
     return {name.removesuffix(".html"): quote(f"pages/{name}") for name in names if name.endswith(".html")}
 

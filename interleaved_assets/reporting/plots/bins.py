@@ -18,7 +18,6 @@ def display_edges(sketch: ScoreSketch, bins: int = DISPLAY_BINS) -> np.ndarray:
 
     Args:
         sketch: of at least one value.
-        bins: their number.
 
     Returns:
         Ascending edges, float64; equal in ratio for a logarithmic measure.

@@ -41,8 +41,6 @@ def shard_plots(kept: int, dropped: Mapping[str, int], sketches: Sequence[ScoreS
     pixels in width. Equal input gives equal text.
 
     Args:
-        kept: number of rows kept.
-        dropped: number of dropped rows, by reason.
         sketches: the scores, in the order of the histograms; those without values say so.
     """
     bars, height = _reasons(kept, dropped)

@@ -35,7 +35,6 @@ def shard_report(facts: ShardFacts, measures: Sequence[Measure], sheet: Sheet | 
     Counts, drops by stage and reason, plots, and the contact sheet as far as there is room.
 
     Args:
-        facts: counts, scores and ledger of the shard.
         measures: the scores to show and their bounds, the most important first.
         sheet: the pictures to show; without it there is no contact sheet.
     """

@@ -81,8 +81,6 @@ def tiles_of(
 
     Args:
         facts: of the shard; its scores have thumbnails.
-        keys: the images.
-        measures: the scores to show.
         texts: the text that CLIP compared an image with.
     """
     assert facts.scores is not None
