@@ -25,23 +25,7 @@ MOST: Final = 2000
 """Completions that are offered; a shell takes long for more, and some of them would lead it to a wrong beginning."""
 
 _Find = Callable[["StorageSettings", str], Iterable[str]]
-
-
-def complete_made_shards(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Keys of shards of which something is stored."""
-    return _items(context, incomplete, _made_shards)
-
-
-def complete_raw_shards(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Keys of shards below the raw root."""
-    return _items(context, incomplete, _raw_shards)
-
-
-def complete_vanished_shards(
-    context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Keys of shards of which something is stored, and whose raw tar is gone."""
-    return _items(context, incomplete, _vanished_shards)
+_Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def complete_shards_and_files(
@@ -82,6 +66,10 @@ def _items(context: click.Context, incomplete: str, find: _Find) -> list[Complet
     return [CompletionItem(one) for one in sorted(found)] if len(found) <= MOST else []
 
 
+def _keys(find: _Find) -> _Complete:
+    return lambda context, _parameter, incomplete: _items(context, incomplete, find)
+
+
 def _made_shards(storage: "StorageSettings", beginning: str) -> Iterable[str]:
     from interleaved_assets.pipeline.raw.keys import is_key
     from interleaved_assets.pipeline.stages import normalized
@@ -103,3 +91,11 @@ def _vanished_shards(storage: "StorageSettings", _beginning: str) -> Iterable[st
     from interleaved_assets.pipeline.forget import vanished_shards
 
     return vanished_shards(storage)
+
+
+complete_made_shards: Final = _keys(_made_shards)
+"""Keys of shards of which something is stored."""
+complete_raw_shards: Final = _keys(_raw_shards)
+"""Keys of shards below the raw root."""
+complete_vanished_shards: Final = _keys(_vanished_shards)
+"""Keys of shards of which something is stored, and whose raw tar is gone."""

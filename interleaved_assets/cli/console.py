@@ -39,11 +39,10 @@ class _DataConsole(Console):
         raise BrokenPipeError  # rich would exit with 1, which means that nothing was found
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr, as wide as the terminal, or :data:`PLAIN_WIDTH`."""
-    stream = sys.stderr if stderr else sys.stdout
-    on_terminal = stream is not None and stream.isatty()  # None: closed with >&-
-    return _DataConsole(markup=False, emoji=False, stderr=stderr, width=None if on_terminal else PLAIN_WIDTH)
+def console() -> Console:
+    """A console on stdout, as wide as the terminal, or :data:`PLAIN_WIDTH`."""
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()  # None: closed with >&-
+    return _DataConsole(markup=False, emoji=False, width=None if on_terminal else PLAIN_WIDTH)
 
 
 @contextmanager

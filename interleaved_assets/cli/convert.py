@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-
-from interleaved_assets.cli.console import counted_drops, print_error, print_failure, print_json, progress
+from interleaved_assets.cli.console import console, counted_drops, print_error, print_failure, print_json, progress
 from interleaved_assets.cli.name_value import names_and_values
 from interleaved_assets.model.errors import ErrorPolicy
 from interleaved_assets.pipeline.files.convert import Conversion, check_outputs, convert_file
@@ -18,13 +16,12 @@ from interleaved_assets.settings import load_settings_or_defaults
 
 
 def show_conversions(
+    file: str | None,
+    *,
     inputs: Sequence[str],
-    folder: str,
+    output: str,
     form: str,
     filters: Sequence[str],
-    file: str | None,
-    out: Console,
-    *,
     whole_section: bool,
     policy: ErrorPolicy | None,
     jobs: int | None,
@@ -32,13 +29,13 @@ def show_conversions(
     as_json: bool,
 ) -> int:
     """Convert shards and print a line for each; returns the exit code: 2 where one failed."""
-    settings = with_policy(load_settings_or_defaults(file), policy)
+    settings, out = with_policy(load_settings_or_defaults(file), policy), console()
     selection = selection_settings(settings, names_and_values(filters), whole_section=whole_section)
     if selection is not None:
         columns = [name for names in measurable(settings.scoring).values() for name in names]
         if passed_over := check_filters(selection, columns, whole_section=whole_section):
             print_error(f"filters that need other scores and are not applied: {', '.join(passed_over)}")
-    conversion = Conversion(folder.rstrip("/") or "/", f".{form}", settings, selection, overwrite)
+    conversion = Conversion(output.rstrip("/") or "/", f".{form}", settings, selection, overwrite)
     files = find_shard_files(inputs, settings)
     check_outputs(files, conversion)
     made = current = failed = 0

@@ -3,10 +3,9 @@
 from typing import Any, Final
 
 import pyarrow.compute as pc
-from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_error, print_json, short
+from interleaved_assets.cli.console import console, print_error, print_json, short
 from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.model.shown import cut_text
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
@@ -19,7 +18,7 @@ LONGEST_CONTENT: Final = 200
 """Characters of a row's content in the table."""
 
 
-def show_drops(shard: str, reason: str | None, file: str | None, out: Console, *, as_json: bool) -> int:
+def show_drops(file: str | None, *, shard: str, reason: str | None, as_json: bool) -> int:
     """Print the dropped rows of a shard, as a table or as one JSON object a line; returns the exit code."""
     paths = load_settings(file).storage.shard(shard)
     records = read_valid_records(paths, (*LEDGER_STAGES, image_export.NAME))
@@ -43,7 +42,7 @@ def show_drops(shard: str, reason: str | None, file: str | None, out: Console, *
         for row in rows:
             print_json(row)
     else:
-        out.print(_table(shard, rows))
+        console().print(_table(shard, rows))
     return 0
 
 

@@ -2,22 +2,20 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
-
-from interleaved_assets.cli.console import print_json
+from interleaved_assets.cli.console import console, print_json
 from interleaved_assets.defs.forget import forget_shards, forgettable, present_instance
 from interleaved_assets.pipeline.forget import vanished_shards
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings
 
 
-def show_forgotten(
-    keys: Sequence[str], file: str | None, out: Console, *, vanished: bool, remove: bool, as_json: bool
-) -> int:
-    """List the stored files of shards; returns the exit code: 1 where nothing is stored."""
-    settings = load_settings(file)
+def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, remove: bool, as_json: bool) -> int:
+    """List or remove the stored files of ``shards``, or of all vanished ones; returns the exit code: 1 where there are
+    none.
+    """
+    settings, out = load_settings(file), console()
     with present_instance() as instance:
-        files = forgettable(vanished_shards(settings.storage) if vanished else keys, settings, instance)
+        files = forgettable(vanished_shards(settings.storage) if vanished else shards, settings, instance)
         if remove:
             forget_shards(files, settings, instance)
     if as_json:

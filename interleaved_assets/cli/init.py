@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-from rich.console import Console
-
-from interleaved_assets.cli.console import print_json
+from interleaved_assets.cli.console import console, print_json
 from interleaved_assets.io.storage import create_file
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.settings import parse_settings, settings_template
 
 
-def write_settings(file: str, raw_root: str, output_root: str, out: Console, *, as_json: bool) -> int:
+def write_settings(*, file: str, raw_root: str, output_root: str, as_json: bool) -> int:
     """Write a commented settings file and print what comes next; returns the exit code."""
     path = Path(file)
     text = settings_template(raw_root, output_root)
@@ -24,6 +22,7 @@ def write_settings(file: str, raw_root: str, output_root: str, out: Console, *, 
         roots = {name: getattr(settings.storage, name) for name in ("raw_root", "output_root")}
         print_json({"file": file, **roots})
         return 0
+    out = console()
     out.print(f"wrote {file}", soft_wrap=True, highlight=False)
     out.print(f"  raw shards  {settings.storage.raw_root}", soft_wrap=True, highlight=False)
     out.print(f"  outputs     {settings.storage.output_root}", soft_wrap=True, highlight=False)

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_facts, print_failure, print_json, progress, without_warnings
+from interleaved_assets.cli.console import console, print_facts, print_failure, print_json, progress, without_warnings
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.schema import RESERVED_COLUMNS
 from interleaved_assets.pipeline.files.inputs import find_shard_files
@@ -14,9 +14,9 @@ from interleaved_assets.pipeline.files.inspect import ShardFacts, Spread, inspec
 from interleaved_assets.settings import load_settings_or_defaults
 
 
-def show_shards(inputs: Sequence[str], documents: int, file: str | None, out: Console, *, as_json: bool) -> int:
+def show_shards(file: str | None, *, inputs: Sequence[str], documents: int, as_json: bool) -> int:
     """Print what is in each file; returns the exit code: 2 where one cannot be read."""
-    settings = load_settings_or_defaults(file)
+    settings, out = load_settings_or_defaults(file), console()
     files = find_shard_files(inputs, settings)
     failed = 0
     with progress("reading", len(files), out, as_json=as_json) as advance, without_warnings():

@@ -2,15 +2,14 @@
 
 from functools import partial
 
-from rich.console import Console
-
-from interleaved_assets.cli.console import print_facts, print_json, progress
+from interleaved_assets.cli.console import console, print_facts, print_json, progress
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.settings import load_settings
 
 
-def show_release(name: str, to: str | None, file: str | None, out: Console, *, incomplete: bool, as_json: bool) -> int:
+def show_release(file: str | None, *, name: str, to: str | None, incomplete: bool, as_json: bool) -> int:
     """Make the release and print what it holds and where; returns the exit code."""
+    out = console()
     watch = partial(progress, out=out, as_json=as_json, lines=True)
     release = make_release(name, load_settings(file), to=to, incomplete=incomplete, watch=watch)
     manifest = release.manifest

@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_error, print_json, progress
+from interleaved_assets.cli.console import console, print_error, print_json, progress
 from interleaved_assets.model.errors import InterleavedError, StorageError, describe
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.many import ShardResult, run_shards
@@ -19,14 +18,10 @@ from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, load_settings
 
 
-def show_run(keys: Sequence[str], file: str | None, out: Console, *, jobs: int | None, as_json: bool) -> int:
-    """Bring shards up to date; returns the exit code: 2 where one failed.
-
-    Args:
-        keys: of the shards; none for all that are not current.
-    """
-    settings = load_settings(file)
-    chosen = list(dict.fromkeys(keys)) or _due(settings)
+def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_json: bool) -> int:
+    """Bring ``shards`` up to date, or all that are not current; returns the exit code: 2 where one failed."""
+    settings, out = load_settings(file), console()
+    chosen = list(dict.fromkeys(shards)) or _due(settings)
     stages = list(stage_dag(settings))
     counts: dict[str, Counter[str]] = {name: Counter() for name in stages}
     failed = undrawn = 0

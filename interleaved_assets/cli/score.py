@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
-
-from interleaved_assets.cli.console import counted_drops, print_error, print_json, progress
+from interleaved_assets.cli.console import console, counted_drops, print_error, print_json, progress
 from interleaved_assets.cli.name_value import names_and_values
 from interleaved_assets.model.errors import ErrorPolicy, OptionError
 from interleaved_assets.pipeline.files.filtering import selection_settings, with_scorers
@@ -15,44 +13,43 @@ from interleaved_assets.settings import Settings, load_settings_or_defaults
 
 
 def show_scored(
-    shard: str,
-    target: str,
     file: str | None,
-    out: Console,
     *,
+    shard: str,
+    scores: str,
     scorers: Sequence[str],
     with_clip: bool,
     overwrite: bool,
     as_json: bool,
 ) -> int:
     """Write the scores of one shard file and print what they are; returns the exit code."""
-    settings = with_scorers(load_settings_or_defaults(file), scorers)
+    settings, out = with_scorers(load_settings_or_defaults(file), scorers), console()
     with progress("scoring", 1, out, as_json=as_json):
-        scored = score_file(_one_file(shard, settings), target, settings, with_clip=with_clip, overwrite=overwrite)
+        scored = score_file(_one_file(shard, settings), scores, settings, with_clip=with_clip, overwrite=overwrite)
     if as_json:
-        print_json({"input": shard, "output": target, **scored._asdict()})
+        print_json({"input": shard, "output": scores, **scored._asdict()})
         return 0
     errors = "".join(f", {code} {images:,}" for code, images in scored.errors.items())
     what = f"{counted(scored.images, 'image')}{errors}; columns {', '.join(scored.columns)}"
-    out.print(f"{shard} → {target}: {what}", soft_wrap=True, highlight=False)
+    out.print(f"{shard} → {scores}: {what}", soft_wrap=True, highlight=False)
     return 0
 
 
 def show_selected(
+    file: str | None,
+    *,
     shard: str,
     scores: str,
-    target: str,
-    ledger: str,
+    output: str,
+    ledger: str | None,
     filters: Sequence[str],
-    file: str | None,
-    out: Console,
-    *,
     policy: ErrorPolicy | None,
     overwrite: bool,
     as_json: bool,
 ) -> int:
     """Write the rows of one shard file that pass the thresholds, and the ledger; returns the exit code."""
-    settings = with_policy(load_settings_or_defaults(file), policy)
+    settings, out = with_policy(load_settings_or_defaults(file), policy), console()
+    ledger = ledger or f"{output}.dropped.parquet"
     whole_section = not filters
     selection = selection_settings(settings, names_and_values(filters), whole_section=whole_section)
     assert selection is not None
@@ -60,7 +57,7 @@ def show_selected(
         selected = select_file(
             _one_file(shard, settings),
             scores,
-            target,
+            output,
             ledger,
             settings,
             selection,
@@ -72,10 +69,10 @@ def show_selected(
     before, after = selected.counts_in, selected.counts_out
     if as_json:
         facts = {"counts_in": before.model_dump(), "counts_out": after.model_dump(), "dropped": selected.dropped}
-        print_json({"input": shard, "output": target, "ledger": ledger, **facts})
+        print_json({"input": shard, "output": output, "ledger": ledger, **facts})
         return 0
     what = f"{after.samples:,} of {before.samples:,} samples, {after.images:,} of {before.images:,} images"
-    out.print(f"{shard} → {target}: {what}", soft_wrap=True, highlight=False)
+    out.print(f"{shard} → {output}: {what}", soft_wrap=True, highlight=False)
     dropped = f": {counted_drops(selected.dropped)}" if selected.dropped else ""
     out.print(f"  {before.rows - after.rows:,} of {before.rows:,} rows dropped{dropped}", highlight=False)
     out.print(f"  ledger {ledger}", soft_wrap=True, highlight=False)

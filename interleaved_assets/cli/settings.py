@@ -1,14 +1,13 @@
 """``interleaved settings``: every setting in force."""
 
 from pydantic_core import to_jsonable_python
-from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_json
+from interleaved_assets.cli.console import console, print_json
 from interleaved_assets.settings import load_settings, setting_lines
 
 
-def show_settings(file: str | None, out: Console, *, as_json: bool) -> int:
+def show_settings(file: str | None, *, as_json: bool) -> int:
     """Print every setting in force; returns the exit code.
 
     With ``as_json`` one object: for each setting, by its name, ``value``, ``default`` and ``description``.
@@ -22,5 +21,5 @@ def show_settings(file: str | None, out: Console, *, as_json: bool) -> int:
     table = Table("setting", "value", "meaning")
     for line in lines:
         table.add_row(line.name, repr(line.value), line.description)
-    out.print(table)
+    console().print(table)
     return 0

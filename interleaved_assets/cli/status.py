@@ -1,9 +1,8 @@
 """``interleaved status``: which shards are not current, why, and what a run would make."""
 
-from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_error, print_json, progress
+from interleaved_assets.cli.console import console, print_error, print_json, progress
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.due import stages_due
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
@@ -13,12 +12,12 @@ from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings
 
 
-def show_status(file: str | None, out: Console, *, as_json: bool) -> int:
+def show_status(file: str | None, *, as_json: bool) -> int:
     """Print the shards by status, with the stages that a run would make; returns the exit code.
 
     With ``as_json`` one object a shard.
     """
-    settings = load_settings(file)
+    settings, out = load_settings(file), console()
     dataset = read_dataset_status(settings)
     if dataset.problem:
         print_error(f"interleaved: changed and vanished shards cannot be recognized: {dataset.problem}")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_error, print_facts, print_json, progress, short
+from interleaved_assets.cli.console import console, print_error, print_facts, print_json, progress, short
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.lineage.in_tar import SampleInTar
 from interleaved_assets.pipeline.lineage.sample import StageTrace, TracedRow, find_sample
@@ -21,15 +21,13 @@ from interleaved_assets.settings import load_settings
 _MEMBERS_SHOWN: Final = 12
 
 
-def show_sample(
-    sample_id: str, shard: str | None, file: str | None, out: Console, *, every_row: bool, as_json: bool
-) -> int:
+def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_row: bool, as_json: bool) -> int:
     """Print the path of a sample; returns the exit code.
 
     Args:
         every_row: whether each kept row has a line, and not each run of them, and each member is named.
     """
-    settings = load_settings(file)
+    settings, out = load_settings(file), console()
     stages = stage_dag(settings)
     # recorded shards, not those below the raw root: outputs of a removed raw shard are still there
     keys = [shard] if shard else sorted(recorded_stages(settings.storage, stages))
@@ -115,13 +113,13 @@ def _facts_of_place(trace: StageTrace) -> dict[str, Any]:
     return {"tar": trace.in_tar.uri, "members": [member._asdict() for member in trace.in_tar.members]}
 
 
-def show_tar(uri: str, file: str | None, out: Console, *, as_json: bool) -> int:
+def show_tar(file: str | None, uri: str, *, as_json: bool) -> int:
     """Print the origin of a tar; returns 2 where its bytes differ from those that were written."""
     trace = trace_tar(uri, load_settings(file))
     if as_json:
         print_json(_facts_of_tar(trace))
     else:
-        _print_tar(trace, out)
+        _print_tar(trace, console())
     if not trace.as_recorded:
         print_error(
             f"interleaved: {trace.uri} differs from what was written: its record has {trace.recorded.size:,} bytes, "

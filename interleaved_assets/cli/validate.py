@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from interleaved_assets.cli.console import print_failure, print_json, progress, without_warnings
+from interleaved_assets.cli.console import console, print_failure, print_json, progress, without_warnings
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.files.inputs import find_shard_files
 from interleaved_assets.pipeline.files.validate import Validation, validate_file
@@ -12,15 +12,15 @@ from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings_or_defaults
 
 
-def show_findings(inputs: Sequence[str], file: str | None, out: Console, *, decode: bool, as_json: bool) -> int:
+def show_findings(file: str | None, *, inputs: Sequence[str], no_decode: bool, as_json: bool) -> int:
     """Print what is wrong with each file; returns the exit code: 0 sound, 1 findings, 2 a file cannot be read."""
-    settings = load_settings_or_defaults(file)
+    settings, out = load_settings_or_defaults(file), console()
     files = find_shard_files(inputs, settings)
     unsound = unread = 0
     with progress("validating", len(files), out, as_json=as_json) as advance, without_warnings():
         for one in files:
             try:
-                found = validate_file(one, settings, decode=decode)
+                found = validate_file(one, settings, decode=not no_decode)
             except InterleavedError as error:
                 unread += 1
                 print_failure(one.uri, error, as_json=as_json)

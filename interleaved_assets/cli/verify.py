@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from rich.console import Console
-
-from interleaved_assets.cli.console import print_json, progress
+from interleaved_assets.cli.console import console, print_json, progress
 from interleaved_assets.io.storage import exists, join, options_of
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.release.manifest import (
@@ -19,7 +17,7 @@ from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings, load_settings_or_defaults
 
 
-def show_verified(release: str, file: str | None, out: Console, *, as_json: bool) -> int:
+def show_verified(file: str | None, release: str, *, as_json: bool) -> int:
     """Print one line for each finding, and a sum; returns 0 where there is none, else 1.
 
     Args:
@@ -38,6 +36,7 @@ def show_verified(release: str, file: str | None, out: Console, *, as_json: bool
         )
     manifest = read_manifest(uri, options_of(uri, options))
     findings: list[Finding] = []
+    out = console()
     files = len(manifest.tars) + len(manifest.files)
     with progress("comparing files", files, out, as_json=as_json, lines=True) as advance:
         for finding in verify_release(manifest, uri, options):

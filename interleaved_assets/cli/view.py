@@ -8,14 +8,14 @@ from typing import Final
 
 from rich.console import Console
 
-from interleaved_assets.cli.console import print_error, print_json, progress, short
+from interleaved_assets.cli.console import console, print_error, print_json, progress, short
 from interleaved_assets.io.storage import atomic_output, options_of
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.normalized import shard_layout
 from interleaved_assets.pipeline.stored_records import read_valid_records, recorded_stages
-from interleaved_assets.reporting.documents.choice import Choice, NothingChosen
+from interleaved_assets.reporting.documents.choice import DEFAULT_LIMIT, Choice, NothingChosen
 from interleaved_assets.reporting.documents.files import file_documents
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage, shard_documents
@@ -25,11 +25,14 @@ _FILE_ENDINGS: Final = (*SHARD_EXTENSIONS, ".parquet")
 
 
 def show_documents(
-    shard: str,
-    choice: Choice,
     file: str | None,
-    out: Console,
     *,
+    shard: str,
+    limit: int | None,
+    sample_ids: tuple[str, ...],
+    reasons: tuple[str, ...],
+    random: int | None,
+    seed: int,
     page_file: str | None,
     in_browser: bool,
     as_json: bool,
@@ -40,6 +43,8 @@ def show_documents(
         shard: key of a shard, or path or URL of a tar or Parquet file.
         page_file: where the page goes; None for the current folder, under the name of the shard.
     """
+    out = console()
+    choice = Choice(limit or random or DEFAULT_LIMIT, sample_ids, reasons, random, seed)
     path = page_file or f"{PurePosixPath(_without_ending(shard)).name or 'documents'}.html"
     if os.path.realpath(path) == os.path.realpath(shard):
         raise OptionError(f"{path} is the shard itself: give the page another name with --out")

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
-from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import print_error, print_json, progress
+from interleaved_assets.cli.console import console, print_error, print_json, progress
 from interleaved_assets.cli.name_value import names_and_values
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.parallel import parallel_map
@@ -25,14 +24,12 @@ _MEANING: Final = (
 )
 
 
-def show_what_if(
-    changes: Sequence[str], shards: Sequence[str], file: str | None, out: Console, *, as_json: bool
-) -> int:
+def show_what_if(file: str | None, *, changes: Sequence[str], shards: Sequence[str], as_json: bool) -> int:
     """Compare the selection under the settings in force with that under changed settings; returns the exit code.
 
     A shard that cannot be answered for is named on stderr and left out of the table.
     """
-    settings = load_settings(file)
+    settings, out = load_settings(file), console()
     overrides = names_and_values(changes)
     changed_settings(settings.selection, overrides)
     keys = shards or scored_keys(settings.storage)

@@ -1,5 +1,7 @@
 """Commands for the shards of a project: ``run``, ``status``, ``what-if``, ``forget``."""
 
+from typing import Any
+
 import click
 
 from interleaved_assets.cli.commands.options import as_json, as_json_lines, jobs
@@ -11,7 +13,7 @@ from interleaved_assets.cli.complete import complete_made_shards, complete_raw_s
 @jobs
 @as_json_lines
 @click.pass_obj
-def run_command(file: str | None, shards: tuple[str, ...], jobs: int | None, as_json: bool) -> int:
+def run_command(file: str | None, **given: Any) -> int:
     """Take shards through all stages, without Dagster.
 
     Outputs and records are the same as those of a run in Dagster, which finds them current.
@@ -23,10 +25,9 @@ def run_command(file: str | None, shards: tuple[str, ...], jobs: int | None, as_
     interleaved run
     interleaved run 2024/part-0003 2024/part-0004 --jobs 4
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.run import show_run
 
-    return show_run(shards, file, console(), jobs=jobs, as_json=as_json)
+    return show_run(file, **given)
 
 
 @click.command("status")
@@ -37,10 +38,9 @@ def status_command(file: str | None, as_json: bool) -> int:
 
     Compares the stored records with the raw shards and the present settings, without Dagster.
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.status import show_status
 
-    return show_status(file, console(), as_json=as_json)
+    return show_status(file, as_json=as_json)
 
 
 @click.command("what-if")
@@ -55,7 +55,7 @@ def status_command(file: str | None, as_json: bool) -> int:
 )
 @as_json
 @click.pass_obj
-def what_if_command(file: str | None, changes: tuple[str, ...], shards: tuple[str, ...], as_json: bool) -> int:
+def what_if_command(file: str | None, **given: Any) -> int:
     """What other thresholds would keep, from stored scores. Reads no image, writes nothing.
 
     NAME is a setting of [selection].
@@ -64,10 +64,9 @@ def what_if_command(file: str | None, changes: tuple[str, ...], shards: tuple[st
     interleaved what-if min_sharpness_256=80
     interleaved what-if min_clip=0.2 max_qr_area_ratio=0.1
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.what_if import show_what_if
 
-    return show_what_if(changes, shards, file, console(), as_json=as_json)
+    return show_what_if(file, **given)
 
 
 @click.command("forget")
@@ -85,9 +84,8 @@ def forget_command(file: str | None, shards: tuple[str, ...], vanished: bool, ye
     interleaved forget --vanished
     interleaved forget 2024/part-0003 --yes
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.forget import show_forgotten
 
     if bool(shards) == vanished:
         raise click.UsageError("forget takes either keys of shards or --vanished", click.get_current_context())
-    return show_forgotten(shards, file, console(), vanished=vanished, remove=yes, as_json=as_json)
+    return show_forgotten(file, shards=shards, vanished=vanished, remove=yes, as_json=as_json)

@@ -1,5 +1,7 @@
 """Commands about what became of samples and shards: ``trace``, ``drops``, ``view``."""
 
+from typing import Any
+
 import click
 
 from interleaved_assets.cli.commands.options import as_json
@@ -23,9 +25,7 @@ from interleaved_assets.cli.complete import complete_files, complete_made_shards
 @click.option("--all", "every_row", is_flag=True, help="A line for each kept row too, and every member of its tar.")
 @as_json
 @click.pass_obj
-def trace_command(
-    file: str | None, sample_id: str | None, tar: str | None, shard: str | None, every_row: bool, as_json: bool
-) -> int:
+def trace_command(file: str | None, sample_id: str | None, tar: str | None, as_json: bool, **given: Any) -> int:
     """The path of SAMPLE_ID through the stages, or the origin of a tar.
 
     At each stage the sample's rows by position: dropped ones with reason, measured value and threshold, errors as they
@@ -36,14 +36,13 @@ def trace_command(
     interleaved trace paper-17 --shard 2024/part-0003 --all
     interleaved trace --tar data/curated/tars/a.tar
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.trace import show_sample, show_tar
 
     if (sample_id is None) == (tar is None):
         raise click.UsageError("trace takes either SAMPLE_ID or --tar PATH", click.get_current_context())
     if tar is not None:
-        return show_tar(tar, file, console(), as_json=as_json)
-    return show_sample(sample_id or "", shard, file, console(), every_row=every_row, as_json=as_json)
+        return show_tar(file, tar, as_json=as_json)
+    return show_sample(file, sample_id or "", as_json=as_json, **given)
 
 
 @click.command("drops")
@@ -57,17 +56,16 @@ def trace_command(
 @click.option("--reason", help="Only rows dropped for this reason, such as sharpness_below.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with whole texts.")
 @click.pass_obj
-def drops_command(file: str | None, shard: str, reason: str | None, as_json: bool) -> int:
+def drops_command(file: str | None, **given: Any) -> int:
     """The dropped rows of a shard: reason, measured value, threshold, and the text or fields that each held.
 
     \b
     interleaved drops --shard 2024/part-0003
     interleaved drops --shard 2024/part-0003 --reason ratio_above --json
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.drops import show_drops
 
-    return show_drops(shard, reason, file, console(), as_json=as_json)
+    return show_drops(file, **given)
 
 
 @click.command("view")
@@ -81,6 +79,7 @@ def drops_command(file: str | None, shard: str, reason: str | None, as_json: boo
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Of --random; default: 0.")
 @click.option(
     "--out",
+    "page_file",
     metavar="FILE",
     help="Where the page goes; default: <name>.html in this folder.",
     shell_complete=complete_files,
@@ -88,18 +87,7 @@ def drops_command(file: str | None, shard: str, reason: str | None, as_json: boo
 @click.option("--open", "in_browser", is_flag=True, help="Open the page in the browser.")
 @as_json
 @click.pass_obj
-def view_command(
-    file: str | None,
-    shard: str,
-    limit: int | None,
-    sample_ids: tuple[str, ...],
-    reasons: tuple[str, ...],
-    random: int | None,
-    seed: int,
-    out: str | None,
-    in_browser: bool,
-    as_json: bool,
-) -> int:
+def view_command(file: str | None, **given: Any) -> int:
     """Documents as they read, on one HTML page: texts and images in order, with what was dropped in its place.
 
     KEY is the partition key of a shard of this project; its page has stage, reason, measured value and threshold of
@@ -110,10 +98,6 @@ def view_command(
     interleaved view web/part-0003 --reason qr_above --limit 20
     interleaved view some.tar --random 50 --seed 1
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.view import show_documents
-    from interleaved_assets.reporting.documents.choice import Choice
 
-    default = Choice().limit if random is None else random
-    choice = Choice(limit or default, sample_ids, reasons, random, seed)
-    return show_documents(shard, choice, file, console(), page_file=out, in_browser=in_browser, as_json=as_json)
+    return show_documents(file, **given)

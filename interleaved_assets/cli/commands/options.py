@@ -1,12 +1,11 @@
 """Options that several commands have."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import click
 
 Command = Callable[..., Any]
-Policy = Literal["error", "warn", "drop_row", "drop_sample"]
 
 
 def as_json(command: Command) -> Command:

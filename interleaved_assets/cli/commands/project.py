@@ -1,5 +1,7 @@
 """Commands for a project as a whole: ``init``, ``settings``, ``demo``."""
 
+from typing import Any
+
 import click
 
 from interleaved_assets.cli.commands.options import as_json
@@ -25,7 +27,6 @@ from interleaved_assets.cli.complete import complete_files, complete_folders
 )
 @click.option(
     "--file",
-    "target",
     metavar="FILE",
     default="interleaved.toml",
     show_default=True,
@@ -33,7 +34,7 @@ from interleaved_assets.cli.complete import complete_files, complete_folders
     shell_complete=complete_files,
 )
 @as_json
-def init_command(raw_root: str, output_root: str, target: str, as_json: bool) -> int:
+def init_command(**given: Any) -> int:
     """Write a settings file, with every setting explained.
 
     A file that exists is not changed.
@@ -41,10 +42,9 @@ def init_command(raw_root: str, output_root: str, target: str, as_json: bool) ->
     \b
     interleaved init --raw-root s3://bucket/raw --output-root s3://bucket/curated
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.init import write_settings
 
-    return write_settings(target, raw_root, output_root, console(), as_json=as_json)
+    return write_settings(**given)
 
 
 @click.command("settings")
@@ -52,10 +52,9 @@ def init_command(raw_root: str, output_root: str, target: str, as_json: bool) ->
 @click.pass_obj
 def settings_command(file: str | None, as_json: bool) -> int:
     """Every setting with its value, unit, range and default."""
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.settings import show_settings
 
-    return show_settings(file, console(), as_json=as_json)
+    return show_settings(file, as_json=as_json)
 
 
 @click.command("demo")

@@ -1,5 +1,7 @@
 """Commands for releases: ``release``, ``verify``."""
 
+from typing import Any
+
 import click
 
 from interleaved_assets.cli.commands.options import as_json
@@ -17,7 +19,7 @@ from interleaved_assets.cli.complete import complete_files, complete_folders
 @click.option("--incomplete", is_flag=True, help="Leave out shards that are not current; default: refuse.")
 @as_json
 @click.pass_obj
-def release_command(file: str | None, name: str, to: str | None, incomplete: bool, as_json: bool) -> int:
+def release_command(file: str | None, **given: Any) -> int:
     """Freeze which final tars make up a data set, as releases/NAME below the output root.
 
     Writes manifest.json (tars, hashes, settings, raw shards), wids.json (index for random access) and README.md (card).
@@ -28,10 +30,9 @@ def release_command(file: str | None, name: str, to: str | None, incomplete: boo
     interleaved release v1
     interleaved release v1 --to s3://bucket/releases/v1
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.release import show_release
 
-    return show_release(name, to, file, console(), incomplete=incomplete, as_json=as_json)
+    return show_release(file, **given)
 
 
 @click.command("verify")
@@ -48,7 +49,6 @@ def verify_command(file: str | None, release: str, as_json: bool) -> int:
     interleaved verify v1
     interleaved verify /data/v1/manifest.json
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.verify import show_verified
 
-    return show_verified(release, file, console(), as_json=as_json)
+    return show_verified(file, release, as_json=as_json)

@@ -1,8 +1,10 @@
 """Commands for single files, which need no project: ``inspect``, ``validate``, ``convert``, ``score``, ``select``."""
 
+from typing import Any
+
 import click
 
-from interleaved_assets.cli.commands.options import Policy, as_json, as_json_lines, filters, jobs, overwrite, policy
+from interleaved_assets.cli.commands.options import as_json, as_json_lines, filters, jobs, overwrite, policy
 from interleaved_assets.cli.complete import complete_files, complete_folders
 
 
@@ -19,7 +21,7 @@ from interleaved_assets.cli.complete import complete_files, complete_folders
 )
 @as_json_lines
 @click.pass_obj
-def inspect_command(file: str | None, inputs: tuple[str, ...], documents: int, as_json: bool) -> int:
+def inspect_command(file: str | None, **given: Any) -> int:
     """What is in shard files: counts, images, errors, documents.
 
     INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…).
@@ -28,10 +30,9 @@ def inspect_command(file: str | None, inputs: tuple[str, ...], documents: int, a
     interleaved inspect data/raw/a.tar
     interleaved inspect 's3://bucket/raw/*.tar' --documents 0 --json
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.inspect import show_shards
 
-    return show_shards(inputs, documents, file, console(), as_json=as_json)
+    return show_shards(file, **given)
 
 
 @click.command("validate")
@@ -39,7 +40,7 @@ def inspect_command(file: str | None, inputs: tuple[str, ...], documents: int, a
 @click.option("--no-decode", is_flag=True, help="Read only the headers of images.")
 @as_json_lines
 @click.pass_obj
-def validate_command(file: str | None, inputs: tuple[str, ...], no_decode: bool, as_json: bool) -> int:
+def validate_command(file: str | None, **given: Any) -> int:
     """Whether shard files are sound; if not, why, by code.
 
     INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…). Every image is decoded.
@@ -50,10 +51,9 @@ def validate_command(file: str | None, inputs: tuple[str, ...], no_decode: bool,
     interleaved validate data/raw/a.tar
     interleaved validate data/raw --json
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.validate import show_findings
 
-    return show_findings(inputs, file, console(), decode=not no_decode, as_json=as_json)
+    return show_findings(file, **given)
 
 
 @click.command("convert")
@@ -76,18 +76,7 @@ def validate_command(file: str | None, inputs: tuple[str, ...], no_decode: bool,
 @overwrite
 @as_json_lines
 @click.pass_obj
-def convert_command(
-    file: str | None,
-    inputs: tuple[str, ...],
-    output: str,
-    form: str,
-    filters: tuple[str, ...],
-    whole_section: bool,
-    policy: Policy | None,
-    jobs: int | None,
-    overwrite: bool,
-    as_json: bool,
-) -> int:
+def convert_command(file: str | None, **given: Any) -> int:
     """Convert shards to tar or Parquet, one output for each input.
 
     All rows are kept unless filters are given.
@@ -99,22 +88,9 @@ def convert_command(
     interleaved convert data/raw -o data/parquet --to parquet
     interleaved convert 's3://bucket/raw/*.tar' -o out --to tar --filter min_short_side=200 --on-error drop_row
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.convert import show_conversions
 
-    return show_conversions(
-        inputs,
-        output,
-        form,
-        filters,
-        file,
-        console(),
-        whole_section=whole_section,
-        policy=policy,
-        jobs=jobs,
-        overwrite=overwrite,
-        as_json=as_json,
-    )
+    return show_conversions(file, **given)
 
 
 @click.command("score")
@@ -131,15 +107,7 @@ def convert_command(
 @overwrite
 @as_json
 @click.pass_obj
-def score_command(
-    file: str | None,
-    shard: str,
-    scores: str,
-    scorers: tuple[str, ...],
-    with_clip: bool,
-    overwrite: bool,
-    as_json: bool,
-) -> int:
+def score_command(file: str | None, **given: Any) -> int:
     """Measure the images of a shard file.
 
     SHARD is a tar or a Parquet file; SCORES is the Parquet file to write.
@@ -149,12 +117,9 @@ def score_command(
     \b
     interleaved score data/raw/a.tar a.scores.parquet --scorer sharpness_256 --scorer qr
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.score import show_scored
 
-    return show_scored(
-        shard, scores, file, console(), scorers=scorers, with_clip=with_clip, overwrite=overwrite, as_json=as_json
-    )
+    return show_scored(file, **given)
 
 
 @click.command("select")
@@ -172,17 +137,7 @@ def score_command(
 @overwrite
 @as_json
 @click.pass_obj
-def select_command(
-    file: str | None,
-    shard: str,
-    scores: str,
-    output: str,
-    ledger: str | None,
-    filters: tuple[str, ...],
-    policy: Policy | None,
-    overwrite: bool,
-    as_json: bool,
-) -> int:
+def select_command(file: str | None, **given: Any) -> int:
     """Write the rows of a shard file that pass thresholds.
 
     SHARD is a tar or a Parquet file, SCORES what `interleaved score` wrote for it, OUTPUT a tar or Parquet, by its
@@ -194,18 +149,6 @@ def select_command(
     \b
     interleaved select data/raw/a.tar a.scores.parquet a.selected.tar --filter min_sharpness_256=100
     """
-    from interleaved_assets.cli.console import console
     from interleaved_assets.cli.score import show_selected
 
-    return show_selected(
-        shard,
-        scores,
-        output,
-        ledger or f"{output}.dropped.parquet",
-        filters,
-        file,
-        console(),
-        policy=policy,
-        overwrite=overwrite,
-        as_json=as_json,
-    )
+    return show_selected(file, **given)
