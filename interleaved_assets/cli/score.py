@@ -54,7 +54,7 @@ def show_selected(
     selection = selection_settings(settings, names_and_values(filters), whole_section=whole_section)
     assert selection is not None
     with progress("selecting", 1, out, as_json=as_json):
-        selected = select_file(
+        selected, passed_over = select_file(
             _one_file(shard, settings),
             scores,
             output,
@@ -64,8 +64,8 @@ def show_selected(
             whole_section=whole_section,
             overwrite=overwrite,
         )
-    if selected.passed_over:
-        print_error(f"filters that need other scores and are not applied: {', '.join(selected.passed_over)}")
+    if passed_over:
+        print_error(f"filters that need other scores and are not applied: {', '.join(passed_over)}")
     before, after = selected.counts_in, selected.counts_out
     if as_json:
         facts = {"counts_in": before.model_dump(), "counts_out": after.model_dump(), "dropped": selected.dropped}

@@ -11,8 +11,7 @@ from rich.table import Table
 
 from interleaved_assets.cli.console import console, print_error, print_facts, print_json, progress, short
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.lineage.in_tar import SampleInTar
-from interleaved_assets.pipeline.lineage.sample import StageTrace, TracedRow, find_sample
+from interleaved_assets.pipeline.lineage.sample import SampleInTar, StageTrace, TracedRow, find_sample
 from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stored_records import recorded_stages

@@ -66,23 +66,16 @@ def take_many(
     ``run.max_shard_seconds`` fails, except of a stage that takes its shards together.
     """
     if stage.together is not None:
-        return take_together_patiently(stage, keys, settings)
-    return _within_limit(stage, keys, settings, threads or settings.run.parallel_shards)
-
-
-def _within_limit(
-    stage: Stage, keys: Sequence[str], settings: Settings, threads: int
-) -> Iterator[tuple[str, StageOutcome | Exception]]:
+        yield from take_together_patiently(stage, keys, settings)
+        return
     arrivals = on_threads(
         lambda key: take_patiently(stage, key, settings),
         keys,
         stage.name,
-        threads=threads,
+        threads=threads or settings.run.parallel_shards,
         limit_s=settings.run.max_shard_seconds,
     )
-    for arrival in arrivals:
-        if arrival is None:
-            continue
+    for arrival in filter(None, arrivals):
         if isinstance(arrival.result, BaseException) and not isinstance(arrival.result, Exception):
             raise arrival.result
         yield arrival.key, arrival.result

@@ -52,9 +52,21 @@ class Conversion:
         """Where the ledger of its dropped rows goes."""
         return join(self.folder, f"{_BESIDE}/dropped/{file.name}.parquet")
 
-    def record(self, file: ShardFile) -> str:
+    def record_uri(self, file: ShardFile) -> str:
         """Where the record of the conversion goes."""
         return join(self.folder, f"{_BESIDE}/records/{file.name}.json")
+
+    def record(self, file: ShardFile) -> Record:
+        """The record before any output is complete."""
+        return Record(
+            stage=STAGE,
+            shard=file.name,
+            code_version=self.code_version(),
+            inputs={},
+            data_version="",
+            outputs={},
+            settings=self.version_settings(),
+        )
 
     def version_settings(self) -> dict[str, object]:
         """The settings that the outputs depend on."""
@@ -109,7 +121,7 @@ def convert_file(
         ShardError: the input changed while it was read.
         Stopped: ``stopped`` was true.
     """
-    settings, place = conversion.settings, conversion.record(file)
+    settings, place = conversion.settings, conversion.record_uri(file)
     options = storage_options(conversion.folder, settings)
     known = _earlier_record(file, conversion, options)
     source = _source_of(file, settings, known.source if known else None)
@@ -125,7 +137,7 @@ def convert_file(
             "with --overwrite."
         )
     # without outputs: after a kill, a file that lies there is known to be of this conversion
-    write_record(_begun(file, conversion), place, options)
+    write_record(conversion.record(file), place, options)
     try:
         record = _write(file, conversion, source, stopped)
         write_record(record, place, options)
@@ -149,19 +161,6 @@ def _not_replaced(file: ShardFile, known: Record | None) -> str | None:
     return None
 
 
-def _begun(file: ShardFile, conversion: Conversion) -> Record:
-    """The record while the outputs are being written."""
-    return Record(
-        stage=STAGE,
-        shard=file.name,
-        code_version=conversion.code_version(),
-        inputs={},
-        data_version="",
-        outputs={},
-        settings=conversion.version_settings(),
-    )
-
-
 def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: Callable[[], bool]) -> Record:
     settings, selection = conversion.settings, conversion.selection
 
@@ -183,21 +182,18 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: 
         stopped,
         check_input,
     )
-    return Record(
-        stage=STAGE,
-        shard=file.name,
-        code_version=conversion.code_version(),
-        inputs={"source": source.version},
-        data_version=written.rows.sha256 or "",
-        outputs={"rows": OutputFile.of(written.rows), "ledger": OutputFile.of(written.ledger)},
-        settings=conversion.version_settings(),
-        source=source,
-        counts_in=written.counts_in,
-        counts_out=written.counts_out,
-        errors=written.errors,
-        dropped=written.dropped,
+    found = {
+        "inputs": {"source": source.version},
+        "data_version": written.rows.sha256 or "",
+        "outputs": {"rows": OutputFile.of(written.rows), "ledger": OutputFile.of(written.ledger)},
+        "source": source,
+        "counts_in": written.counts_in,
+        "counts_out": written.counts_out,
+        "errors": written.errors,
+        "dropped": written.dropped,
         **column_facts(written.schema),
-    )
+    }
+    return conversion.record(file).model_copy(update=found)
 
 
 def _earlier_record(file: ShardFile, conversion: Conversion, options: dict[str, object]) -> Record | None:
@@ -206,7 +202,7 @@ def _earlier_record(file: ShardFile, conversion: Conversion, options: dict[str, 
     The outputs may have been copied to another folder since.
     """
     try:
-        record = read_record(conversion.record(file), options)
+        record = read_record(conversion.record_uri(file), options)
     except ShardError:
         return None  # the output, if there is one, then counts as written by others
     if record is None or record.stage != STAGE:

@@ -23,30 +23,28 @@ _QUANTILES: Final = (0, 0.5, 1)
 _LONGEST_TEXT: Final = 100
 
 
-class ColumnFacts(BaseModel):
-    """One column: its Arrow type, and the number of rows in which it has a value."""
-
+class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True)
+
+
+class ColumnFacts(_Facts):
+    """One column: its Arrow type, and the number of rows in which it has a value."""
 
     name: str
     type: str
     values: int
 
 
-class Spread(BaseModel):
+class Spread(_Facts):
     """Smallest, median and largest of some numbers."""
-
-    model_config = ConfigDict(frozen=True)
 
     low: float
     median: float
     high: float
 
 
-class ImageFacts(BaseModel):
+class ImageFacts(_Facts):
     """The images of one format; sizes are those of the images whose header can be read."""
-
-    model_config = ConfigDict(frozen=True)
 
     format: str
     """MIME type by the first bytes; ``unknown`` for others, ``missing`` for images without bytes."""
@@ -57,10 +55,8 @@ class ImageFacts(BaseModel):
     height: Spread | None
 
 
-class ItemFacts(BaseModel):
+class ItemFacts(_Facts):
     """One row of a document: a text, cut, or what an image is."""
-
-    model_config = ConfigDict(frozen=True)
 
     position: int
     modality: str
@@ -68,10 +64,8 @@ class ItemFacts(BaseModel):
     error: str | None
 
 
-class ShardFacts(BaseModel):
+class ShardFacts(_Facts):
     """What :func:`inspect_file` finds."""
-
-    model_config = ConfigDict(frozen=True)
 
     uri: str
     form: str

@@ -1,6 +1,7 @@
 """Write the rows of a shard file that stay, and the ledger of those that do not."""
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -77,8 +78,7 @@ def write_rows(
             limits=settings.limits.for_tars(),
         ) as rows_file,
     ):
-        table: pa.Table | None = first
-        while table is not None:
+        for table in chain([first], tables):
             if stopped():
                 raise Stopped
             seen.add(table)
@@ -89,7 +89,6 @@ def write_rows(
                 ledgers.append(dropped)
             written.add(kept)
             rows_file.write(kept)
-            table = next(tables, None)
         ledger = pa.concat_tables(ledgers)
         check_balance(file.uri, seen.counts.rows, written.counts.rows, ledger)
         ledger_file.write(ledger)

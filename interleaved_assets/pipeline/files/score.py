@@ -13,8 +13,7 @@ from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.counts import count_errors
 from interleaved_assets.pipeline.files.filtering import check_filters, keep_selected
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
-from interleaved_assets.pipeline.files.rows import is_same_file, write_rows
-from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.pipeline.files.rows import WrittenRows, is_same_file, write_rows
 from interleaved_assets.scoring.registry import ERROR_COLUMN, scores_schema
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
@@ -30,17 +29,6 @@ class Scored(NamedTuple):
     columns: list[str]
     errors: dict[str, int]
     """Images without a score, by error code."""
-
-
-class Selected(NamedTuple):
-    """What :func:`select_file` wrote."""
-
-    counts_in: Counts
-    counts_out: Counts
-    dropped: dict[str, int]
-    """Rows in the ledger, by reason."""
-    passed_over: tuple[str, ...]
-    """Filters that were not applied, since the scores lack their optional columns."""
 
 
 def score_file(file: ShardFile, target: str, settings: Settings, *, with_clip: bool, overwrite: bool) -> Scored:
@@ -85,8 +73,10 @@ def select_file(
     *,
     whole_section: bool,
     overwrite: bool,
-) -> Selected:
+) -> tuple[WrittenRows, tuple[str, ...]]:
     """Write the rows of a shard that pass the filters, decided from stored scores, and the ledger of the others.
+
+    Returns what was written, and the filters that were not applied, since the scores lack their optional columns.
 
     Args:
         scores_uri: its scores, as :func:`score_file` writes them.
@@ -120,8 +110,7 @@ def select_file(
                 )
         return keep_selected(table, scores, selection, settings, file.uri)
 
-    written = write_rows(file, target, ledger_uri, settings, keep)
-    return Selected(written.counts_in, written.counts_out, written.dropped, passed_over)
+    return write_rows(file, target, ledger_uri, settings, keep), passed_over
 
 
 def _check_target(target: str, source: str, settings: Settings, *, overwrite: bool) -> None:

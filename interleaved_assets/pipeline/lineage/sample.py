@@ -1,20 +1,25 @@
 """Trace one sample: its rows at every stage, and the reason of every row that was dropped."""
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.io.archive.index import TarMember
+from interleaved_assets.io.archive.source import open_tar
+from interleaved_assets.io.batches import sample_starts
 from interleaved_assets.io.parquet.footer import Footer
 from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.io.tar.layout import member_key
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, error_code
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.lineage.in_tar import SampleInTar, find_in_tar
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.record import Record, read_record
-from interleaved_assets.pipeline.stages import normalized
+from interleaved_assets.pipeline.record import OutputFile, Record, read_record
+from interleaved_assets.pipeline.stages import filtered, normalized
 from interleaved_assets.pipeline.stored_records import read_records
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.shard_paths import ShardPaths
@@ -46,6 +51,15 @@ class TracedRow(NamedTuple):
     def is_plain(self) -> bool:
         """Whether the row has neither been dropped nor has an error."""
         return self.outcome in (_KEPT, _SCORED)
+
+
+class SampleInTar(NamedTuple):
+    """The members of one sample in a final tar."""
+
+    uri: str
+    """Of the tar; of a shard that is split, of one of its parts."""
+    members: list[TarMember]
+    """Its JSON, its images, and members that no document names; in the order of the tar."""
 
 
 class StageTrace(NamedTuple):
@@ -114,11 +128,39 @@ def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> li
 
 
 def _in_tar(sample_id: str, paths: ShardPaths, record: Record) -> SampleInTar | InterleavedError:
-    """Final tars are often moved elsewhere: without them the stages before are shown nevertheless."""
+    """The members of a sample that ``final_tars`` kept, or why they cannot be told. Only headers of tars are read.
+
+    Final tars are often moved elsewhere: without them the stages before are shown nevertheless.
+    """
+    start = f"{member_key(sample_id)}."
     try:
-        return find_in_tar(sample_id, paths, record)
+        for tar in _by_likelihood(sample_id, paths, record):
+            with open_tar(tar.uri, paths.options, by_ranges=True) as source:
+                if members := [member for member in source.index.members if member.name.startswith(start)]:
+                    return SampleInTar(tar.uri, members)
     except (StorageError, ShardError) as error:
         return error
+    return ShardError(
+        f"shard {paths.key}: {record.rows_uri} has no {start}json, although its record counts the sample. "
+        "Materialize final_tars again."
+    )
+
+
+def _by_likelihood(sample_id: str, paths: ShardPaths, record: Record) -> Iterator[OutputFile]:
+    """The tars, first the one that should have the sample, then those next to it."""
+    files = record.rows_files
+    if len(files) == 1:
+        yield from files.values()
+        return
+    with open_parquet(paths.output(filtered.NAME), paths.options, advice="Materialize filtered again.") as source:
+        ids = source.read(["sample_id"])["sample_id"]
+    starts = sample_starts(ids)
+    number = pc.index(ids.take(starts), sample_id).as_py()
+    # samples that the error policy dropped are in no tar, so that it may be an earlier one
+    ends = [*accumulate(record.parts[role].samples for role in files)]
+    likely = bisect_right(ends, number)
+    for _, tar in sorted(enumerate(files.values()), key=lambda item: abs(item[0] - likely)):
+        yield tar
 
 
 def find_sample(
