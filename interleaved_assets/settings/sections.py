@@ -1,7 +1,7 @@
 """The sections of ``interleaved.toml``: every setting, typed, with its unit, its default and its bounds."""
 
 import importlib
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -18,6 +18,8 @@ from interleaved_assets.shard_paths import ShardPaths
 
 ENV_PREFIX = "INTERLEAVED_"
 _MIB = 2**20
+Share = Annotated[float, Field(ge=0, le=1)]
+Bytes = Annotated[ByteSize, Field(ge=_MIB)]
 
 
 class _Section(BaseModel):
@@ -119,10 +121,8 @@ class ErrorSettings(_Section):
         description="error fails the shard, warn keeps the row with its error, drop_row and drop_sample drop it or its "
         "sample and list the drops in the ledger. Default error.",
     )
-    max_error_rate: float = Field(
+    max_error_rate: Share = Field(
         default=1.0,
-        ge=0,
-        le=1,
         description="Share of a shard's rows with materialization errors above which its check fails as an ERROR, "
         "0 to 1; below it the check warns. Default 1.",
     )
@@ -134,24 +134,18 @@ class PublishSettings(_Section):
     No stage depends on the bounds: a changed one holds for the shards that are made from then on.
     """
 
-    max_empty_samples: float = Field(
+    max_empty_samples: Share = Field(
         default=0.9,
-        ge=0,
-        le=1,
         description="Largest share of a shard's samples that may have neither a text nor an image, 0 to 1; above it "
         "the shard fails, since its layout is not the one that [reading] describes. 1 turns it off. Default 0.9.",
     )
-    max_unreferenced_bytes: float = Field(
+    max_unreferenced_bytes: Share = Field(
         default=0.5,
-        ge=0,
-        le=1,
         description="Largest share of members that no document names in the bytes of a shard's texts, images and such "
         "members, 0 to 1; above it the shard fails. 1 turns it off. Default 0.5.",
     )
-    max_lost_samples: float = Field(
+    max_lost_samples: Share = Field(
         default=0.5,
-        ge=0,
-        le=1,
         description="Largest share of a shard's samples that may lose rows to errors in one stage, by drop_row or "
         "drop_sample, 0 to 1; above it the shard fails. 1 turns it off. Default 0.5.",
     )
@@ -191,9 +185,8 @@ class RunSettings(_Section):
         description="Seconds that a stage may take for one shard; then the shard fails and the others go on. On a Ray "
         "cluster its worker is killed. clip_scores has the limit on a Ray cluster only. Default 3600.",
     )
-    max_batch_bytes: ByteSize = Field(
+    max_batch_bytes: Bytes = Field(
         default=ByteSize(128 * _MIB),
-        ge=_MIB,
         description="Bytes of rows held at once per shard, as a number or with a unit (128MiB), at least 1 MiB. "
         "Default 128 MiB (134217728).",
     )
@@ -225,21 +218,18 @@ class RunSettings(_Section):
 class LimitSettings(_Section):
     """What a raw shard may ask for; final tars are held to the same, so that they can be read."""
 
-    max_member_bytes: ByteSize = Field(
+    max_member_bytes: Bytes = Field(
         default=ByteSize(LIMITS.max_member_bytes),
-        ge=_MIB,
         description="Bytes of one member or image; a larger one is not read and its row gets the error "
         "member_too_large. At least 1 MiB. Default 1 GiB (1073741824).",
     )
-    max_document_bytes: ByteSize = Field(
+    max_document_bytes: Bytes = Field(
         default=ByteSize(LIMITS.max_document_bytes),
-        ge=_MIB,
         description="Bytes of one JSON; a larger one is kept as it is, its row with the error document_too_large. At "
         "least 1 MiB. Default 64 MiB (67108864).",
     )
-    max_sample_bytes: ByteSize = Field(
+    max_sample_bytes: Bytes = Field(
         default=ByteSize(LIMITS.max_sample_bytes),
-        ge=_MIB,
         description="Bytes that the rows of one sample may take together; images beyond it get the error "
         "sample_too_large. At least 1 MiB. Default 512 MiB (536870912).",
     )
@@ -249,9 +239,8 @@ class LimitSettings(_Section):
         description="Passthrough columns of one shard; a document that would bring more gets the error "
         "document_too_large. Default 1000.",
     )
-    max_unpacked_bytes: ByteSize = Field(
+    max_unpacked_bytes: Bytes = Field(
         default=ByteSize(LIMITS.max_unpacked_bytes),
-        ge=_MIB,
         description="Bytes that a compressed raw shard may unpack to on temporary disk; a larger one fails. At least "
         "1 MiB. Default 2 GiB (2147483648).",
     )
@@ -335,23 +324,17 @@ class WatchSettings(_Section):
 class CheckSettings(_Section):
     """Bounds of the checks. No stage depends on them: changing one makes nothing stale."""
 
-    min_keep_rate: float = Field(
+    min_keep_rate: Share = Field(
         default=0.05,
-        ge=0,
-        le=1,
         description="Share of a shard's rows, and of its images, that selection has to keep, 0 to 1; below it the "
         "check fails as an ERROR, and the report has a warning for the whole data set. 0 turns it off. Default 0.05.",
     )
-    max_keep_rate: float = Field(
+    max_keep_rate: Share = Field(
         default=1.0,
-        ge=0,
-        le=1,
         description="Share of a shard's rows that selection may keep, 0 to 1; above it the check warns. Default 1.",
     )
-    max_keep_rate_distance: float = Field(
+    max_keep_rate_distance: Share = Field(
         default=0.3,
-        ge=0,
-        le=1,
         description="Largest distance of a shard's share of kept rows from the median of other shards, 0 to 1; above "
         "it the check warns. 1 turns the comparison off. Default 0.3.",
     )
