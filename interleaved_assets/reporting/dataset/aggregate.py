@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.pipeline.stages import filtered, final_tars, image_export, normalized
-from interleaved_assets.pipeline.status import URGENT, State, Status, StatusLine, status_lines
+from interleaved_assets.pipeline.status import URGENT, State, StatusLine, status_lines
 from interleaved_assets.reporting.facts import ShardFacts
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.sketch import ScoreSketch
@@ -39,24 +39,17 @@ class Example(NamedTuple):
     detail: str | None
 
 
-class ShardLine(NamedTuple):
-    """A shard's line in the table of the report."""
+@dataclass(frozen=True)
+class ShardLine(ShardFacts):
+    """A shard's line in the table of the report: its facts without their tables."""
 
-    key: str
-    status: Status
-    problem: str
-    samples_in: int
-    samples_kept: int
-    images_in: int
-    images_kept: int
-    rows_in: int
-    rows_kept: int
-    counted_to: str | None
-    not_stored: tuple[str, ...]
-    errors: int
-    unaccounted: int
-    main_reason: str
-    published: tuple[str, ...]
+    unaccounted: int = 0
+    main_reason: str = ""
+
+    @property
+    def error_rows(self) -> int:
+        """Rows with an error."""
+        return sum(self.errors.values())
 
     @property
     def why(self) -> str:
@@ -125,21 +118,9 @@ class DatasetAggregate:
         main = min(by_reason, key=lambda reason: (-by_reason[reason], reason.name), default=None)
         self.shards.append(
             ShardLine(
-                facts.key,
-                facts.status,
-                facts.problem,
-                facts.samples_in,
-                facts.samples_kept,
-                facts.images_in,
-                facts.images_kept,
-                facts.rows_in,
-                facts.rows_kept,
-                facts.counted_to,
-                facts.not_stored,
-                sum(facts.errors.values()),
-                facts.rows_unaccounted,
-                main.name if main else "",
-                facts.published,
+                **{**vars(facts), "scores": None, "ledger": None, "values": {}},
+                unaccounted=facts.rows_unaccounted,
+                main_reason=main.name if main else "",
             )
         )
 
@@ -240,6 +221,6 @@ def _urgency(shard: ShardLine) -> tuple[int, bool, float, int, str]:
         URGENT.index(shard.status.state),
         shard.unaccounted == 0,
         1.0 if rate is None else rate,
-        -shard.errors,
+        -shard.error_rows,
         shard.key,
     )

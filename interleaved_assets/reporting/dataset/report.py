@@ -180,7 +180,7 @@ def markdown_report(
                         text.count(shard.samples_in),
                         text.count(shard.images_in),
                         text.share(shard.keep_rate),
-                        text.count(shard.errors),
+                        text.count(shard.error_rows),
                     )
                     for shard in data.worst(MARKDOWN_SHARDS)
                 ],
