@@ -94,11 +94,7 @@ def _check_folder() -> None:
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
-    """Refuse arguments that are not text: ids, keys and paths are text, and Arrow and JSON fail on other bytes.
-
-    Raises:
-        OptionError: an argument is not UTF-8, or has a zero byte.
-    """
+    """Refuse arguments that are not text: ids, keys and paths are text, and Arrow and JSON fail on other bytes."""
     for argument in arguments:
         if "\0" in argument or re.search("[\ud800-\udfff]", argument):  # Python represents bytes that are not UTF-8 so
             from interleaved_assets.cli.console import short

@@ -52,10 +52,7 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
 
 
 def _store_pictures(key: str, outcome: StageOutcome, settings: Settings) -> bool:
-    """Write what the UI shows of the shard, as a run in Dagster does; False, with a line on stderr, if that fails.
-
-    The shard is made all the same.
-    """
+    """Write what the UI shows of the shard, as a run in Dagster does; False, with a line on stderr, if that fails."""
     stage = outcome.record.stage
     try:
         store_pictures(outcome.record, settings, STAGE_PICTURES.get(stage))

@@ -8,10 +8,7 @@ from interleaved_assets.settings import load_settings, setting_lines
 
 
 def show_settings(file: str | None, *, as_json: bool) -> int:
-    """Print every setting in force; returns the exit code.
-
-    With ``as_json`` one object: for each setting, by its name, ``value``, ``default`` and ``description``.
-    """
+    """Print every setting in force; returns the exit code."""
     lines = list(setting_lines(load_settings(file)))
     if as_json:
         print_json(

@@ -13,10 +13,7 @@ from interleaved_assets.settings import load_settings
 
 
 def show_status(file: str | None, *, as_json: bool) -> int:
-    """Print the shards by status, with the stages that a run would make; returns the exit code.
-
-    With ``as_json`` one object a shard.
-    """
+    """Print the shards by status, with the stages that a run would make; returns the exit code."""
     settings, out = load_settings(file), console()
     dataset = read_dataset_status(settings)
     if dataset.problem:

@@ -21,11 +21,7 @@ _MEMBERS_SHOWN: Final = 12
 
 
 def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_row: bool, as_json: bool) -> int:
-    """Print the path of a sample; returns the exit code.
-
-    Args:
-        every_row: whether each kept row has a line, and not each run of them, and each member is named.
-    """
+    """Print the path of a sample, with ``every_row`` each kept row and member of it; returns the exit code."""
     settings, out = load_settings(file), console()
     stages = stage_dag(settings)
     # recorded shards, not those below the raw root: outputs of a removed raw shard are still there

@@ -20,8 +20,7 @@ from interleaved_assets.settings import load_settings, load_settings_or_defaults
 def show_verified(file: str | None, release: str, *, as_json: bool) -> int:
     """Print one line for each finding, and a sum; returns 0 where there is none, else 1.
 
-    Args:
-        release: its name, or a path or URL of its manifest or folder, for which no settings file is needed.
+    ``release`` is its name, or a path or URL of its manifest or folder, for which no settings file is needed.
     """
     if is_release_name(release):
         storage = load_settings(file).storage

@@ -37,12 +37,7 @@ def show_documents(
     in_browser: bool,
     as_json: bool,
 ) -> int:
-    """Write the page; returns the exit code: 1 where there is no such shard, document or reason.
-
-    Args:
-        shard: key of a shard, or path or URL of a tar or Parquet file.
-        page_file: where the page goes; None for the current folder, under the name of the shard.
-    """
+    """Write the page of a shard or a file; returns 1 where there is no such shard, document or reason."""
     out = console()
     choice = Choice(limit or random or DEFAULT_LIMIT, sample_ids, reasons, random, seed)
     path = page_file or f"{PurePosixPath(_without_ending(shard)).name or 'documents'}.html"

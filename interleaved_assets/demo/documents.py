@@ -32,14 +32,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """A document: items in reading order, and the other fields of its JSON.
-
-    Attributes:
-        key: member name without extension.
-        items: texts and pictures, in order.
-        fields: further keys of the JSON.
-        note: what the document as a whole is there to demonstrate; empty where only its pictures are.
-    """
+    """A document: items in reading order, the other fields of its JSON, and what it is there to demonstrate."""
 
     key: str
     items: Sequence[Item]

@@ -13,12 +13,9 @@ QUIET_ZONE = 4  # modules of white around a QR code, as ISO/IEC 18004 asks
 
 @dataclass(frozen=True)
 class Picture:
-    """One image of a document.
+    """One image of a document, and what it is there to demonstrate.
 
-    Attributes:
-        image: RGB pixels, uint8 of shape (height, width, 3), or (height, width) for a grey picture.
-        caption: what the picture shows, one sentence.
-        note: what the picture is there to demonstrate.
+    ``image`` has RGB pixels, uint8 of shape (height, width, 3), or (height, width) for a grey picture.
     """
 
     image: np.ndarray

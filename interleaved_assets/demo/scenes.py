@@ -97,13 +97,7 @@ class Composition:
 
 @dataclass(frozen=True)
 class Scene:
-    """A drawn scene.
-
-    Attributes:
-        image: RGB pixels, uint8 of shape (height, width, 3).
-        caption: what the picture shows, one sentence; the caption of ``composition``.
-        composition: the same as attributes.
-    """
+    """A drawn scene: RGB pixels, uint8 of shape (height, width, 3), and what it shows as one sentence and as data."""
 
     image: np.ndarray
     caption: str

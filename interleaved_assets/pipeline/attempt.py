@@ -194,10 +194,7 @@ class Attempt:
         return StageOutcome(present, unchanged=False, seconds=time.perf_counter() - self.started)
 
     def withdraw(self) -> None:
-        """After a failure, remove the record that existed before, so that the shard does not count as complete.
-
-        The caller reports the error of the stage; an error of the storage here is only logged.
-        """
+        """After a failure, remove the record that existed before; an error of the storage is only logged."""
         try:
             if self.found is not None and read_record(self.record_uri, self.shard.options) == self.found:
                 remove_file(self.record_uri, self.shard.options)
@@ -216,10 +213,7 @@ class Attempt:
         return StageOutcome(record, unchanged=True, seconds=time.perf_counter() - self.started)
 
     def _renew(self, stage: str, before: Record | None, renewed: Record) -> None:
-        """Replace ``before`` by ``renewed``, which has new stamps, so that no content is compared again.
-
-        Nothing is written if the record is no longer ``before``.
-        """
+        """Replace ``before`` by ``renewed``, which has new stamps, unless the record is another one by now."""
         uri = self.shard.paths.record(stage)
         if read_record(uri, self.shard.options) == before:
             write_record(renewed, uri, self.shard.options)

@@ -94,11 +94,7 @@ def column_facts(schema: pa.Schema) -> dict[str, Any]:
 
 
 def extents(scores: pa.Table) -> dict[str, Extent]:
-    """The range of each column of numbers, keys excluded; for a column of vectors, of their Euclidean lengths.
-
-    Args:
-        scores: a score table; columns other than numbers and fixed-size lists of floats are skipped.
-    """
+    """The range of each column of numbers but the keys; for vectors of floats, of their Euclidean lengths."""
     found: dict[str, Extent] = {}
     for field in scores.schema:
         if field.name in IMAGE_KEY:
@@ -144,7 +140,6 @@ def write_by_error_policy(
     """Apply the error policy to each batch and ``write`` the rows it keeps; returns counts, and the ledger of the rest.
 
     Raises:
-        MaterializeError: a row has an error and the policy is ``error``.
         IncompleteShard: too many samples lost rows to errors.
     """
     seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()

@@ -94,8 +94,7 @@ def read_dataset_status(
 ) -> DatasetStatus:
     """The shards at the raw root and in the records: one listing of the former, one per stage of the latter.
 
-    Args:
-        registered: keys of registered partitions, which may have neither a raw shard nor a record.
+    ``registered`` are the keys of partitions, which may have neither.
     """
     stages = CurrentStages.of(settings)
     raws: dict[str, RawShard] | None = None

@@ -24,8 +24,7 @@ from interleaved_assets.shard_paths import ShardPaths
 def vanished_shards(storage: StorageSettings) -> list[str]:
     """Keys of the shards that have a record but no raw tar, sorted; without those in folders that cannot be listed.
 
-    Raises:
-        OptionError: the raw root holds no shard at all, as where its disk is not mounted.
+    Raises OptionError if the raw root holds no shard at all, as where its disk is not mounted.
     """
     listing = list_raw_files(storage)
     raws = {raw.key for raw, _ in listing.files}
@@ -38,8 +37,7 @@ def vanished_shards(storage: StorageSettings) -> list[str]:
 def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str, dict[str, int]]:
     """By shard, URI and size in bytes of every file that is stored for it, in the order in which to remove them.
 
-    Raises:
-        OptionError: a key cannot be that of a shard, or its raw tar is still there, or may be.
+    Raises OptionError if a key cannot be that of a shard, or its raw tar is still there, or may be.
     """
     for key in keys:
         if not is_key(key):

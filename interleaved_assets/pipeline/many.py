@@ -97,14 +97,8 @@ def as_completed(
 ) -> Iterator[tuple[Item, Result | Exception]]:
     """Each of ``items`` with the result of ``work`` or its exception, as they complete, on ``threads`` threads.
 
-    Args:
-        work: called with the item, and with a function that returns True once the generator is closed or interrupted;
-            work that may take long asks it, and ends.
-        items: handed to ``work`` in their order.
-        threads: how many work at once.
-
-    Raises:
-        BaseException: one of ``work`` that is no ``Exception``.
+    ``work`` also gets a function that returns True once the generator is closed or interrupted, for it to end early.
+    What it raises and is no ``Exception`` is raised here.
     """
     ended = threading.Event()
     with Workers(threads, "shards") as workers:
@@ -155,8 +149,5 @@ def take_together_patiently(
 
 
 def _pause(attempt: int) -> float:
-    """Seconds to wait after an attempt, numbered from 1: random, and longer on average each time.
-
-    Only attempts at a storage that did not answer are repeated; other errors would occur again.
-    """
+    """Seconds to wait after an attempt, numbered from 1: random, and longer on average each time."""
     return random.uniform(0, min(_PAUSE_SECONDS, 2 ** (attempt - 1)))

@@ -58,11 +58,7 @@ class ContentCounter:
         return dict(self._counts)
 
     def check_layout(self, shard: ShardTask, samples: int) -> None:
-        """Check that ``samples`` samples were laid out as ``[reading]`` describes.
-
-        Raises:
-            UnexpectedLayout: more of them have no content, or more bytes are unreferenced, than ``[publish]`` allows.
-        """
+        """Raise UnexpectedLayout if ``samples`` samples are not laid out as ``[reading]`` and ``[publish]`` ask for."""
         settings = shard.settings
         found = layout_problems(samples, self._counts, settings.publish)
         if not found:
@@ -124,11 +120,7 @@ def image_members(normalized: Facts) -> int:
 
 
 def check_losses(shard: ShardTask, stage: str, samples: int, ledger: pa.Table) -> None:
-    """Check how many of ``samples`` samples have a row in ``ledger`` because of an error.
-
-    Raises:
-        IncompleteShard: more than ``publish.max_lost_samples`` allows.
-    """
+    """Raise IncompleteShard if more of ``samples`` samples than allowed lost a row to an error, by ``ledger``."""
     lost = ledger.filter(pc.is_in(ledger["reason"], value_set=pa.array(_ERRORS)))
     count = pc.count_distinct(lost["sample_id"]).as_py()
     bound = shard.settings.publish.max_lost_samples

@@ -91,8 +91,7 @@ class StatusLine(NamedTuple):
 def status_lines(statuses: Mapping[str, Status], problems: Mapping[str, str] | None = None) -> list[StatusLine]:
     """Shards by status: the most urgent state first, within a state the most frequent status first.
 
-    Args:
-        problems: by key, the error of a shard that has one of its own.
+    ``problems`` has the error of each shard that has one of its own.
     """
     alike: dict[Status, list[str]] = {}
     for key in sorted(statuses):

@@ -12,14 +12,7 @@ from interleaved_assets.model.errors import ShardError, StorageError
 def read_table(
     uri: str, storage_options: StorageOptions, *, shard: str, stage: str, left_out: Collection[str] = ()
 ) -> pa.Table:
-    """The table at ``uri`` without the columns ``left_out``.
-
-    Args:
-        left_out: names of columns that are not read; the table need not have them.
-
-    Raises:
-        ShardError: it is missing.
-    """
+    """The table at ``uri`` without the columns ``left_out``, if it has them; raises ShardError if it is missing."""
     table = find_table(uri, storage_options, shard=shard, stage=stage, left_out=left_out)
     if table is None:
         raise ShardError(f"shard {shard}: {uri} is missing: materialize {stage} again")

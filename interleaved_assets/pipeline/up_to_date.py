@@ -36,11 +36,10 @@ def shards_not_current(dataset: DatasetStatus) -> dict[str, dict[str, Status]]:
 
 
 def judge_up_to_date(statuses: Mapping[str, Status], shards: int, problem: str = "") -> Verdict:
-    """The verdict on one stage.
+    """The verdict on one stage, from the statuses of the shards that are not current there.
 
-    Args:
-        problem: the error if the raw root or a folder of it cannot be listed: new and changed shards are not known
-            then, and the check does not pass.
+    ``problem`` is the error if the raw root or a folder of it cannot be listed: new and changed shards are not known
+    then, and the check does not pass.
     """
     figures = {"shards": shards, "shards_not_current": len(statuses)}
     if not statuses and problem:

@@ -51,14 +51,7 @@ def _known_keys(location: tuple[str | int, ...]) -> list[str]:
 
 
 def refuse_unknown_variables(others: Sequence[str]) -> None:
-    """Refuse misspelt variables, which would otherwise have no effect.
-
-    Args:
-        others: variables with the prefix of settings that are none.
-
-    Raises:
-        SettingsError: a variable of the environment names no setting.
-    """
+    """Refuse misspelt variables, which would have no effect; ``others`` have the prefix and are no settings."""
     for variable in sorted(os.environ):
         if not variable.startswith(ENV_PREFIX) or variable in others:
             continue

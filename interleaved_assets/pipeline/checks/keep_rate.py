@@ -51,10 +51,7 @@ def evenly(keys: Sequence[str], at_most: int) -> Sequence[str]:
 
 
 def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
-    """The keep rate is within the fixed bounds and, with enough other shards, close to their median.
-
-    A keep rate below ``checks.min_keep_rate`` is an error even if other shards keep as little.
-    """
+    """The keep rate is within the fixed bounds and, with enough other shards, close to their median."""
     bounds = basis.settings.checks
     rate = keep_rate(record)
     if rate is None:

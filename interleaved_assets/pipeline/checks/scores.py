@@ -14,10 +14,7 @@ from interleaved_assets.scoring.registry import score_ranges
 
 
 def judge_complete(record: Record, _: Basis) -> Verdict:
-    """The score table has one row for each image of the shard, with scores or with the reason why there are none.
-
-    A shard whose images are all unreferenced, or dropped for errors, has nothing to score and fails.
-    """
+    """The score table has a row for each image, with scores or the reason why not; and there is something to score."""
     if UNEXPLAINED not in record.counted:
         return lacking("rows without a score")
     images, rows, silent = record.counts_in.images, record.counts_out.rows, record.counted[UNEXPLAINED]

@@ -90,11 +90,7 @@ class Conversion:
 
 
 def check_outputs(files: Sequence[ShardFile], conversion: Conversion) -> None:
-    """Check, before anything is written, that each input gets an output of its own and that none replaces an input.
-
-    Raises:
-        OptionError: two inputs would have the same output, or an output is an input.
-    """
+    """Raise OptionError if two inputs would have the same output, or an output would replace an input."""
     inputs = {identity(file.uri): file.uri for file in files}
     outputs: dict[str, str] = {}
     for file in files:
@@ -197,10 +193,7 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: 
 
 
 def _earlier_record(file: ShardFile, conversion: Conversion, options: dict[str, object]) -> Record | None:
-    """The record of the output that is there; None if there is none, or the output is not the one that it names.
-
-    The outputs may have been copied to another folder since.
-    """
+    """The record of the output that is there, perhaps copied there; None if it names another one or is missing."""
     try:
         record = read_record(conversion.record_uri(file), options)
     except ShardError:

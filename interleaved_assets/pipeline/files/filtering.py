@@ -30,13 +30,8 @@ def selection_settings(
 ) -> SelectionSettings | None:
     """The thresholds and policies for a file; None if there is no filter.
 
-    Args:
-        settings: whose section ``[selection]`` is the basis.
-        given: settings of that section by name, such as ``{"min_sharpness": 80}``; they take precedence.
-        whole_section: whether the bounds of the section hold as well; else only those in ``given`` do.
-
-    Raises:
-        SettingsError: a name is no setting, or a value has a wrong type or is out of range.
+    ``given`` are settings of ``[selection]``, such as ``{"min_sharpness": 80}``, before those of the file, whose bounds
+    hold only with ``whole_section``.
     """
     if not given and not whole_section:
         return None
@@ -51,11 +46,7 @@ def selection_settings(
 
 
 def with_scorers(settings: Settings, scorers: Sequence[str]) -> Settings:
-    """``settings`` with other scorers; none keeps theirs.
-
-    Raises:
-        SettingsError: there is no such scorer.
-    """
+    """``settings`` with other scorers; none keeps theirs."""
     if not scorers:
         return settings
     try:
@@ -70,15 +61,9 @@ def _settings_error(section: str, error: ValidationError) -> SettingsError:
 
 
 def check_filters(selection: SelectionSettings, columns: Collection[str], *, whole_section: bool) -> tuple[str, ...]:
-    """Check that the scores have what the filters need; returns the filters that will not be applied.
+    """Raise OptionError if a filter needs a score that is not there; returns the filters that will not be applied.
 
     These are filters of optional scores, such as CLIP's, whose bound is one of the whole section of the settings.
-
-    Args:
-        whole_section: as for :func:`selection_settings`.
-
-    Raises:
-        OptionError: a filter needs a score that is not there.
     """
     passed_over = []
     for name in selection.active_filters():

@@ -31,10 +31,6 @@ def find_shard_files(arguments: Sequence[str], settings: Settings) -> list[Shard
 
     Files and folders below an argument whose names begin with ``_`` or ``.`` are left out. The files are in the order
     of the arguments, without repetitions.
-
-    Raises:
-        StorageError: an argument is missing or unreadable, or no file is found there.
-        OptionError: an argument is empty.
     """
     schemes = settings.storage.options_by_scheme()
     found: dict[str, ShardFile] = {}
@@ -61,11 +57,7 @@ def find_shard_files(arguments: Sequence[str], settings: Settings) -> list[Shard
 def read_file(
     uri: str, settings: Settings, *, notes: Counter[str] | None = None, accept_incomplete: bool | None = None
 ) -> Iterator[pa.Table]:
-    """:func:`~interleaved_assets.io.shard.read_shard` with the layout, limits, roots and storage options of settings.
-
-    Args:
-        accept_incomplete: by default ``publish.accept_incomplete``.
-    """
+    """:func:`~interleaved_assets.io.shard.read_shard` with the layout, limits, roots and options of the settings."""
     return read_shard(
         uri,
         layout=shard_layout(settings.reading),

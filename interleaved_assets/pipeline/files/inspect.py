@@ -85,11 +85,9 @@ class ShardFacts(_Facts):
 
 
 def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> ShardFacts:
-    """Read a shard file once; of images only the headers are decoded.
+    """Read a shard file once, of a tar that is cut what can be read; of images only the headers are decoded.
 
-    Args:
-        file: a tar or a Parquet file; what can be read of a tar that is cut is counted.
-        documents: how many of the first documents are described.
+    The first ``documents`` documents are described.
     """
     counter, notes, filled = RowCounter(), Counter[str](), Counter[str]()
     formats: dict[str, list[tuple[int, int, int]]] = {}

@@ -83,14 +83,7 @@ class Validation(BaseModel):
 
 
 def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -> Validation:
-    """Read a shard file and decode its images; what is wrong with it is returned, not raised.
-
-    Args:
-        decode: whether to decode every image; else only the headers are read.
-
-    Raises:
-        ShardError: it is neither a tar nor interleaved Parquet, or so damaged that no sample can be read.
-    """
+    """Read a shard file and decode its images, or only their headers; what is wrong with it is returned, not raised."""
     counter, keys, content, notes = RowCounter(), UniqueKeys(), ContentCounter(), Counter[str]()
     rows: Counter[str] = Counter()
     places: dict[str, list[str]] = {}

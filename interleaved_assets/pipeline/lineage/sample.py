@@ -63,10 +63,7 @@ class SampleInTar(NamedTuple):
 
 
 class StageTrace(NamedTuple):
-    """One sample at one stage.
-
-    ``kept`` has the sample's rows in the stage's output, ``dropped`` its rows in the stage's ledger.
-    """
+    """One sample at one stage: ``kept`` are its rows in the stage's output, ``dropped`` those in the stage's ledger."""
 
     record: Record
     kept: pa.Table | None

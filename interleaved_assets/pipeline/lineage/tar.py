@@ -55,11 +55,8 @@ class TarTrace(NamedTuple):
 def trace_tar(uri: str, settings: Settings) -> TarTrace:
     """The raw shard, settings and code versions that a tar was made from: a final tar, or one of exported images.
 
-    A tar below the output root is found by its path. A copy elsewhere is found by its content: the records of all tars
-    are read for it.
-
-    Raises:
-        ShardError: it has no record.
+    A tar below the output root is found by its path, a copy elsewhere by its content in the records of all tars. Raises
+    ShardError if no record names it.
     """
     if is_local(uri):
         uri = str(local_path(uri))
@@ -111,10 +108,7 @@ def _stages_up_to(place: TarPlace, settings: Settings) -> list[str]:
 
 
 def tar_at(uri: str, storage: StorageSettings) -> TarPlace | None:
-    """The shard and stage of the tar that a path or URL below the output root names; None for other paths.
-
-    No file is looked at.
-    """
+    """The shard and stage of the tar that a path or URL below the output root names; None for others."""
     if (key := shard_of_tar(uri, storage.output_root)) is not None:
         return TarPlace(key, final_tars.NAME)
     images = join(storage.output_root, f"{IMAGES_FOLDER}/")

@@ -18,11 +18,8 @@ def on_threads(
 ) -> Iterator[Arrival[Result] | None]:
     """``work`` of each of ``keys`` on ``threads`` threads, as they become ready; None about once a second in between.
 
-    A shard that takes longer than ``limit_s`` seconds fails. Nothing can end its thread, which is replaced by another
-    one and neither waited for nor given further shards.
-
-    Args:
-        work: called with a key; what it raises is the result of that shard.
+    What ``work`` raises is the result of that shard. One that takes longer than ``limit_s`` seconds fails. Nothing can
+    end its thread, which is replaced by another one and neither waited for nor given further shards.
     """
     begun: dict[str, tuple[float, threading.Thread]] = {}
 

@@ -45,11 +45,7 @@ def is_cut(key: str) -> bool:
 
 
 def shard_paths(key: str) -> list[str]:
-    """The paths below the raw root that have this key, the one that is preferred first.
-
-    Raises:
-        ValueError: the key was cut (see :func:`is_cut`).
-    """
+    """The paths below the raw root that have this key, which must not be cut; the one that is preferred first."""
     if is_cut(key):
         raise ValueError(f"key {key!r} was cut, its path cannot be read from it")
     stem = unquote(key, errors="surrogateescape")

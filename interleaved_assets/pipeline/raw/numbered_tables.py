@@ -20,11 +20,7 @@ def table_uri(storage: StorageSettings, folder: str, number: int) -> str:
 
 
 def read_numbered(uri: str, schema: pa.Schema, storage_options: Mapping[str, object], kind: str) -> pa.Table:
-    """The table at ``uri``; ``kind`` says in messages what it should be.
-
-    Raises:
-        StorageError: it is missing, unreadable or damaged, or has another schema.
-    """
+    """The table at ``uri``, which is to have this schema; ``kind`` says in messages what it should be."""
     try:
         with open_parquet(uri, storage_options) as source:
             table = source.read(source.schema.names)

@@ -17,10 +17,7 @@ _KNOWN_LICENCE: Final = re.compile(r"cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-[234]\.[05]|
 
 
 def data_set_card(manifest: Manifest) -> str:
-    """The card of the release: counts, filters, drops, licences and sources, versions and checksums.
-
-    It is the same for the same manifest. Text from data is escaped.
-    """
+    """The card of the release, the same for the same manifest: counts, filters, drops, licences, sources, checksums."""
     counts, before = manifest.counts, manifest.counts_in
     parts = [
         _head(manifest),

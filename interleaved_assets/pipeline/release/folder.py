@@ -29,12 +29,8 @@ def begin_folder(
 ) -> bool:
     """Mark ``folder`` as the place where the release with the manifest ``content`` is being written.
 
-    Args:
-        own: the other files that it will have, relative to it.
-        is_copy: whether the folder has to be empty, but for what a killed call with the same content has left.
-
-    Returns:
-        Whether it has the manifest already, and with it all files.
+    Returns whether it has the manifest already, and with it all files. ``own`` are the other files that it will have.
+    With ``is_copy`` it has to be empty, but for what a killed call with the same content has left.
 
     Raises:
         OptionError: it holds a release, another content is being written there, or it is not empty.

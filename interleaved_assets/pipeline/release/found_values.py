@@ -30,10 +30,7 @@ Counted = dict[str, Counter[str]]
 
 
 def values_of_shard(paths: ShardPaths, records: Mapping[str, Record]) -> Counted:
-    """Count the values of those columns over the documents of one shard's final tar.
-
-    Reads only these columns of ``filtered``. A value that is no text is counted as its JSON.
-    """
+    """Count the values of those columns over the documents of one shard's final tar; what is no text counts as JSON."""
     record = records[filtered.NAME]
     wanted = {*LICENCE_COLUMNS, *SOURCE_COLUMNS, *URL_COLUMNS}
     columns = [name for name in record.columns if name.casefold() in wanted]

@@ -108,11 +108,7 @@ class Manifest(_Part):
 
 
 def release_folder(name: str, output_root: str) -> str:
-    """The folder of the release ``name`` below the output root.
-
-    Raises:
-        OptionError: it is not a name.
-    """
+    """The folder of the release ``name`` below the output root; raises OptionError if it is not a name."""
     if not is_release_name(name):
         raise OptionError(
             f"{name!r} cannot be the name of a release: take 1 to 100 letters, digits, '.', '_' and '-', of which the "
@@ -134,12 +130,7 @@ def manifest_uri(place: str) -> str:
 
 
 def read_manifest(uri: str, storage_options: StorageOptions = None) -> Manifest:
-    """The manifest at ``uri``.
-
-    Raises:
-        StorageError: there is none, or it cannot be read.
-        ShardError: it is not a manifest, or was changed since it was written.
-    """
+    """The manifest at ``uri``; raises ShardError if it was changed since it was written."""
     content = read_small(uri, storage_options)
     if content is None:
         raise StorageError(f"no release at {uri}: there is no such file. Check the name or path for a typo.")

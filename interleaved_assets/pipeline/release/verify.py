@@ -61,9 +61,6 @@ def compare_file(uri: str, size: int | None, sha256: str, options: StorageOption
     """The difference of the file at ``uri`` from this size in bytes and this SHA-256; None if there is none.
 
     A file of another size is not read; None as the size compares the hash alone.
-
-    Raises:
-        StorageUnavailable: the storage does not answer.
     """
     try:
         with storage_errors(uri, "read"):

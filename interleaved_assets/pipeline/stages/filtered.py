@@ -41,10 +41,6 @@ def select_rows(shard: ShardTask) -> Work:
     """Decide on every row from the scores alone, then copy the rows that are kept; no image is decoded.
 
     Images that no document names have no scores: they are left out unless ``publish.unreferenced_images`` is set.
-
-    Raises:
-        LedgerError: a row was neither kept nor entered in the ledger; nothing is written then.
-        IncompleteShard: too many samples lose rows because images have no score.
     """
     settings = shard.settings
     rows_uri = shard.paths.output(normalized.NAME)
@@ -106,10 +102,7 @@ def select_rows(shard: ShardTask) -> Work:
 
 
 def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None = None) -> pa.Table:
-    """The columns of a normalized shard that selection needs: ``sample_id``, ``position``, ``modality``, ``words``.
-
-    Texts are read to count their words, at most ``max_batch_bytes`` at a time; images are not read.
-    """
+    """Of a normalized shard ``sample_id``, ``position``, ``modality`` and ``words``: of texts their number of words."""
     parts = [
         table.select(_DECIDING_COLUMNS[:3]).append_column("words", count_words(table["text_content"]))
         for table in read_parquet_shard(
@@ -124,11 +117,7 @@ def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None
 
 
 def deciding_tables(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
-    """Rows and scores of one shard, as :func:`~interleaved_assets.selection.select.select` takes them.
-
-    Args:
-        with_clip: whether CLIP's scores are added, where ``clip_scores`` has run.
-    """
+    """Rows and scores of one shard, as :func:`~interleaved_assets.selection.select.select` takes them."""
     rows = deciding_rows(paths.output(normalized.NAME), paths.options, max_batch_bytes)
     return rows, read_scores(paths, with_clip=with_clip)
 

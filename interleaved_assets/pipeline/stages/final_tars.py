@@ -35,11 +35,6 @@ def write_tars(shard: ShardTask) -> Work:
 
     Where that tar would be over a bound of ``[final_tars]``, it is split into ``tars/<key>~00000.tar`` and so on. Each
     tar is then read back by the rules of ``webdataset`` and compared with the rows.
-
-    Raises:
-        ReadBackError: the samples that are read differ from those written.
-        UnsupportedModality: a row is neither text nor image nor metadata; nothing is written then.
-        ShardError: it would be split into more than :data:`MAX_TARS` tars.
     """
     samples = _samples_of_tars(shard)
     with (

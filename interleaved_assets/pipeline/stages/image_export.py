@@ -38,9 +38,6 @@ def export_images(shard: ShardTask) -> Work:
 
     The table of all images is replaced once every tar is complete, and the tars of an earlier export are removed after
     that: the files that it names are always those of one export.
-
-    Raises:
-        ShardError: the scores are not of the images that were kept.
     """
     settings, paths = shard.settings, shard.paths
     scores = _kept_scores(shard)

@@ -23,10 +23,8 @@ def normalize(shard: ShardTask) -> Work:
     """Read the raw tar, write ``normalized/<key>.parquet`` and the ledger of the rows that the policy dropped.
 
     Raises:
-        ShardError: the raw shard is not a tar.
         IncompleteShard: it is cut, or too many of its samples lose rows to errors.
         UnexpectedLayout: too few of its samples have content, or too many bytes are unreferenced.
-        MaterializeError: a row cannot be read and the policy is ``error``.
     """
     settings = shard.settings
     assert shard.raw is not None

@@ -24,10 +24,7 @@ final tars all the same."""
 
 
 def read_scores(paths: ShardPaths, *, with_clip: bool, thumbnails: bool = False) -> pa.Table:
-    """The stored scores of a shard's images, one row per image; with CLIP's if ``with_clip`` and they exist.
-
-    Embeddings are left out, and thumbnails unless ``thumbnails``.
-    """
+    """The stored scores of a shard's images, one row per image; with CLIP's if ``with_clip`` and they exist."""
     stage = image_scores.NAME
     scores = read_table(
         paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=thumbnails)

@@ -54,11 +54,7 @@ def _recorded_uris(recorded: Record | None) -> dict[str, str]:
 
 
 class PartTars:
-    """The tars of a shard being written; what :func:`part_tars` gives.
-
-    Attributes:
-        tars: by role, the tars, once they are committed.
-    """
+    """The tars of a shard being written; what :func:`part_tars` gives. ``tars`` are those committed, by role."""
 
     def __init__(self, shard: ShardTask, samples: Sequence[int]) -> None:
         paths = shard.paths
@@ -72,11 +68,7 @@ class PartTars:
         self.tars: dict[str, WrittenTar] = {}
 
     def write(self, table: pa.Table) -> None:
-        """Append whole samples, the rows of each adjacent.
-
-        Raises:
-            ShardError: there are more samples than the tars are for.
-        """
+        """Append whole samples, the rows of each adjacent; raises ShardError if they are more than the tars are for."""
         borders = [*sample_starts(table["sample_id"]).tolist(), table.num_rows]
         first, last = 0, len(borders) - 1
         while first < last:
@@ -142,11 +134,8 @@ class PartTars:
 def part_tars(shard: ShardTask, samples: Sequence[int]) -> Iterator[PartTars]:
     """Write the final tars of ``shard``, which replace all that it had at the end of the block, or not at all.
 
-    Args:
-        samples: of each tar the number of its samples; :data:`UNSPLIT` for one tar.
-
-    Raises:
-        ShardError: the samples that were written are not as many.
+    ``samples`` are the numbers of samples of the tars; :data:`UNSPLIT` for one tar. Raises ShardError if others were
+    written.
     """
     tars = PartTars(shard, samples)
     try:

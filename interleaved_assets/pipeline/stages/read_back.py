@@ -106,10 +106,8 @@ class WrittenSamples:
         """Read ``tar`` as ``webdataset`` does, sample by sample; returns the number of samples, images and bytes read.
 
         A tar with the bytes that were written, but other samples, is deleted, so that no training can use it. So are
-        the other tars of the shard, where it is split: ``all_tars``, from the last to the first.
-
-        Raises:
-            ReadBackError: the bytes or the samples differ from those written.
+        the other tars of the shard, where it is split: ``all_tars``, from the last to the first. Then, and if the bytes
+        differ, ReadBackError is raised.
         """
         with open_input(tar.uri, storage_options) as file:
             stream = _Hashed(file, tar.uri)
@@ -193,11 +191,7 @@ class _Hashed:
         return self.size
 
     def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
-        """Read up to ``position``, or to the end of the file.
-
-        Raises:
-            ValueError: it has been passed already, which only a header that states a negative size asks for.
-        """
+        """Read up to ``position``, or to the end of the file. Only a header with a negative size asks to go back."""
         assert whence == os.SEEK_SET
         if position < self.size:
             raise ValueError(f"a member before byte {self.size} follows it")

@@ -27,11 +27,8 @@ class Slider(NamedTuple):
     """One bound of one score.
 
     Attributes:
-        name: of the filter.
-        label: of the score.
-        unit: what has a value, ``image`` or ``sample``.
+        name, label, unit: as in the measure of the score.
         setting: below ``selection``, such as ``min_sharpness`` or ``own.brightness.min``.
-        side: which bound it is.
         sign: of the rule, such as ``≥``.
         values: how many there are; ``missing`` more images have none.
         steps: thresholds in ascending order.

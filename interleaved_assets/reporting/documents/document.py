@@ -154,11 +154,9 @@ class Evidence(NamedTuple):
 def build_documents(
     sample_ids: Sequence[str], rows: pa.Table, pictures: Mapping[ImageKey, bytes], evidence: Evidence
 ) -> list[Document]:
-    """The documents ``sample_ids``, in that order.
+    """The documents ``sample_ids``, in that order; one without ``rows`` has those of the ledger.
 
-    Args:
-        sample_ids: of the documents. One without rows has those of the ledger.
-        rows: of these samples, with at least ``sample_id``, ``position`` and ``modality``; their bytes are not needed.
+    ``rows`` have at least ``sample_id``, ``position`` and ``modality``; their bytes are not needed.
     """
     drops = _drops_by_row(evidence, set(sample_ids))
     scores = _scores_by_image(evidence, set(sample_ids))

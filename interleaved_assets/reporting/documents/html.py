@@ -18,12 +18,9 @@ _TEMPLATE: Final = "documents.html.j2"
 
 
 def documents_html(page: DocumentPage, plots: str = "") -> str:
-    """The page as HTML; the same documents give the same page.
+    """The page as HTML; the same documents give the same page. ``plots`` is a picture as a ``data:`` URL, if any.
 
     All text from data is escaped, and a content security policy allows only the page's own style and script.
-
-    Args:
-        plots: a picture of the shard's scores, as a ``data:`` URL; empty for none.
     """
     documents = fit_documents(page.documents)
     reasons = [document.reasons for document in documents]

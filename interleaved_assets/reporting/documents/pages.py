@@ -59,13 +59,11 @@ def shard_documents(
 ) -> DocumentPage:
     """Documents of a shard of the project, with what each stage dropped in its place.
 
-    Args:
-        with_previews: decode their images for pictures larger than the stored thumbnails, unless they are more than
-            :data:`PREVIEWS`; also where no thumbnails are stored.
-        facts: of the shard, with thumbnails, where they were read before.
+    ``with_previews`` decodes their images for pictures larger than the stored thumbnails, unless they are more than
+    :data:`PREVIEWS`; also where no thumbnails are stored. ``facts`` are those of the shard, with thumbnails, where they
+    were read before.
 
     Raises:
-        ShardError: the shard has not been normalized, or an output is damaged.
         NothingChosen: the shard has no such document, or lost no row for such a reason.
     """
     paths = settings.storage.shard(key)

@@ -39,9 +39,6 @@ _STYLE: Final = (
 def shard_plots(kept: int, dropped: Mapping[str, int], sketches: Sequence[ScoreSketch]) -> str:
     """Kept rows and dropped rows by reason, and a histogram of each score with its bounds, as an ``<svg>`` of 728
     pixels in width. Equal input gives equal text.
-
-    Args:
-        sketches: the scores, in the order of the histograms; those without values say so.
     """
     bars, height = _reasons(kept, dropped)
     panels = []

@@ -32,11 +32,8 @@ class Sheet(NamedTuple):
 def shard_report(facts: ShardFacts, measures: Sequence[Measure], sheet: Sheet | None = None) -> str:
     """One shard's report as Markdown of at most :data:`REPORT_BYTES` bytes, its pictures included.
 
-    Counts, drops by stage and reason, plots, and the contact sheet as far as there is room.
-
-    Args:
-        measures: the scores to show and their bounds, the most important first.
-        sheet: the pictures to show; without it there is no contact sheet.
+    Counts, drops by stage and reason, plots of ``measures`` as far as there is room, the most important first, and of
+    the contact sheet what fits then.
     """
     parts = [_summary(facts), _drops(facts.ledger), _plots(facts, measures)]
     if sheet is not None and (sheet.dropped or sheet.kept):

@@ -63,9 +63,6 @@ def store_pictures(record: Record, settings: Settings, draw: Draw | None) -> Sto
     They are made once for each output and set of thresholds, and stored beside the output: for a shard that has not
     changed, making them would take longer than everything else. ``run.pictures = false`` leaves out the pictures and
     the page. None if there is nothing to show.
-
-    Raises:
-        InterleavedError: an output of the shard cannot be read, or the pictures cannot be written.
     """
     draw = draw if settings.run.pictures else None
     if draw is None and not record.dropped:
