@@ -6,11 +6,9 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from rich.console import Console
-
 from interleaved_assets.cli.console import console, print_error, print_json, progress, short
 from interleaved_assets.io.storage import atomic_output, options_of
-from interleaved_assets.model.errors import OptionError, SettingsError
+from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.normalized import shard_layout
@@ -19,7 +17,7 @@ from interleaved_assets.reporting.documents.choice import DEFAULT_LIMIT, Choice,
 from interleaved_assets.reporting.documents.files import file_documents
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage, shard_documents
-from interleaved_assets.settings import Settings, load_settings, settings_path
+from interleaved_assets.settings import load_settings, load_settings_or_defaults
 
 _FILE_ENDINGS: Final = (*SHARD_EXTENSIONS, ".parquet")
 
@@ -56,15 +54,11 @@ def show_documents(
     if as_json:
         print_json({"page": path, "documents": len(page.documents), "chosen": page.how, "bytes": written.size})
     else:
-        _print_page(path, page, written.size, out)
+        size = f"{written.size / 1e6:.1f} MB" if written.size >= 1e6 else f"{written.size / 1e3:.0f} KB"
+        console().print(f"{path}: {page.how}, {size}", highlight=False, soft_wrap=True)
     if in_browser:
         webbrowser.open(Path(path).absolute().as_uri())
     return 0
-
-
-def _print_page(path: str, page: DocumentPage, bytes_: int, out: Console) -> None:
-    size = f"{bytes_ / 1e6:.1f} MB" if bytes_ >= 1e6 else f"{bytes_ / 1e3:.0f} KB"
-    out.print(f"{path}: {page.how}, {size}", highlight=False, soft_wrap=True)
 
 
 def _is_file(shard: str) -> bool:
@@ -83,22 +77,10 @@ def _without_ending(shard: str) -> str:
 
 
 def _file_page(uri: str, choice: Choice, file: str | None) -> DocumentPage:
-    settings = _project(file)
-    if settings is None:
-        return file_documents(uri, choice)
+    settings = load_settings_or_defaults(file)  # those of the project of this folder have the layout of its tars
     options = options_of(uri, settings.storage.options_by_scheme())
     layout = shard_layout(settings.reading)
     return file_documents(uri, choice, storage_options=options, tar_options={"layout": layout})
-
-
-def _project(file: str | None) -> Settings | None:
-    """The settings of the project that this folder belongs to, for the layout of its tars; None outside of one."""
-    if file is None:
-        try:
-            settings_path()
-        except SettingsError:
-            return None
-    return load_settings(file)
 
 
 def _shard_page(key: str, choice: Choice, file: str | None) -> DocumentPage | None:

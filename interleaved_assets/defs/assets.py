@@ -13,21 +13,12 @@ from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.pools import SHARD_IO
 from interleaved_assets.defs.shard_events import OUTPUT_VALID
 from interleaved_assets.defs.shard_run import run_over_shards
-from interleaved_assets.pipeline.checks import (
-    CLIP_SCORE_SCHEMA,
-    CLIP_SCORES_IN_RANGE,
-    EVERY_IMAGE_SCORED,
-    IMAGE_SCORE_SCHEMA,
-    IMAGE_SCORES_IN_RANGE,
-    KEEP_RATE,
-    KEYS_UNIQUE,
-    LAYOUT,
-    MATERIALIZATION_ERRORS,
-    READS_BACK,
-    ROW_SCHEMA,
-    ROWS_ACCOUNTED_FOR,
-    ShardCheck,
-)
+from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
+from interleaved_assets.pipeline.checks.layout import LAYOUT
+from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, MATERIALIZATION_ERRORS, READS_BACK, ROWS_ACCOUNTED_FOR
+from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA, IMAGE_SCORE_SCHEMA, ROW_SCHEMA
+from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE
+from interleaved_assets.pipeline.checks.verdict import ShardCheck
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_version
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage

@@ -28,7 +28,7 @@ from interleaved_assets.defs.shard_events import (
     standing_failures,
 )
 from interleaved_assets.model.errors import ShardError, StorageError, describe
-from interleaved_assets.pipeline.checks import ShardCheck
+from interleaved_assets.pipeline.checks.verdict import ShardCheck
 from interleaved_assets.pipeline.execute import list_compared
 from interleaved_assets.pipeline.many import take_patiently, take_together_patiently
 from interleaved_assets.pipeline.pools.arrival import Arrival

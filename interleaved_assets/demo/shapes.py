@@ -30,23 +30,10 @@ def _heart() -> np.ndarray:
     return np.stack([x / 17, -(y + 2.5) / 16], axis=1)
 
 
-def _cross(arm: float = 0.34) -> np.ndarray:
-    a = arm
-    corners = [
-        (-a, -1),
-        (a, -1),
-        (a, -a),
-        (1, -a),
-        (1, a),
-        (a, a),
-        (a, 1),
-        (-a, 1),
-        (-a, a),
-        (-1, a),
-        (-1, -a),
-        (-a, -a),
-    ]
-    return 0.95 * np.array(corners)
+def _cross() -> np.ndarray:
+    a = 0.34  # half the width of an arm
+    upper = [(-a, -1), (a, -1), (a, -a), (1, -a), (1, a), (a, a)]
+    return 0.95 * np.array([*upper, *((-x, -y) for x, y in upper)])
 
 
 _OUTLINES: Final[dict[str, np.ndarray]] = {

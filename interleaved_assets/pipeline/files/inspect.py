@@ -20,6 +20,9 @@ from interleaved_assets.scoring.size import image_size
 from interleaved_assets.settings import Settings
 
 _QUANTILES: Final = (0, 0.5, 1)
+_SHOWN: Final = (
+    *("sample_id", "position", "modality", "content_type", "text_content", "binary_content", "materialize_error"),
+)
 _LONGEST_TEXT: Final = 100
 
 
@@ -143,7 +146,7 @@ def _spread(values: Any) -> Spread | None:
 def _add_documents(table: pa.Table, first: dict[str, list[ItemFacts]], documents: int) -> None:
     """Add the first samples of ``table`` to ``first``, as far as they are wanted."""
     ids = pc.unique(table["sample_id"]).slice(0, documents - len(first))
-    for row in filter_rows(table, pc.is_in(table["sample_id"], value_set=ids)).drop_columns(_unread(table)).to_pylist():
+    for row in filter_rows(table, pc.is_in(table["sample_id"], value_set=ids)).select(_SHOWN).to_pylist():
         data = row["binary_content"]
         content = cut_text(row["text_content"] or "", _LONGEST_TEXT)
         if row["modality"] == "image":
@@ -155,8 +158,3 @@ def _add_documents(table: pa.Table, first: dict[str, list[ItemFacts]], documents
             position=row["position"], modality=row["modality"], content=content, error=row["materialize_error"]
         )
         first.setdefault(row["sample_id"], []).append(item)
-
-
-def _unread(table: pa.Table) -> list[str]:
-    read = {"sample_id", "position", "modality", "content_type", "text_content", "binary_content", "materialize_error"}
-    return [name for name in table.column_names if name not in read]

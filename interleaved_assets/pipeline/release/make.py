@@ -32,24 +32,12 @@ from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Counts, OutputFile, Record
 from interleaved_assets.pipeline.release.card import data_set_card
 from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE, begin_folder, end_folder, made_by_another
-from interleaved_assets.pipeline.release.found_values import (
-    LICENCE_COLUMNS,
-    SOURCE_COLUMNS,
-    URL_COLUMNS,
-    Counted,
-    summed,
-    values_of_shard,
-)
-from interleaved_assets.pipeline.release.manifest import (
-    MANIFEST_FILE,
-    Manifest,
-    ReleasedTar,
-    release_folder,
-)
+from interleaved_assets.pipeline.release.found_values import Counted, licences_and_sources, values_of_shard
+from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, Manifest, ReleasedTar, release_folder
 from interleaved_assets.pipeline.release.verify import compare_file, verify_release
 from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
-from interleaved_assets.pipeline.status import COMPLETE, State, Status
+from interleaved_assets.pipeline.status import COMPLETE, CurrentStages, State, Status
 from interleaved_assets.settings import Settings
 
 INDEX_FILE: Final = "wids.json"
@@ -117,13 +105,13 @@ def make_release(
     if registered is not None and not exists(join(folder, UNFINISHED_FILE), options):
         raise _exists(name, manifest_at)
     dataset = read_dataset_status(settings)
-    shards = _current_shards(dataset, watch, incomplete=incomplete)
-    values = _watched(watch, "reading shards", lambda shard: _values(shard, settings), shards.current, READERS)
+    shards, left_out = _current_shards(dataset, watch, incomplete=incomplete)
+    values = _watched(watch, "reading shards", lambda shard: _values(shard, settings), shards, READERS)
     # the tars are named by their place below the output root, also where this is a copy
     above = "" if to is not None else "../../"
-    manifest = _manifest(name, shards, values, settings, above)
+    manifest = _manifest(name, shards, left_out, values, dataset.stages, settings, above)
     index = _index(manifest).encode()
-    manifest = manifest.model_copy(update={"files": {INDEX_FILE: _sha256(index)}}).sealed()
+    manifest = manifest.model_copy(update={"files": {INDEX_FILE: hashlib.sha256(index).hexdigest()}}).sealed()
     release = Release(
         manifest if to is None else manifest.model_copy(update={"folder": folder}).sealed(), manifest_at, folder
     )
@@ -135,7 +123,7 @@ def make_release(
         _check_finished(manifest, folder, settings)
     else:
         if to is not None:
-            _copy_tars(shards.current, manifest, settings, folder, options, watch)
+            _copy_tars(shards, manifest, settings, folder, options, watch)
         _write(join(folder, INDEX_FILE), index, options)
         _write(join(folder, CARD_FILE), data_set_card(manifest).encode(), options)
     # also where it is there: this removes what a writer that was killed has left beside it
@@ -175,13 +163,10 @@ def _watched(
     return found
 
 
-class _Shards(NamedTuple):
-    current: list[_Shard]
-    left_out: dict[str, str]
-    dataset: DatasetStatus
-
-
-def _current_shards(dataset: DatasetStatus, watch: Watch | None, *, incomplete: bool) -> _Shards:
+def _current_shards(
+    dataset: DatasetStatus, watch: Watch | None, *, incomplete: bool
+) -> tuple[list[_Shard], dict[str, str]]:
+    """The current shards; and by key, why the others are left out."""
     if dataset.problem:
         raise StorageError(f"no release without a look at the raw shards: {dataset.problem}")
     found = _watched(watch, "comparing shards", lambda key: _look(dataset, key), dataset.keys, READERS)
@@ -197,7 +182,7 @@ def _current_shards(dataset: DatasetStatus, watch: Watch | None, *, incomplete: 
         )
     if not current:
         raise OptionError(f"no shard below {dataset.storage.output_root} is current: there is nothing to release")
-    return _Shards(current, others, dataset)
+    return current, others
 
 
 def _look(dataset: DatasetStatus, key: str) -> _Shard:
@@ -212,32 +197,38 @@ def _values(shard: _Shard, settings: Settings) -> Counted:
     return values_of_shard(settings.storage.shard(shard.key), shard.records)
 
 
-def _manifest(name: str, shards: _Shards, values: list[Counted], settings: Settings, above: str) -> Manifest:
+def _manifest(
+    name: str,
+    shards: Sequence[_Shard],
+    left_out: dict[str, str],
+    values: list[Counted],
+    present: CurrentStages,
+    settings: Settings,
+    above: str,
+) -> Manifest:
     dropped = Counter[str]()
-    for shard in shards.current:
+    for shard in shards:
         for stage in LEDGER_STAGES:
             dropped.update(shard.records[stage].dropped)
-    present = shards.dataset.stages
     # a filter with a bound is not applied where nothing measured its score, as CLIP's by default
-    noted = {str(shard.records[filtered.NAME].notes.get("filters", "")) for shard in shards.current}
+    noted = {str(shard.records[filtered.NAME].notes.get("filters", "")) for shard in shards}
     applied = {name for names in noted for name in names.split(", ")}
     bounds = {name: settings.selection.bounds(name) for name in settings.selection.active_filters() if name in applied}
+    licences, sources = licences_and_sources(values)
     return Manifest(
         name=name,
-        counts=_total(shard.records[final_tars.NAME].counts_out for shard in shards.current),
-        counts_in=_total(shard.records[normalized.NAME].counts_in for shard in shards.current),
+        counts=_total(shard.records[final_tars.NAME].counts_out for shard in shards),
+        counts_in=_total(shard.records[normalized.NAME].counts_in for shard in shards),
         dropped=dict(sorted(dropped.items(), key=lambda item: (-item[1], item[0]))),
         filters={name: (found.minimum, found.maximum) for name, found in bounds.items()},
         settings={stage: dict(found) for stage, found in present.settings.items()},
         code_versions=dict(present.versions),
         packages={package: metadata.version(package) for package in _PACKAGES},
-        licences=summed(values, LICENCE_COLUMNS),
-        sources=summed(values, (*SOURCE_COLUMNS, *URL_COLUMNS)),
-        left_out=shards.left_out,
+        licences=licences,
+        sources=sources,
+        left_out=left_out,
         tars=[
-            _released(shard, role, tar, settings, above)
-            for shard in shards.current
-            for role, tar in _tars_of(shard).items()
+            _released(shard, role, tar, settings, above) for shard in shards for role, tar in _tars_of(shard).items()
         ],
         files={},
     )
@@ -345,10 +336,6 @@ def _link(source: str, target: str) -> bool:
 
 def _json(manifest: Manifest) -> bytes:
     return (json.dumps(manifest.model_dump(mode="json"), indent=1) + "\n").encode()
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _write(uri: str, content: bytes, options: StorageOptions) -> None:

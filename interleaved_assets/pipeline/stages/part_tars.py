@@ -41,16 +41,12 @@ def stored_parts(paths: ShardPaths, recorded: Record | None) -> list[str]:
 
     They are looked for from the first on, up to one that is missing; beyond it those that the record names.
     """
-    named = {uri for role, uri in _recorded_uris(recorded).items() if role != ROWS}
+    named = {tar.uri for role, tar in recorded.rows_files.items() if role != ROWS} if recorded else set()
     found: set[str] = set()
     while exists(uri := paths.tar_part(len(found)), paths.options):
         found.add(uri)
     found |= {uri for uri in named - found if exists(uri, paths.options)}
     return sorted(found, reverse=True)
-
-
-def _recorded_uris(recorded: Record | None) -> dict[str, str]:
-    return {} if recorded is None else {role: output.uri for role, output in recorded.rows_files.items()}
 
 
 class PartTars:

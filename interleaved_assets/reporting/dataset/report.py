@@ -145,18 +145,13 @@ def markdown_report(
         )
     )
     if data.rows:
+        counts = (data.rows, data.images, data.samples)
         parts.append("#### Dropped, by reason")
         parts.append(
             text.markdown_table(
                 ("stage", "reason", "rows", "images", "samples"),
                 [
-                    (
-                        reason.stage,
-                        reason.name,
-                        text.count(data.rows[reason]),
-                        text.count(data.images[reason]),
-                        text.count(data.samples[reason]),
-                    )
+                    (reason.stage, reason.name, *(text.count(count[reason]) for count in counts))
                     for reason in data.by_frequency()
                 ],
                 numeric_from=2,

@@ -97,9 +97,7 @@ def _drops(ledger: pa.Table | None) -> str:
         (
             stage,
             reason,
-            text.count(by_modality.total()),
-            text.count(by_modality["image"]),
-            text.count(by_modality["text"]),
+            *map(text.count, (by_modality.total(), by_modality["image"], by_modality["text"])),
             text.share(by_modality.total(), ledger.num_rows),
         )
         for (stage, reason), by_modality in ordered[:_MOST_REASONS]
