@@ -41,7 +41,6 @@ class Document:
 
     @property
     def pictures(self) -> list[Picture]:
-        """The pictures, in order."""
         return [item for item in self.items if isinstance(item, Picture)]
 
 
@@ -82,7 +81,6 @@ def file_members(document: Document, formats: Sequence[FileFormat]) -> list[Memb
 
 
 def encode(picture: Picture, extension: FileFormat) -> bytes:
-    """The picture as the bytes of an image file."""
     buffer = io.BytesIO()
     Image.fromarray(picture.image).save(buffer, _PILLOW_FORMAT[extension], **_SAVE_OPTIONS[extension])
     return buffer.getvalue()

@@ -24,12 +24,10 @@ class Picture:
 
     @property
     def width(self) -> int:
-        """Width in pixels."""
         return int(self.image.shape[1])
 
     @property
     def height(self) -> int:
-        """Height in pixels."""
         return int(self.image.shape[0])
 
 

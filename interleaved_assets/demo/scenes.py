@@ -86,7 +86,6 @@ class Composition:
 
     @property
     def caption(self) -> str:
-        """One sentence that describes all of it."""
         first, *others = self.groups
         place = self.place
         if not others and first.count > 1:

@@ -27,8 +27,6 @@ Result = TypeVar("Result")
 
 
 class ShardResult(NamedTuple):
-    """One shard at one stage."""
-
     key: str
     stage: str
     result: StageOutcome | Exception

@@ -30,7 +30,6 @@ class ShardTask:
 
     @property
     def options(self) -> Mapping[str, object]:
-        """fsspec storage options."""
         return self.settings.storage.options
 
 

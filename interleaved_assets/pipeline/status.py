@@ -27,8 +27,6 @@ _STAGES: Final = frozenset(EVERY_STAGE)
 
 
 class State(StrEnum):
-    """The state of a shard."""
-
     COMPLETE = CURRENT
     STALE = "stale"
     MISSING = "missing"

@@ -55,7 +55,6 @@ class Throughput:
 
     @property
     def text(self) -> str:
-        """Rates in one line."""
         rates = [
             f"{self.rate(self.shards):.2f} shards/s",
             f"{self.rate(self.images):,.0f} images/s",

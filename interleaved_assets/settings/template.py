@@ -59,7 +59,6 @@ def _lines(section: str, model: type[BaseModel], values: Mapping[str, Any]) -> I
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and math.isinf(value):

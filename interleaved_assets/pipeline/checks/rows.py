@@ -27,7 +27,6 @@ def judge_errors(record: Record, basis: Basis) -> Verdict:
 
 
 def judge_balance(record: Record, _: Basis) -> Verdict:
-    """Rows in = rows kept + rows in the ledger."""
     rows_in, kept, dropped = record.counts_in.rows, record.counts_out.rows, sum(record.dropped.values())
     return Verdict(
         rows_in == kept + dropped,

@@ -22,7 +22,6 @@ def judge_row_schema(record: Record, _: Basis) -> Verdict:
 
 
 def judge_image_schema(record: Record, basis: Basis) -> Verdict:
-    """The columns are those of the scorers in the settings."""
     return _judge(record, scores_schema(basis.settings.scoring), passthrough=False)
 
 

@@ -31,12 +31,10 @@ def judge_complete(record: Record, _: Basis) -> Verdict:
 
 
 def judge_image_ranges(record: Record, basis: Basis) -> Verdict:
-    """Every score is finite and within the range that its scorer declares."""
     return _judge_ranges(record, score_ranges(basis.settings.scoring))
 
 
 def judge_clip_ranges(record: Record, basis: Basis) -> Verdict:
-    """Similarities, heads' scores and embeddings are finite and within their ranges."""
     return _judge_ranges(record, clip_ranges(basis.settings.clip))
 
 

@@ -45,15 +45,12 @@ class Conversion:
     overwrite: bool = False
 
     def output(self, file: ShardFile) -> str:
-        """Where the rows of ``file`` go."""
         return join(self.folder, f"{file.name}{self.ending}")
 
     def ledger(self, file: ShardFile) -> str:
-        """Where the ledger of its dropped rows goes."""
         return join(self.folder, f"{_BESIDE}/dropped/{file.name}.parquet")
 
     def record_uri(self, file: ShardFile) -> str:
-        """Where the record of the conversion goes."""
         return join(self.folder, f"{_BESIDE}/records/{file.name}.json")
 
     def record(self, file: ShardFile) -> Record:

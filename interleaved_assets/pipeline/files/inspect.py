@@ -68,8 +68,6 @@ class ItemFacts(_Facts):
 
 
 class ShardFacts(_Facts):
-    """What :func:`inspect_file` finds."""
-
     uri: str
     form: str
     """``tar`` or ``parquet``."""

@@ -29,8 +29,6 @@ class Stopped(Exception):
 
 
 class WrittenRows(NamedTuple):
-    """What :func:`write_rows` wrote."""
-
     rows: TarShard | ParquetShard
     ledger: ParquetShard
     schema: pa.Schema

@@ -23,8 +23,6 @@ from interleaved_assets.settings import Settings
 
 
 class Scored(NamedTuple):
-    """What :func:`score_file` wrote."""
-
     images: int
     columns: list[str]
     errors: dict[str, int]

@@ -68,8 +68,6 @@ class Finding(BaseModel):
 
 
 class Validation(BaseModel):
-    """What :func:`validate_file` finds."""
-
     model_config = ConfigDict(frozen=True)
 
     uri: str

@@ -48,7 +48,6 @@ class TarTrace(NamedTuple):
 
     @property
     def as_recorded(self) -> bool:
-        """Whether the content is the one that was written."""
         return self.sha256 == self.recorded.sha256
 
 
@@ -85,7 +84,6 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
 
 
 def _tars(record: Record) -> list[OutputFile]:
-    """The tars that a stage wrote."""
     return [file for file in record.outputs.values() if file.uri.endswith(".tar")]
 
 

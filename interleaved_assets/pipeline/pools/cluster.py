@@ -234,7 +234,6 @@ class _Pool:
         return Arrival(key, result, task.host, waited)
 
     def cancel(self) -> None:
-        """End what is left."""
         import ray
 
         for generator in self.tasks:

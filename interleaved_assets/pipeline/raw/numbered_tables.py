@@ -15,7 +15,6 @@ from interleaved_assets.settings import StorageSettings
 
 
 def table_uri(storage: StorageSettings, folder: str, number: int) -> str:
-    """URI of the table with this number."""
     return join(storage.output_root, f"{folder}/{number}.parquet")
 
 
@@ -34,7 +33,6 @@ def read_numbered(uri: str, schema: pa.Schema, storage_options: Mapping[str, obj
 def write_numbered(
     columns: Mapping[str, Sequence[object]], schema: pa.Schema, uri: str, storage_options: Mapping[str, object]
 ) -> None:
-    """Write a table atomically."""
     with parquet_shard(uri, schema, storage_options=storage_options, hashed=False) as out:
         out.write(pa.table(columns, schema=schema))
 

@@ -19,7 +19,6 @@ _SCHEMA: Final = pa.schema(
 
 
 def requested_uri(storage: StorageSettings, number: int) -> str:
-    """URI of the table with this number."""
     return table_uri(storage, FOLDER, number)
 
 
@@ -30,6 +29,5 @@ def read_requested(uri: str, storage_options: Mapping[str, object]) -> dict[str,
 
 
 def write_requested(versions: Mapping[str, str], uri: str, storage_options: Mapping[str, object]) -> None:
-    """Write the table atomically."""
     columns = {"key": list(versions), "version": list(versions.values())}
     write_numbered(columns, _SCHEMA, uri, storage_options)

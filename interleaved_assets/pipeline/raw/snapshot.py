@@ -185,5 +185,4 @@ def latest_snapshot(storage: StorageSettings) -> dict[str, SnapshotEntry]:
 
 
 def snapshot_uri(storage: StorageSettings, number: int) -> str:
-    """URI of the snapshot with this number."""
     return table_uri(storage, SNAPSHOT_FOLDER, number)

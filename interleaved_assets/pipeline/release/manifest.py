@@ -151,7 +151,6 @@ def read_manifest(uri: str, storage_options: StorageOptions = None) -> Manifest:
 
 
 def tar_uri(tar: ReleasedTar, manifest: Manifest, uri: str) -> str:
-    """Where a tar of the ``manifest`` at ``uri`` is."""
     folder = manifest.folder or uri.rpartition("/")[0]
     if is_local(folder):
         return posixpath.normpath(join(folder, tar.path))

@@ -59,7 +59,6 @@ def score(shard: ShardTask) -> Work:
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """The settings that change a score."""
     return dict(json.loads(scoring_version(settings.scoring)))
 
 

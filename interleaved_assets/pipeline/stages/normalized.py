@@ -62,7 +62,6 @@ def normalize(shard: ShardTask) -> Work:
 
 
 def shard_layout(reading: ReadingSettings) -> ShardLayout:
-    """The layout of the documents' JSON."""
     return ShardLayout(**reading.model_dump())
 
 

@@ -28,8 +28,6 @@ UNSPLIT: Final = (sys.maxsize,)
 
 
 class WrittenTar(NamedTuple):
-    """A final tar as it was written."""
-
     file: OutputFile
     counts: Counts
     samples: WrittenSamples
@@ -144,8 +142,6 @@ def part_tars(shard: ShardTask, samples: Sequence[int]) -> Iterator[PartTars]:
 
 
 class _Part:
-    """One tar being written."""
-
     def __init__(self, uri: str, shard: ShardTask) -> None:
         self.samples, self.counter = WrittenSamples(), RowCounter()
         self._stack = ExitStack()

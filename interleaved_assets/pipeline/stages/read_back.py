@@ -187,7 +187,6 @@ class _Hashed:
         return data
 
     def tell(self) -> int:
-        """Number of bytes read so far."""
         return self.size
 
     def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
@@ -200,7 +199,6 @@ class _Hashed:
         return self.size
 
     def drain(self) -> None:
-        """Read to the end."""
         while self.read(_BLOCK):
             pass
 

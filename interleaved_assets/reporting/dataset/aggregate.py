@@ -48,7 +48,6 @@ class ShardLine(ShardFacts):
 
     @property
     def error_rows(self) -> int:
-        """Rows with an error."""
         return sum(self.errors.values())
 
     @property
@@ -134,11 +133,9 @@ class DatasetAggregate:
         return sum(getattr(shard, name) for shard in self.shards)
 
     def by_state(self) -> Counter[State]:
-        """How many shards are in each state."""
         return Counter(shard.status.state for shard in self.shards)
 
     def by_status(self) -> list[StatusLine]:
-        """The shards by status."""
         return status_lines(
             {shard.key: shard.status for shard in self.shards}, {shard.key: shard.problem for shard in self.shards}
         )

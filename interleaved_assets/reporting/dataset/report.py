@@ -41,7 +41,6 @@ class Tally:
 
 
 def totals(data: DatasetAggregate) -> list[Tally]:
-    """Samples, images and rows over all shards."""
     return [Tally(name, data.total(f"{name}_in"), data.total(f"{name}_kept")) for name in ("samples", "images", "rows")]
 
 
@@ -246,7 +245,6 @@ def publishing_problems(data: DatasetAggregate) -> list[str]:
 
 
 def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
-    """Warnings shown above the figures."""
     found = publishing_problems(data)
     if not data.shards:
         found.append("No shard has been materialized yet.")

@@ -45,7 +45,6 @@ class Chosen(NamedTuple):
 
 
 def check_choice(choice: Choice, sample_ids: Collection[str], reasons: Collection[str], where: str) -> None:
-    """Check that what was asked for is there."""
     if absent := sorted(set(choice.sample_ids) - set(sample_ids)):
         raise NothingChosen(f"{where} has no document {absent[0]!r}; it has {len(sample_ids):,} documents")
     if absent := sorted(set(choice.reasons) - set(reasons)):

@@ -126,7 +126,6 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, s
 
 
 def curve_title(measure: Measure, bound: str) -> str:
-    """Title of a keep-rate curve."""
     return f"what {'a' if getattr(measure, bound) is None else 'another'} {bound} would keep"
 
 
