@@ -1,7 +1,7 @@
 """The report on the data set: one self-contained HTML page, and a summary as Markdown."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from interleaved_assets.model.shown import cut_list, markdown_cell
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
-from interleaved_assets.pipeline.status import EXAMPLES, StatusLine
+from interleaved_assets.pipeline.status import EXAMPLES
 from interleaved_assets.pipeline.throughput import Throughput
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.dataset.about import About
-from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example
+from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example, ShardLine
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
 from interleaved_assets.reporting.facts import explained_errors
@@ -129,66 +129,48 @@ def markdown_report(
     parts += [markdown_cell(about.text)] if about else []
     parts += [f"**{markdown_cell(problem)}**" for problem in (*problems, *_problems(data, min_keep_rate))]
     parts += [markdown_cell(note) for note in _notes(data)]
-    if any(not shard.is_current for shard in data.shards):
-        parts.append("#### Shards that are not current, and why")
-        rows_by_status = [_status_cells(line) for line in data.by_status()]
-        parts.append(text.markdown_table(("state", "why", "for example", "shards"), rows_by_status, numeric_from=3))
-        parts.append("#### In and out")
-    parts.append(
-        text.markdown_table(
-            ("", "in", "kept", "kept, share"),
-            [
-                (tally.name, text.count(tally.before), text.count(tally.after), text.share(tally.after, tally.before))
-                for tally in totals(data)
-            ],
-        )
-    )
+
+    def add(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], numeric_from: int = 1) -> None:
+        parts.extend([*([f"#### {title}"] if title else []), text.markdown_table(header, rows, numeric_from)])
+
+    in_and_out = [
+        (tally.name, text.count(tally.before), text.count(tally.after), text.share(tally.after, tally.before))
+        for tally in totals(data)
+    ]
+    is_current = all(shard.is_current for shard in data.shards)
+    if not is_current:
+        statuses = [(line.status.state, line.why, line.examples, text.count(line.shards)) for line in data.by_status()]
+        add("Shards that are not current, and why", ("state", "why", "for example", "shards"), statuses, 3)
+    add("" if is_current else "In and out", ("", "in", "kept", "kept, share"), in_and_out)
     if data.rows:
         counts = (data.rows, data.images, data.samples)
-        parts.append("#### Dropped, by reason")
-        parts.append(
-            text.markdown_table(
-                ("stage", "reason", "rows", "images", "samples"),
-                [
-                    (reason.stage, reason.name, *(text.count(count[reason]) for count in counts))
-                    for reason in data.by_frequency()
-                ],
-                numeric_from=2,
-            )
-        )
+        reasons = [
+            (reason.stage, reason.name, *(text.count(count[reason]) for count in counts))
+            for reason in data.by_frequency()
+        ]
+        add("Dropped, by reason", ("stage", "reason", "rows", "images", "samples"), reasons, 2)
     if data.scored:
-        parts.append("#### Scores")
         header = ("score", "rule", "values", "missing", "passes alone", *(f"p{percent:g}" for percent in PERCENTS))
-        parts.append(text.markdown_table(header, [_score_cells(sketch) for sketch in data.scored], numeric_from=2))
+        add("Scores", header, [_score_cells(sketch) for sketch in data.scored], 2)
     if data.shards:
         cut = f", {MARKDOWN_SHARDS} of {len(data.shards):,}" if len(data.shards) > MARKDOWN_SHARDS else ""
-        parts.append(f"#### Shards to check first{cut}")
-        parts.append(
-            text.markdown_table(
-                ("shard", "status", "main reason", "samples", "images", "images kept", "errors"),
-                [
-                    (
-                        shard.key,
-                        shard.why,
-                        shard.main_reason or "–",
-                        text.count(shard.samples_in),
-                        text.count(shard.images_in),
-                        text.share(shard.keep_rate),
-                        text.count(shard.error_rows),
-                    )
-                    for shard in data.worst(MARKDOWN_SHARDS)
-                ],
-                numeric_from=3,
-            )
+        add(
+            f"Shards to check first{cut}",
+            ("shard", "status", "main reason", "samples", "images", "images kept", "errors"),
+            [_shard_cells(shard) for shard in data.worst(MARKDOWN_SHARDS)],
+            3,
         )
     if data.errors:
-        parts.append("#### Errors, by code")
-        rows = [(code, meaning, text.count(number)) for code, meaning, number in explained_errors(data.errors)]
-        parts.append(text.markdown_table(("code", "meaning", "rows"), rows, numeric_from=2))
+        errors = [(code, meaning, text.count(number)) for code, meaning, number in explained_errors(data.errors)]
+        add("Errors, by code", ("code", "meaning", "rows"), errors, 2)
     if throughput:
-        parts.append("#### Speed of the last runs")
-        parts.append(text.markdown_table(_SPEED_HEADER, [_speed_cells(done) for done in throughput]))
+        add("Speed of the last runs", _SPEED_HEADER, [_speed_cells(done) for done in throughput])
     return "\n\n".join(parts) + "\n"
+
+
+def _shard_cells(shard: ShardLine) -> list[str]:
+    counts = (text.count(shard.samples_in), text.count(shard.images_in), text.share(shard.keep_rate))
+    return [shard.key, shard.why, shard.main_reason or "–", *counts, text.count(shard.error_rows)]
 
 
 def _speed_cells(done: Throughput) -> list[str]:
@@ -220,10 +202,6 @@ def _score_cells(sketch: ScoreSketch) -> list[str]:
 def _states(data: DatasetAggregate) -> list[str]:
     """``12 complete``, ``1 failed``: the most frequent first."""
     return [f"{number:,} {state}" for state, number in text.most_frequent(data.by_state())]
-
-
-def _status_cells(line: StatusLine) -> list[str]:
-    return [line.status.state, line.why, line.examples, text.count(line.shards)]
 
 
 def publishing_problems(data: DatasetAggregate) -> list[str]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.cells import row_values
-from interleaved_assets.model.ledger import SAMPLE_DROPPED
+from interleaved_assets.model.ledger import SAMPLE_DROPPED, empty_ledger
 from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.pipeline.lineage.contents import RowKey, place_of, row_keys
 from interleaved_assets.reporting import text
@@ -158,9 +158,10 @@ def build_documents(
 
     ``rows`` have at least ``sample_id``, ``position`` and ``modality``; their bytes are not needed.
     """
-    drops = _drops_by_row(evidence, set(sample_ids))
-    scores = _scores_by_image(evidence, set(sample_ids))
-    sizes, nearest, errors = _about_images(evidence.scores, set(sample_ids))
+    ledger, scored = (_of_samples(table, sample_ids) for table in (evidence.ledger, evidence.scores))
+    drops = _drops_by_row(ledger, evidence.measures)
+    scores = _scores_by_image(scored, evidence.measures)
+    sizes, nearest, errors = _about_images(scored)
     of_samples = _scores_by_sample(evidence)
     texts = {key: row["text_content"] for key, row in _content_rows(rows) if row["text_content"] is not None}
     items: dict[str, list[Item]] = defaultdict(list)
@@ -233,16 +234,15 @@ def _fields(rows: pa.Table) -> Iterable[tuple[str, dict[str, Any]]]:
         yield sample_id, {name: value for name, value in plain.items() if value is not None}
 
 
-def _of_samples(table: pa.Table | None, sample_ids: set[str]) -> pa.Table | None:
-    wanted = pa.array(sorted(sample_ids), pa.string())
-    return None if table is None else table.filter(pc.is_in(table["sample_id"].cast(pa.string()), wanted))
+def _of_samples(table: pa.Table | None, sample_ids: Sequence[str]) -> pa.Table:
+    """The rows of these samples; for no table one without rows and scores."""
+    if table is None:
+        return empty_ledger()
+    return table.filter(pc.is_in(table["sample_id"].cast(pa.string()), pa.array(set(sample_ids), pa.string())))
 
 
-def _drops_by_row(evidence: Evidence, sample_ids: set[str]) -> dict[RowKey, Drop]:
-    ledger = _of_samples(evidence.ledger, sample_ids)
-    if ledger is None:
-        return {}
-    open_maximum = {measure.filter for measure in evidence.measures if measure.open_maximum}
+def _drops_by_row(ledger: pa.Table, measures: Sequence[Measure]) -> dict[RowKey, Drop]:
+    open_maximum = {measure.filter for measure in measures if measure.open_maximum}
     return {
         key: Drop(row["stage"], row["reason"], row["measured"], _rule(row, open_maximum), row["detail"] or "")
         for key, row in zip(row_keys(ledger), ledger.to_pylist(), strict=True)
@@ -257,14 +257,11 @@ def _rule(drop: Mapping[str, Any], open_maximum: set[str]) -> str:
     return f"keep {sign} {drop['threshold']:g}"
 
 
-def _scores_by_image(evidence: Evidence, sample_ids: set[str]) -> dict[ImageKey, list[Score]]:
+def _scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[Score]]:
     """Scores of each image; unbounded ones that follow from its size are left out."""
     found: dict[ImageKey, list[Score]] = defaultdict(list)
-    scores = _of_samples(evidence.scores, sample_ids)
-    if scores is None:
-        return found
     keys = image_keys(scores)
-    for measure in evidence.measures:
+    for measure in measures:
         values = measure.values(scores)
         if values is None or (set(measure.columns) <= SIZE_COLUMNS and not measure.has_bounds):
             continue
@@ -294,12 +291,9 @@ def _score(measure: Measure, value: float, *, kept: bool) -> Score:
 
 
 def _about_images(
-    scores: pa.Table | None, sample_ids: set[str]
+    scores: pa.Table,
 ) -> tuple[dict[ImageKey, str], dict[ImageKey, int | None], dict[ImageKey, str | None]]:
     """Of each image its size in pixels, the position of the text that CLIP found nearest, and its error."""
-    scores = _of_samples(scores, sample_ids)
-    if scores is None:
-        return {}, {}, {}
     keys, rows = image_keys(scores), scores.num_rows
 
     def column(name: str) -> list[Any]:
