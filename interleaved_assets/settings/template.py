@@ -3,11 +3,11 @@
 import json
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, Final
 
-from pydantic import BaseModel
-
+from interleaved_assets.settings.lines import SettingLine, setting_lines
 from interleaved_assets.settings.sections import Settings
 
 _RECOMMENDED: Final[Mapping[str, Any]] = {
@@ -31,31 +31,22 @@ def settings_template(raw_root: str, output_root: str) -> str:
     """The text of a new settings file for these roots."""
     values = {**_RECOMMENDED, "storage.raw_root": raw_root, "storage.output_root": output_root}
     parts = [_HEAD]
-    for name, field in Settings.model_fields.items():
-        section = field.annotation
-        assert isinstance(section, type)
-        assert issubclass(section, BaseModel)
-        parts.append("\n".join([f"[{name}]", f"# {field.description}", *_lines(name, section, values)]) + "\n")
+    lines = setting_lines(Settings.model_construct())
+    for section, settings in groupby(lines, lambda line: line.name.partition(".")[0]):
+        about = f"[{section}]\n# {Settings.model_fields[section].description}\n"
+        parts.append(about + "".join(_setting(line, values) for line in settings))
     return "\n".join(parts)
 
 
-def _lines(section: str, model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[str]:
-    """The settings of a section, and of its tables as dotted names, so that each line can be uncommented alone."""
-    for name, field in model.model_fields.items():
-        full = f"{section}.{name}"
-        key = full.partition(".")[2]
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from _lines(full, inner, values)
-            continue
-        yield ""
-        yield from textwrap.wrap(field.description or "", _WIDTH, initial_indent="# ", subsequent_indent="# ")
-        if full in values:
-            yield f"{key} = {_toml(values[full])}"
-        else:
-            default = field.get_default(call_default_factory=True)
-            # TOML has no null: where the default is none, the line has no value
-            yield f"# {key} = {'' if default is None else _toml(default)}".rstrip()
+def _setting(line: SettingLine, values: Mapping[str, Any]) -> str:
+    """One setting, of a section's table by its dotted name, so that each can be uncommented alone."""
+    about = textwrap.fill(line.description, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+    key = line.name.partition(".")[2]
+    if line.name in values:
+        return f"\n{about}\n{key} = {_toml(values[line.name])}\n"
+    # TOML has no null: where the default is none, the line has no value
+    default = "" if line.default is None else _toml(line.default)
+    return f"\n{about}\n{f'# {key} = {default}'.rstrip()}\n"
 
 
 def _toml(value: Any) -> str:

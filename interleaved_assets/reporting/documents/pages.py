@@ -79,7 +79,8 @@ def shard_documents(
     columns = [name for name in _schema(paths).names if name != "binary_content"]
     rows = pa.concat_tables(rows_of(chosen.sample_ids, _read(paths, columns)))
     pictures = thumbnails_of(facts.scores, chosen.sample_ids)
-    if with_previews and (_images_in(rows) <= PREVIEWS or not pictures):
+    images = pc.sum(pc.equal(rows["modality"], "image"), min_count=0).as_py()
+    if with_previews and (images <= PREVIEWS or not pictures):
         for part in rows_of(chosen.sample_ids, _read(paths, [*REQUIRED_COLUMNS, "binary_content"])):
             pictures |= previews_of(part)
     samples = find_sample_scores(paths) if facts.counted_to != normalized.NAME else None
@@ -132,10 +133,6 @@ def _read(paths: ShardPaths, columns: Sequence[str]) -> Iterator[pa.Table]:
         max_batch_bytes=BATCH_BYTES,
         storage_options=paths.options,
     )
-
-
-def _images_in(rows: pa.Table) -> int:
-    return int(pc.sum(pc.equal(rows["modality"], "image"), min_count=0).as_py())
 
 
 def _reasons_by_sample(ledger: pa.Table) -> dict[str, list[str]]:
