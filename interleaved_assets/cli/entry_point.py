@@ -4,15 +4,17 @@ import errno
 import io
 import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import click
 
 from interleaved_assets.cli.commands.group import interleaved
-from interleaved_assets.cli.interrupt import interrupts_arrive
 
 # help and completion wait for what this module imports: pyarrow alone, which the errors bring, takes 0.3 s
 
@@ -20,6 +22,8 @@ FAILED, INTERRUPTED, READER_GONE = 2, 130, 141
 """Exit codes; the last is that of a program that SIGPIPE ends."""
 _NOT_WRITTEN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of writing to a file that is open."""
+
+_AGAIN_SECONDS: Final = 0.05
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +65,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         _print_error(f"interleaved: cannot write the output: {error.strerror}", given)
         return FAILED
+
+
+@contextmanager
+def interrupts_arrive() -> Iterator[None]:
+    """Send SIGINT again where Python drops the exception that it raised.
+
+    Python raises it between any two instructions of the main thread. In a finalizer or a callback of a weak reference
+    it is printed and ignored, and the command would go on.
+    """
+    before = sys.unraisablehook
+
+    def hook(dropped: "sys.UnraisableHookArgs") -> None:
+        if issubclass(dropped.exc_type, Exception):
+            before(dropped)
+        else:  # from another thread, and later: here it would be dropped once more
+            threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _drop_output() -> None:

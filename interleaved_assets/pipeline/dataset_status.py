@@ -26,11 +26,8 @@ class DatasetStatus:
     """The shards in the storage, and the stages they are compared with.
 
     Attributes:
-        storage: the roots that were listed.
-        stages: the stages under the present settings.
         raws: the raw shards by key; None if the raw root could not be listed.
         recorded: by shard, the stages that have a record.
-        keys: of all shards, sorted.
         failed: by stage, the shards whose last run failed, as far as known.
         errors: by shard, the error of its last run, as far as known.
         problem: the error if the raw root or a folder of it could not be listed, else empty.

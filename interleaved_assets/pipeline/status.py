@@ -149,10 +149,8 @@ class CurrentStages:
         A stage that waits for such a stage has the status of the latter.
 
         Args:
-            records: of the shard, by stage.
             raw: the raw shard as it is now; without it, the raw shard counts as unchanged.
-            version: content version of ``raw``, if known. Without it, a new stamp counts as a change even if the
-                content is the same.
+            version: content version of ``raw``, if known; without it, a new stamp alone counts as a change.
         """
         found: dict[str, Status] = {}
         for name, stage in self.stages.items():

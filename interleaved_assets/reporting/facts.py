@@ -39,7 +39,6 @@ class ShardFacts:
     """Counts, scores, ledger and status of one shard.
 
     Attributes:
-        key: partition key.
         rows_in, samples_in, images_in: counts of the raw shard as normalized.
         rows_kept, samples_kept, images_kept: counts of the output of the stage ``counted_to``.
         counted_to: the last stage in the counts and the ledger; later stages have not run, or have to run again because
@@ -53,8 +52,6 @@ class ShardFacts:
         values: values that filters compared and no scores table has, by filter name: float64, NaN where missing. For
             the image-to-text ratio, one per sample from :func:`~interleaved_assets.selection.what_if.judged_values`.
         not_stored: the folders of tables of scores that were deleted.
-        errors: rows with an error, by code.
-        status: whether the shard is current, with the reason where it is not.
         problem: the error where the shard failed or cannot be read, in one line.
     """
 

@@ -28,11 +28,9 @@ class Measure:
         label: for axes and tables, in sentence case.
         short: label for little space, such as the caption under a thumbnail.
         columns: columns of the scores table that it is computed from; none where the filter is on samples.
-        combine: computes one value from several columns.
         low, high: the range that is divided into bins; values outside are counted together at either end.
         scale: ``linear``; ``log`` for values above 0 that span orders of magnitude; ``any`` for values of
             unknown range, with bins of equal ratio on either side of 0; then ``low`` and ``high`` are not used.
-        minimum: smallest kept value; None for no bound.
         maximum: largest kept value; with ``open_maximum`` kept values are below it; None for no bound.
         open_maximum: whether a value equal to the maximum is dropped.
         unit: what has a value, ``image`` or ``sample``.

@@ -101,11 +101,7 @@ def decode_opened(header: Image.Image, data: Buffer, *, max_pixels: int, reduced
 
 
 def check_pixels(header: Image.Image, max_pixels: int) -> None:
-    """Raise if the header states more than ``max_pixels`` pixels.
-
-    Raises:
-        ImageError: ``too_many_pixels``.
-    """
+    """Raise ImageError (``too_many_pixels``) if the header states more than ``max_pixels`` pixels."""
     if header.width * header.height > max_pixels:
         raise ImageError(
             row_error("too_many_pixels", f"{header.width} x {header.height} pixels, the limit is {max_pixels}")
@@ -114,14 +110,9 @@ def check_pixels(header: Image.Image, max_pixels: int) -> None:
 
 @contextlib.contextmanager
 def one_image(what: str) -> Iterator[None]:
-    """Turn exceptions in the block into an error of one image, so that no image stops a shard.
+    """Turn exceptions of the operation ``what`` into an error of one image, so that no image stops a shard.
 
-    Args:
-        what: name of the operation, for the error's text.
-
-    Raises:
-        ImageError: ``scorer_failed``, with the exception's type and first line. This package's own exceptions are not
-            changed.
+    It is ImageError ``scorer_failed``, with the type and the first line; exceptions of this package are not changed.
     """
     try:
         yield

@@ -20,9 +20,6 @@ def nsfw_score(image: BgrImage) -> float:
 
     Args:
         image: height x width x 3, uint8, blue-green-red.
-
-    Raises:
-        MissingDependency: the extra ``nsfw`` is not installed.
     """
     return float(nsfw_model().classify(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)))
 

@@ -32,8 +32,6 @@ def qr_area_ratio(image: BgrImage, detector: QrDetector = DEFAULT_DETECTOR) -> f
         detector: ``zxing+aruco``, ``zxing``, ``opencv`` or ``zbar``.
 
     Raises:
-        OptionError: the detector is unknown.
-        MissingDependency: the detector's library is absent.
         ImageError: ``scorer_failed``, the detector failed on this image, so codes may have been missed.
     """
     height, width = image.shape[:2]
@@ -67,9 +65,6 @@ def find_with_zxing_and_aruco(image: BgrImage) -> list[Quadrilateral]:
 
     OpenCV runs only on the few images where zxing-cpp reports an unreadable code. A code that OpenCV finds counts if it
     overlaps an unreadable code and no code that was read.
-
-    Raises:
-        ImageError: ``scorer_failed``, OpenCV raised.
     """
     readable, unreadable = _search_with_zxing(image, return_errors=True)
     if not unreadable:
@@ -105,11 +100,7 @@ def _overlap(one: Quadrilateral, other: Quadrilateral) -> bool:
 
 
 def find_with_opencv(image: BgrImage) -> list[Quadrilateral]:
-    """Codes that OpenCV's ``QRCodeDetector`` detects; they are not decoded, since decoding raises on many real images.
-
-    Raises:
-        ImageError: ``scorer_failed``, OpenCV raised.
-    """
+    """Codes that OpenCV's ``QRCodeDetector`` detects; not decoded, since decoding raises on many real images."""
     try:
         found, corners = cv2.QRCodeDetector().detectMulti(image)
     except cv2.error as error:
@@ -118,11 +109,7 @@ def find_with_opencv(image: BgrImage) -> list[Quadrilateral]:
 
 
 def find_with_zbar(image: BgrImage) -> list[Quadrilateral]:
-    """Codes that ZBar reads.
-
-    Raises:
-        MissingDependency: ``libzbar0`` is not installed.
-    """
+    """Codes that ZBar reads."""
     pyzbar = _pyzbar()
     found = pyzbar.decode(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), symbols=[pyzbar.ZBarSymbol.QRCODE])
     return [np.array(code.polygon, dtype=np.float32) for code in found]

@@ -72,11 +72,7 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
 
 
 def prepare_scorers(settings: ScoringSettings) -> tuple[PreparedScorer, ...]:
-    """The scorers that ``settings`` turns on, with their models loaded.
-
-    Raises:
-        MissingDependency: a scorer's package or library is absent.
-    """
+    """The scorers that ``settings`` turns on, with their models loaded."""
     return tuple(PreparedScorer(scorer, scorer.prepare(settings)) for scorer in chosen_scorers(settings))
 
 

@@ -54,9 +54,6 @@ def sharpness_256(image: BgrImage) -> float:
     Enlarging an image lowers the variance of the Laplacian, since the same edge spreads over more pixels, so one
     threshold does not fit images of several resolutions. At a fixed size, an image and its enlargement have nearly the
     same value. See docs/sharpness.md for the threshold.
-
-    Args:
-        image: height x width x 3, uint8, blue-green-red (a grey image, height x width, works as well).
     """
     height, width = image.shape[:2]
     scale = SIDE / min(height, width)

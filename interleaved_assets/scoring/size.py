@@ -136,11 +136,7 @@ def exif_orientation(image: Image.Image) -> int:
 
 
 def pillow_result(action: Callable[[], T]) -> T:
-    """The result of ``action``, a call of Pillow.
-
-    Raises:
-        ImageError: the call failed on damaged data.
-    """
+    """The result of ``action``, a call of Pillow; raises ImageError if it fails, as on damaged data."""
     try:
         return action()
     except Image.DecompressionBombError as error:

@@ -24,11 +24,7 @@ _SMALL_QUALITY: Final = 30
 
 
 def thumbnail(image: BgrImage) -> bytes:
-    """``image`` as a JPEG of at most 128 pixels on its longer side, about 3 KB; smaller images are not enlarged.
-
-    Args:
-        image: height x width x 3, uint8, blue-green-red.
-    """
+    """``image`` as a JPEG of at most 128 pixels on its longer side, about 3 KB; smaller images are not enlarged."""
     _, encoded = cv2.imencode(".jpg", _fitted(image, SIDE), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
     return encoded.tobytes()
 
@@ -39,11 +35,7 @@ def smaller_thumbnail(stored: bytes, side: int = SMALL_SIDE) -> bytes:
 
 
 def previews(images: Sequence[Buffer]) -> list[bytes | None]:
-    """Each image as a WebP of at most 320 pixels on its longer side, about 10 KB; None where it cannot be decoded.
-
-    Args:
-        images: the files' bytes, in any format that scoring reads.
-    """
+    """Each image as a WebP of at most 320 pixels on its longer side, about 10 KB; None where it cannot be decoded."""
 
     def preview(data: Buffer) -> bytes | None:
         try:

@@ -28,12 +28,10 @@ def settings_path() -> Path:
     Raises:
         SettingsError: there is none, or its folder cannot be searched.
     """
-    candidates = _candidates()
-    for candidate in candidates:
-        if _is_file(candidate):
-            return candidate.resolve()
+    if (found := _present_file()) is not None:
+        return found
     raise SettingsError(
-        f"no settings file: looked for {', '.join(str(path) for path in candidates)}. "
+        f"no settings file: looked for {', '.join(map(str, _candidates()))}. "
         f"Start from the folder that has {FILE_NAME}, or name it in {FILE_VARIABLE}."
     )
 
@@ -43,10 +41,9 @@ def load_settings_or_defaults(path: Path | str | None = None) -> Settings:
 
     For work on single files, which needs no roots.
     """
-    is_named = path is not None or os.environ.get(FILE_VARIABLE)
-    if is_named or any(_is_file(candidate) for candidate in _candidates()):
-        return load_settings(path)
-    return parse_settings("", Path.cwd() / FILE_NAME)
+    if path is None and not os.environ.get(FILE_VARIABLE) and _present_file() is None:
+        return parse_settings("", Path.cwd() / FILE_NAME)
+    return load_settings(path)
 
 
 def load_settings(path: Path | str | None = None) -> Settings:
@@ -117,11 +114,14 @@ def _candidates() -> list[Path]:
     return [Path.cwd() / FILE_NAME, *([Path(home) / FILE_NAME] if home else [])]
 
 
-def _is_file(candidate: Path) -> bool:
-    try:
-        return candidate.is_file()
-    except PermissionError as error:
-        raise SettingsError(f"the settings file {candidate} cannot be read: {error.strerror}") from error
+def _present_file() -> Path | None:
+    for candidate in _candidates():
+        try:
+            if candidate.is_file():
+                return candidate.resolve()
+        except PermissionError as error:
+            raise SettingsError(f"the settings file {candidate} cannot be read: {error.strerror}") from error
+    return None
 
 
 def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from interleaved_assets.cli.interrupt import interrupts_arrive
+from interleaved_assets.cli.entry_point import interrupts_arrive
 
 DROPPED = """
 import signal, sys, time
-from interleaved_assets.cli.interrupt import interrupts_arrive
+from interleaved_assets.cli.entry_point import interrupts_arrive
 
 class Finalized:
     def __del__(self):

@@ -25,10 +25,7 @@ def judge_raw_root(
 ) -> Verdict:
     """Check that the raw root can be listed and that its newest shard is at most ``max_age_hours`` old.
 
-    Args:
-        max_age_hours: greatest age of the newest shard; None for no limit.
-        now: seconds since 1970, UTC.
-        registered: keys of the registered shards; those without a raw shard are counted as vanished.
+    ``now`` is in seconds since 1970, UTC. Shards in ``registered`` without a raw shard are counted as vanished.
     """
     try:
         found = list_raw_files(storage)

@@ -33,8 +33,6 @@ class Conversion:
     Attributes:
         folder: folder or URL of the outputs, without a slash at its end.
         ending: of the outputs, one of :data:`~interleaved_assets.io.shard.SHARD_ENDINGS`.
-        settings: layout, error policy, limits and storage options.
-        selection: filters; None takes all rows.
         overwrite: whether to replace files that were not written by an earlier conversion.
     """
 
@@ -104,10 +102,7 @@ def convert_file(
     """Convert one file; returns the record, and whether it was there before, so that nothing was done.
 
     An output is current if it is the one that its record names, of the same content and under the same settings.
-
-    Args:
-        file: the input; :func:`check_outputs` has to allow it.
-        stopped: asked before each part of the input.
+    ``stopped`` is asked before each part of the input.
 
     Raises:
         StorageError: the output exists and was not written by an earlier conversion of this input.

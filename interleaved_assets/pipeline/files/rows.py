@@ -49,17 +49,12 @@ def write_rows(
     stopped: Callable[[], bool] = lambda: False,
     check_input: Callable[[], None] = lambda: None,
 ) -> WrittenRows:
-    """Read a shard, apply the error policy and ``choose``, and write what stays.
+    """Read a shard, apply the error policy and ``choose``, and write what stays to ``target``, by its ending.
 
     Args:
-        target: path or URL of the rows; its ending decides the form.
         choose: None keeps all rows that the error policy leaves.
-        stopped: asked before each part of the input.
+        stopped: asked before each part of the input; then :class:`Stopped` is raised.
         check_input: called once all of the input was read, before an output appears; what it raises discards them.
-
-    Raises:
-        OptionError: ``target`` has another ending, or its form cannot hold the rows.
-        Stopped: ``stopped`` was true.
     """
     for uri in (target, ledger_uri):
         clear_leftovers(uri, storage_options(uri, settings))

@@ -30,11 +30,7 @@ class Scored(NamedTuple):
 
 
 def score_file(file: ShardFile, target: str, settings: Settings, *, with_clip: bool, overwrite: bool) -> Scored:
-    """Measure each image of a shard and write its scores as Parquet, one row an image, in the order of the images.
-
-    Raises:
-        MissingDependency, SettingsError: a scorer's or CLIP's packages or model are absent.
-    """
+    """Measure each image of a shard and write its scores as Parquet, one row an image, in the order of the images."""
     _check_target(target, file.uri, settings, overwrite=overwrite)
     parts = list(_score_tables(file, settings, with_clip=with_clip))
     scores = pa.concat_tables(parts)
@@ -75,11 +71,6 @@ def select_file(
     """Write the rows of a shard that pass the filters, decided from stored scores, and the ledger of the others.
 
     Returns what was written, and the filters that were not applied, since the scores lack their optional columns.
-
-    Args:
-        scores_uri: its scores, as :func:`score_file` writes them.
-        target: path or URL of the rows; its ending decides the form.
-        whole_section: as for :func:`~interleaved_assets.pipeline.files.filtering.selection_settings`.
 
     Raises:
         OptionError: the scores lack what a filter needs, or are those of another shard; an output is an input;

@@ -86,7 +86,6 @@ def on_cluster(
         limit_s: seconds that a worker may take for one shard; then the worker is killed and the shard fails.
 
     Raises:
-        MissingDependency: the package ray is absent.
         ClusterUnavailable: there is no cluster, it does not accept this process, or a node of it cannot do the work.
     """
     _connect()

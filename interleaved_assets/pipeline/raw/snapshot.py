@@ -156,8 +156,7 @@ def write_snapshot(snapshot: Mapping[str, SnapshotEntry], uri: str, storage_opti
 def snapshot_versions(raws: Iterable[RawShard], storage: StorageSettings) -> dict[str, str]:
     """By key, the content versions of those ``raws`` that have the same stamp in the latest snapshot.
 
-    With them, a file that has a new stamp and the same bytes is recognized as unchanged without reading it. Empty if
-    there is no snapshot yet, or the latest one is damaged.
+    With them, a file that has a new stamp and the same bytes is recognized as unchanged without reading it.
     """
     latest = latest_snapshot(storage)
     return {

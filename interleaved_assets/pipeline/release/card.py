@@ -10,8 +10,7 @@ from interleaved_assets.pipeline.release.manifest import Manifest, Values
 
 _TARS_LISTED: Final = 50
 _VALUES_LISTED: Final = 20
-_SIZES: Final = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
-_SIZES_ABOVE: Final = ((10**8, "10M<n<100M"), (10**9, "100M<n<1B"))
+_SIZES: Final = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "n>1B")
 _KNOWN_LICENCE: Final = re.compile(r"cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-[234]\.[05]|mit|apache-2\.0|odc-by|pddl")
 """The identifiers of licences in the YAML head that documents commonly name."""
 
@@ -71,7 +70,7 @@ def _head(manifest: Manifest) -> str:
 
 
 def _size_category(samples: int) -> str:
-    return next((name for limit, name in (*_SIZES, *_SIZES_ABOVE) if samples < limit), "n>1B")
+    return _SIZES[min(max(len(str(samples)) - 3, 0), len(_SIZES) - 1)]
 
 
 def _single_licence(manifest: Manifest) -> str | None:

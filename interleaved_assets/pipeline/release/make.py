@@ -141,7 +141,7 @@ def _exists(name: str, manifest_at: str) -> OptionError:
 
 
 def _check_finished(manifest: Manifest, folder: str, settings: Settings) -> None:
-    """Refuse a folder with this manifest whose files have changed since they were written."""
+    """Refuse a folder with this manifest whose files have changed since."""
     uri = join(folder, MANIFEST_FILE)
     for finding in verify_release(manifest, uri, settings.storage.options_by_scheme()):
         if finding is not None:

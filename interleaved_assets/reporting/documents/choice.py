@@ -19,7 +19,6 @@ class Choice(NamedTuple):
     """What was asked for.
 
     Attributes:
-        limit: most documents on the page.
         sample_ids: only these documents; empty for any.
         reasons: only documents with a row dropped for one of these reasons; empty for any.
         random: that many documents at random; None for no random choice.

@@ -54,12 +54,10 @@ class Item:
     """A text, an image, or another row of a document.
 
     Attributes:
-        position, modality: of the row.
         text: of a text row; of other modalities than image, where they have one.
         name: of an image: the member, or the file, that has its bytes.
         size: of an image, such as ``400×300``; empty where it is not known.
         picture: of an image: a small JPEG or WebP; None where there is none.
-        scores: of an image.
         nearest: of an image, the text of its document that CLIP found nearest.
         cut: characters of the whole text where ``text`` is only its beginning; else 0.
         drop: why it was dropped; None for a kept row.
@@ -84,10 +82,8 @@ class Document:
     """A sample: its rows by position, and its other fields.
 
     Attributes:
-        sample_id: of the sample.
         items: its rows except the metadata row.
         fields: the passthrough fields of its metadata row, as JSON values by name.
-        scores: of the sample as a whole.
         drop: why its metadata row was dropped; None where it was kept.
         left_out: rows that are not among ``items`` because the page would be too large.
     """
