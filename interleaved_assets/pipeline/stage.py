@@ -2,9 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
+from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.record import Facts, OutputFile, Record
@@ -31,6 +34,18 @@ class ShardTask:
     @property
     def options(self) -> Mapping[str, object]:
         return self.settings.storage.options
+
+    def rows_of(
+        self, stage: str, columns: Iterable[str] | None = None, most_bytes: int | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows in the output of ``stage``, in tables of whole samples of at most ``run.max_batch_bytes``."""
+        allowed = self.settings.run.max_batch_bytes
+        return read_parquet_shard(
+            self.paths.output(stage),
+            columns=columns,
+            max_batch_bytes=allowed if most_bytes is None else min(allowed, most_bytes),
+            storage_options=self.options,
+        )
 
 
 class Work(Facts):

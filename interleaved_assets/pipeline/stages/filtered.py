@@ -64,7 +64,7 @@ def select_rows(shard: ShardTask) -> Work:
         parquet_shard(shard.paths.sample_scores(), ratios.schema, storage_options=shard.options) as samples_file,
         parquet_shard(shard.paths.output(NAME), schema, storage_options=shard.options) as rows_file,
     ):
-        for table, keep in _with_decisions(shard, rows_uri, selection.keep):
+        for table, keep in _with_decisions(shard, selection.keep):
             kept = filter_rows(table, keep)
             if not settings.publish.unreferenced_images:
                 kept, images = without_unreferenced_images(kept)
@@ -122,12 +122,10 @@ def deciding_tables(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int)
     return rows, read_scores(paths, with_clip=with_clip)
 
 
-def _with_decisions(shard: ShardTask, uri: str, keep: pa.BooleanArray) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
+def _with_decisions(shard: ShardTask, keep: pa.BooleanArray) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
     """The shard's batches, each with its part of ``keep``, which is in the order of the rows in the file."""
     done = 0
-    for table in prefetch(
-        read_parquet_shard(uri, max_batch_bytes=shard.settings.run.max_batch_bytes, storage_options=shard.options)
-    ):
+    for table in prefetch(shard.rows_of(normalized.NAME)):
         yield table, keep.slice(done, table.num_rows)
         done += table.num_rows
 

@@ -1,14 +1,11 @@
 """final_tars: the filtered rows as training tars in the MINT-1T format, of at most as many samples and bytes as set."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import pyarrow as pa
 
 from interleaved_assets.io.archive.index import shortened
 from interleaved_assets.io.batches import prefetch, sample_starts
-from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.io.tar.writer import room_for_samples, sample_sizes, schema_bytes
@@ -41,7 +38,7 @@ def write_tars(shard: ShardTask) -> Work:
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         part_tars(shard, samples) as written,
     ):
-        facts, dropped = write_by_error_policy(prefetch(_rows(shard)), shard, NAME, written.write)
+        facts, dropped = write_by_error_policy(prefetch(shard.rows_of(filtered.NAME)), shard, NAME, written.write)
         ledger_file.write(dropped)
     tars = written.tars
     files = [tar.file for tar in tars.values()]
@@ -57,15 +54,6 @@ def write_tars(shard: ShardTask) -> Work:
     )
 
 
-def _rows(shard: ShardTask, columns: Iterable[str] | None = None) -> Iterator[pa.Table]:
-    return read_parquet_shard(
-        shard.paths.output(filtered.NAME),
-        columns=columns,
-        max_batch_bytes=shard.settings.run.max_batch_bytes,
-        storage_options=shard.options,
-    )
-
-
 def _samples_of_tars(shard: ShardTask) -> Sequence[int]:
     """The number of samples of each tar of the shard. With a bound, the filtered rows are read for it once more."""
     settings = shard.settings.final_tars
@@ -75,7 +63,7 @@ def _samples_of_tars(shard: ShardTask) -> Sequence[int]:
     sizes: list[int] = []
     room = None
     # the bytes of images are read only where sizes matter
-    for table in prefetch(_rows(shard, columns=None if bound else _KEYS)):
+    for table in prefetch(shard.rows_of(filtered.NAME, None if bound else _KEYS)):
         if policy != "warn":  # which keeps all rows, and logs them when they are written
             table, _ = apply_error_policy(table, policy, shard=shard.key, stage=NAME)
         if bound is None:

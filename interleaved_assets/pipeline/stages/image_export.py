@@ -14,7 +14,6 @@ from interleaved_assets.export.names import is_image_file, scope_of, set_name
 from interleaved_assets.export.rows import IMAGE_COLUMNS, image_rows, text_parts
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.batches import prefetch
-from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import remove_others
 from interleaved_assets.model.errors import ShardError
@@ -57,14 +56,7 @@ def export_images(shard: ShardTask) -> Work:
         parquet_shard(paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(paths.output(NAME), tars.schema, storage_options=shard.options) as rows_file,
     ):
-        for table in prefetch(
-            read_parquet_shard(
-                paths.output(filtered.NAME),
-                columns=IMAGE_COLUMNS,
-                max_batch_bytes=settings.run.max_batch_bytes,
-                storage_options=shard.options,
-            )
-        ):
+        for table in prefetch(shard.rows_of(filtered.NAME, IMAGE_COLUMNS)):
             images = image_rows(table)
             of_images = scores.slice(done, images.num_rows)
             if not images["sample_id"].equals(of_images["sample_id"]):

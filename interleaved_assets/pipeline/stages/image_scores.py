@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.batches import prefetch
-from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.counts import UNEXPLAINED, RowCounter, column_facts, count_errors, extents, unexplained
@@ -30,14 +29,7 @@ def score(shard: ShardTask) -> Work:
     settings = shard.settings
     seen = RowCounter()
     scored: list[pa.Table] = [scores_schema(settings.scoring).empty_table()]
-    for table in prefetch(
-        read_parquet_shard(
-            shard.paths.output(normalized.NAME),
-            columns=_IMAGE_COLUMNS,
-            max_batch_bytes=min(settings.run.max_batch_bytes, _BATCH_BYTES),
-            storage_options=shard.options,
-        )
-    ):
+    for table in prefetch(shard.rows_of(normalized.NAME, _IMAGE_COLUMNS, _BATCH_BYTES)):
         images = filter_rows(table, pc.equal(table["modality"], "image"))
         seen.add(images)
         scored.append(score_images(images, settings.scoring))
