@@ -1,6 +1,6 @@
 """The damaged shard of the demo: each kind of damage of a crawl once, among sound documents."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -13,19 +13,17 @@ from interleaved_assets.demo.prose import heading, paragraph, pick_topic
 _SIZE: Final = (360, 270)
 
 
-def damaged_members(rng: np.random.Generator) -> list[Member]:
+def damaged_members(rng: np.random.Generator) -> Iterator[Member]:
     """Members of the shard: six sound documents, and between them one document per fault.
 
     The faults: a picture that is not in the tar, an HTML page saved as a picture, a picture whose header is
     overwritten, JSON cut in the middle, a key that comes twice, a file that no document names, a TIFF with too few
     frames.
     """
-    members: list[Member] = []
     for number, fault in enumerate(_FAULTS):
         if number < 6:
-            members += file_members(_document(rng, f"sound-{number:03d}", "nothing wrong"), ("jpg",))
-        members += fault(rng)
-    return members
+            yield from file_members(_document(rng, f"sound-{number:03d}", "nothing wrong"), ("jpg",))
+        yield from fault(rng)
 
 
 def _missing_picture(rng: np.random.Generator) -> list[Member]:

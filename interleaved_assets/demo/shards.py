@@ -14,7 +14,7 @@ The JSON of each document explains its purpose under ``demo_note``.
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ from interleaved_assets.demo.documents import Document, Item, Member, file_membe
 from interleaved_assets.demo.pictures import Picture, blurred, flyer, grey, sharp, with_qr_code
 from interleaved_assets.demo.prose import heading, paragraph, pick_topic
 from interleaved_assets.demo.scenes import compose
+from interleaved_assets.io.storage import atomic_output
 
 SEED: Final = 20240611
 LANDSCAPE: Final = (400, 300)
@@ -45,10 +46,8 @@ def write_demo_shards(folder: Path | str) -> list[Path]:
         path = Path(folder) / name
         data = pack_tar(members)
         if not path.is_file() or path.read_bytes() != data:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f".{path.name}.part")
-            part.write_bytes(data)
-            part.replace(path)
+            with atomic_output(str(path)) as out:
+                out.write(data)
         written.append(path)
     return sorted(written)
 
@@ -57,11 +56,10 @@ def demo_shards() -> Iterator[tuple[str, list[Member]]]:
     """Name below the raw root and members of each shard, one shard at a time."""
     for name, recipe in SHARDS.items():
         # one generator for each shard, so that changing one shard does not change the bytes of others
-        yield name, recipe(np.random.default_rng([SEED, zlib.crc32(name.encode())]))
+        yield name, list(recipe(np.random.default_rng([SEED, zlib.crc32(name.encode())])))
 
 
-def _pdf_uncompressed(rng: np.random.Generator) -> list[Member]:
-    members: list[Member] = []
+def _pdf_uncompressed(rng: np.random.Generator) -> Iterator[Member]:
     for number in range(12):
         pictures = [sharp(rng, *_size(rng, 0.8)) for _ in range(2 + number % 2)]
         if number % 3 == 1:
@@ -70,22 +68,18 @@ def _pdf_uncompressed(rng: np.random.Generator) -> list[Member]:
             pictures[0] = grey(pictures[0])
         key = _digest("mint/pdf-000", number)
         document = Document(key, _interleave(rng, pictures, words=80 + 15 * number), _pdf_fields(rng, key, number))
-        members += tiff_members(document, None)
-    return members
+        yield from tiff_members(document, None)
 
 
-def _pdf_jpeg(rng: np.random.Generator) -> list[Member]:
-    members: list[Member] = []
+def _pdf_jpeg(rng: np.random.Generator) -> Iterator[Member]:
     for number in range(14):
         pictures = [sharp(rng, *_size(rng, 1.5)) for _ in range(1 + number % 4)]
         key = _digest("mint/pdf-001", number)
         document = Document(key, _interleave(rng, pictures, words=120), _pdf_fields(rng, key, number))
-        members += tiff_members(document, "jpeg")
-    return members
+        yield from tiff_members(document, "jpeg")
 
 
-def _articles(rng: np.random.Generator) -> list[Member]:
-    members: list[Member] = []
+def _articles(rng: np.random.Generator) -> Iterator[Member]:
     for number in range(14):
         pictures = [sharp(rng, *size) for size in (LANDSCAPE, PORTRAIT, LANDSCAPE)[: 1 + number % 3]]
         if number % 4 == 0:
@@ -95,13 +89,11 @@ def _articles(rng: np.random.Generator) -> list[Member]:
             pictures.append(replace(wide, note=f"sharp, very wide ({WIDE[0] / WIDE[1]:.1f} to 1)"))
         fields = {"url": f"https://example.org/articles/{number:03d}", "tags": ["demo", f"part-{number % 3}"]}
         document = Document(f"article-{number:03d}", _interleave(rng, pictures, words=160), fields)
-        members += file_members(document, ("jpg", "png", "webp"))
-    return members
+        yield from file_members(document, ("jpg", "png", "webp"))
 
 
-def _flyers(rng: np.random.Generator) -> list[Member]:
+def _flyers(rng: np.random.Generator) -> Iterator[Member]:
     shares = (0.02, 0.03, 0.04, 0.06, 0.08, 0.10, 0.12, 0.16, 0.20, 0.25, 0.30)
-    members: list[Member] = []
     for number, share in enumerate(shares):
         text = f"HTTPS://EXAMPLE.ORG/{number:03d}"
         if number % 2:
@@ -112,17 +104,15 @@ def _flyers(rng: np.random.Generator) -> list[Member]:
         pictures = [sharp(rng, *LANDSCAPE), code]
         fields = {"url": f"https://example.org/flyers/{number:03d}", "printed": number % 2 == 1}
         document = Document(f"flyer-{number:03d}", _interleave(rng, pictures, words=90), fields)
-        members += file_members(document, ("jpg", "png"))
+        yield from file_members(document, ("jpg", "png"))
     for number in range(len(shares), len(shares) + 3):
         pictures = [sharp(rng, *LANDSCAPE), sharp(rng, *PORTRAIT)]
         fields = {"url": f"https://example.org/flyers/{number:03d}", "printed": False}
         document = Document(f"flyer-{number:03d}", _interleave(rng, pictures, words=90), fields, "no QR code")
-        members += file_members(document, ("jpg", "png"))
-    return members
+        yield from file_members(document, ("jpg", "png"))
 
 
-def _galleries(rng: np.random.Generator) -> list[Member]:
-    members: list[Member] = []
+def _galleries(rng: np.random.Generator) -> Iterator[Member]:
     for number in range(12):
         key, items, note = f"gallery-{number:03d}", list[Item](), ""
         match number % 3:
@@ -141,12 +131,10 @@ def _galleries(rng: np.random.Generator) -> list[Member]:
                 items, note = [paragraph(rng, pick_topic(rng), 400)], "text without a picture"
             case _:
                 items = _interleave(rng, [_small(rng), _small(rng)], words=100)
-        members += file_members(Document(key, items, {"collection": "galleries"}, note), ("jpg", "webp"))
-    return members
+        yield from file_members(Document(key, items, {"collection": "galleries"}, note), ("jpg", "webp"))
 
 
-def _captions(rng: np.random.Generator) -> list[Member]:
-    members: list[Member] = []
+def _captions(rng: np.random.Generator) -> Iterator[Member]:
     for number in range(14):
         pictures = [sharp(rng, *LANDSCAPE) for _ in range(2)]
         items: list[Item] = []
@@ -159,11 +147,10 @@ def _captions(rng: np.random.Generator) -> list[Member]:
                 shown = replace(picture, note="matching caption")
             items += [caption, shown]
         fields = {"url": f"https://example.org/captions/{number:03d}", "caption_source": "alt text"}
-        members += file_members(Document(f"caption-{number:03d}", items, fields), ("jpg",))
-    return members
+        yield from file_members(Document(f"caption-{number:03d}", items, fields), ("jpg",))
 
 
-def _mixed_keys(rng: np.random.Generator) -> list[Member]:
+def _mixed_keys(rng: np.random.Generator) -> Iterator[Member]:
     extra: list[dict[str, Any]] = [
         {"url": "https://example.org/a", "rating": 4},
         {"pdf_name": "b.pdf", "rating": "four stars"},
@@ -178,17 +165,15 @@ def _mixed_keys(rng: np.random.Generator) -> list[Member]:
         {"authors": [{"name": "A. Author", "orcid": None}, {"name": "B. Author"}]},
         {"title": "Größe, naïve façade & 漢字", "emoji": "🌊"},
     ]
-    members: list[Member] = []
     for number, fields in enumerate(extra):
         # the same stem in two folders: two documents, not one
         key = f"{'2023-05' if number % 2 else '2023-06'}/{number // 2:06d}"
         pictures = [sharp(rng, *(LANDSCAPE if number % 3 else PORTRAIT))]
         note = f"keys of its own: {', '.join(fields)}"
-        members += file_members(Document(key, _interleave(rng, pictures, words=70), fields, note), ("webp", "jpg"))
-    return members
+        yield from file_members(Document(key, _interleave(rng, pictures, words=70), fields, note), ("webp", "jpg"))
 
 
-SHARDS: Final[dict[str, Callable[[np.random.Generator], list[Member]]]] = {
+SHARDS: Final[dict[str, Callable[[np.random.Generator], Iterable[Member]]]] = {
     "mint/pdf-000.tar": _pdf_uncompressed,
     "mint/pdf-001.tar": _pdf_jpeg,
     "web/articles-000.tar": _articles,
