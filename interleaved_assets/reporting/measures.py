@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
@@ -90,28 +91,17 @@ class Measure:
         return kept
 
 
-_LAPLACIAN: Final = "variance of the Laplacian"
+_side = partial(Measure, low=1, high=1e5, scale="log")
+_sharpness = partial(Measure, low=1e-2, high=1e5, scale="log", scale_of="variance of the Laplacian")
 _SHOWN: Final = {
     measure.filter: measure
     for measure in (
-        Measure("short_side", "Short side, pixels", "short side", low=1, high=1e5, scale="log"),
-        Measure("long_side", "Long side, pixels", "long side", low=1, high=1e5, scale="log"),
+        _side("short_side", "Short side, pixels", "short side"),
+        _side("long_side", "Long side, pixels", "long side"),
         Measure("aspect", "Aspect ratio", "aspect", low=0.02, high=50, scale="log", scale_of="width / height"),
-        Measure("sharpness", "Sharpness", "sharpness", low=1e-2, high=1e5, scale="log", scale_of=_LAPLACIAN),
-        Measure(
-            *("sharpness_grey", "Sharpness in grey", "grey sharpness"),
-            low=1e-2,
-            high=1e5,
-            scale="log",
-            scale_of=_LAPLACIAN,
-        ),
-        Measure(
-            *("sharpness_256", "Sharpness at 256 pixels", "sharpness 256"),
-            low=1e-2,
-            high=1e5,
-            scale="log",
-            scale_of=_LAPLACIAN,
-        ),
+        _sharpness("sharpness", "Sharpness", "sharpness"),
+        _sharpness("sharpness_grey", "Sharpness in grey", "grey sharpness"),
+        _sharpness("sharpness_256", "Sharpness at 256 pixels", "sharpness 256"),
         Measure("qr", "QR code area", "QR area", zero_means="without a QR code", scale_of="share of the image"),
         Measure("nsfw", "NSFW probability", "NSFW"),
         Measure(
