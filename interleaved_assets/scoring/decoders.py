@@ -5,7 +5,6 @@ import ctypes
 import functools
 import logging
 import os
-import re
 import threading
 import warnings
 from collections.abc import Iterator
@@ -87,12 +86,9 @@ def _no_warnings_of_pillow() -> Iterator[None]:
     try:
         yield
     finally:
-        for own in [entry for entry in warnings.filters if entry[3] is not None and _is_own(entry[3])]:
+        patterns = ((entry, getattr(entry[3], "pattern", "")) for entry in warnings.filters)
+        for own in [entry for entry, pattern in patterns if pattern.endswith("(?#while decoding)")]:
             warnings.filters.remove(own)  # type: ignore[attr-defined]  # a list, in typeshed a Sequence
-
-
-def _is_own(pattern: object) -> bool:
-    return isinstance(pattern, re.Pattern) and pattern.pattern.endswith("(?#while decoding)")
 
 
 @contextlib.contextmanager

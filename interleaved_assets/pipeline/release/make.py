@@ -106,7 +106,10 @@ def make_release(
         raise _exists(name, manifest_at)
     dataset = read_dataset_status(settings)
     shards, left_out = _current_shards(dataset, watch, incomplete=incomplete)
-    values = _watched(watch, "reading shards", lambda shard: _values(shard, settings), shards, READERS)
+    storage = settings.storage
+    values = _watched(
+        watch, "reading shards", lambda shard: values_of_shard(storage.shard(shard.key), shard.records), shards, READERS
+    )
     # the tars are named by their place below the output root, also where this is a copy
     above = "" if to is not None else "../../"
     manifest = _manifest(name, shards, left_out, values, dataset.stages, settings, above)
@@ -191,10 +194,6 @@ def _look(dataset: DatasetStatus, key: str) -> _Shard:
         return _Shard(key, dataset.status(key, records), records)
     except ShardError as error:
         return _Shard(key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}"), {})
-
-
-def _values(shard: _Shard, settings: Settings) -> Counted:
-    return values_of_shard(settings.storage.shard(shard.key), shard.records)
 
 
 def _manifest(

@@ -112,7 +112,8 @@ class WrittenSamples:
         with open_input(tar.uri, storage_options) as file:
             stream = _Hashed(file, tar.uri)
             problem = self._problem(stream)
-            stream.drain()
+            while stream.read(_BLOCK):
+                pass  # to hash what follows the samples too
         if stream.hexdigest != tar.sha256:
             raise ReadBackError(
                 f"{tar.uri} does not hold the {tar.size} bytes that were written to it: it was replaced meanwhile, or "
@@ -197,10 +198,6 @@ class _Hashed:
         while position > self.size and self.read(min(position - self.size, _BLOCK)):
             pass
         return self.size
-
-    def drain(self) -> None:
-        while self.read(_BLOCK):
-            pass
 
     @property
     def hexdigest(self) -> str:
