@@ -51,14 +51,9 @@ def progress(
 ) -> Iterator[Callable[[], None]]:
     """Show progress while the block runs: a bar on a terminal. Gives the function that counts one more.
 
-    Lines that are printed in the block stand above the bar.
-
-    Args:
-        total: how many there are; the bar of one only shows that work goes on.
-        out: prints the bar, if it is a terminal.
-        as_json: whether stdout is for JSON: then no progress is shown.
-        lines: whether to print a line on stderr every :data:`LINE_SECONDS` where there is no terminal, for commands
-            that print nothing else until they are done.
+    Lines that are printed in the block stand above the bar. With ``as_json``, stdout is for JSON, and there is no bar.
+    ``lines`` prints a line on stderr every :data:`LINE_SECONDS` where there is no terminal, for commands that print
+    nothing else until they are done.
     """
     if as_json or not out.is_terminal:
         yield _lines_of(what, total) if lines and not as_json else lambda: None

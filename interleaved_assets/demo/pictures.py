@@ -55,9 +55,7 @@ def with_qr_code(
     """``picture`` with a QR code that covers about ``share`` of its area, 0 to 1, somewhere from line ``below`` on.
 
     The share counts the code's modules and not its quiet zone; what whole pixels per module make of it is in the note.
-
-    Raises:
-        ValueError: a code of that size, turned by ``angle`` degrees and with its quiet zone, does not fit.
+    Raises ValueError if a code of that size, turned by ``angle`` degrees and with its quiet zone, does not fit.
     """
     height, width = picture.image.shape[:2]
     modules = qr_modules(text)

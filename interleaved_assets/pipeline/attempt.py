@@ -123,10 +123,8 @@ class Attempt:
     def begin(self, *, just_compared: bool = False) -> StageOutcome | None:
         """Check that the inputs are those recorded; returns the outcome if another run has done the work since.
 
-        With ``just_compared``, the record was read a moment ago, and is not read again.
-
-        Raises:
-            ShardError: the outputs of an input stage are not those that its record names.
+        With ``just_compared``, the record was read a moment ago, and is not read again. Raises ShardError if outputs of
+        an input stage are not those that its record names.
         """
         shard, options = self.shard, self.shard.options
         if not just_compared and (now := read_record(self.record_uri, options)) != self.found:

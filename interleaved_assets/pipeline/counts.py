@@ -139,8 +139,7 @@ def write_by_error_policy(
 ) -> tuple[Facts, pa.Table]:
     """Apply the error policy to each batch and ``write`` the rows it keeps; returns counts, and the ledger of the rest.
 
-    Raises:
-        IncompleteShard: too many samples lost rows to errors.
+    Raises IncompleteShard if too many samples lost rows to errors.
     """
     seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()
     ledgers = [empty_ledger()]

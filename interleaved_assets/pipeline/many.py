@@ -36,12 +36,8 @@ class ShardResult(NamedTuple):
 def run_shards(keys: Sequence[str], settings: Settings, *, threads: int | None = None) -> Iterator[ShardResult]:
     """Take shards through all stages, without an orchestrator: the same outputs and records.
 
-    ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Shards that
-    are current are only compared with their records.
-
-    Args:
-        threads: shards that a stage works on at once; by default ``run.parallel_shards``. Stages on a device take
-            shards together.
+    ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Of them
+    ``threads`` are worked on at once, by default ``run.parallel_shards``, and all together on a device.
     """
     stages = stage_dag(settings).values()
     for start in range(0, len(keys), settings.run.shards_per_run):

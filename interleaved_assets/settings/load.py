@@ -23,11 +23,7 @@ HOME_VARIABLE = "INTERLEAVED_HOME"
 
 
 def settings_path() -> Path:
-    """The settings file in force.
-
-    Raises:
-        SettingsError: there is none, or its folder cannot be searched.
-    """
+    """The settings file in force; raises SettingsError if there is none, or its folder cannot be searched."""
     if (found := _present_file()) is not None:
         return found
     raise SettingsError(

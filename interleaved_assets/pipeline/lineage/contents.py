@@ -39,14 +39,10 @@ def row_keys(table: pa.Table) -> list[RowKey]:
 
 
 def dropped_contents(ledger: pa.Table, paths: ShardPaths) -> dict[RowKey, str]:
-    """What dropped rows of one shard held, from the rows that the stages stored; no image is read.
+    """What dropped rows of one shard, from ledgers of any of its stages, held; no image is read.
 
-    Args:
-        ledger: rows of the shard's ledgers (``LEDGER_SCHEMA``), of any stages.
-
-    Returns:
-        Of a text its text, of a metadata row its fields as JSON, of an image the member of the raw shard that has its
-        bytes. Rows that no stored output has are left out.
+    Of a text its text, of a metadata row its fields as JSON, of an image the member of the raw shard that has it. Rows
+    that no stored output has are left out.
     """
     found: dict[RowKey, str] = {}
     for stage, source in _INPUT_ROWS.items():

@@ -76,20 +76,13 @@ class RawListing(NamedTuple):
 
 
 def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
-    """Every shard below the raw root that can be listed, in the order of their paths.
-
-    Raises:
-        StorageError: the raw root is missing or cannot be listed.
-    """
+    """Every shard below the raw root that can be listed, in the order of their paths."""
     return (shard for shard, _ in list_raw_files(storage).files)
 
 
 def list_raw_files(storage: StorageSettings) -> RawListing:
     """Every shard below the raw root with the fsspec info of its file, the files that are ignored, and the folders that
-    cannot be listed.
-
-    Raises:
-        StorageError: the raw root is missing or cannot be listed.
+    cannot be listed. Raises StorageError if the raw root itself cannot.
     """
     with storage_errors(storage.raw_root, "list the raw shards below"):
         fs, folder = filesystem(storage.raw_root, storage.options)
@@ -124,11 +117,7 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
 
 
 def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None = None) -> RawShard:
-    """The shard with this partition key. ``known`` is its source in an earlier record, which has the path of a cut key.
-
-    Raises:
-        StorageError: there is none below the raw root.
-    """
+    """The shard with this partition key; ``known`` is its source in an earlier record, with the path of a cut key."""
     if not is_cut(key):
         paths = shard_paths(key)
     elif known is not None and shard_key(_below(known.uri, storage)) == key:
@@ -142,11 +131,7 @@ def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None =
 
 
 def raw_shard_at(uri: str, key: str, storage: StorageSettings) -> RawShard:
-    """The shard with this key at ``uri``, as it is now.
-
-    Raises:
-        StorageError: it is not there.
-    """
+    """The shard with this key at ``uri``, as it is now; raises StorageError if it is not there."""
     if (found := _look_at(uri, key, storage)) is None:
         raise _not_there(key, storage)
     return found
@@ -164,10 +149,7 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
     """The data version of a raw shard: ``etag:…`` where the store has one, else ``sha256:…`` of the content.
 
     ``known`` is the shard's source in an earlier record: if its stamp is unchanged, its version is returned without
-    reading the shard.
-
-    Raises:
-        StorageError: it cannot be read, or its name is not UTF-8.
+    reading the shard. Raises StorageError also if its name is not UTF-8.
     """
     check_name(shard.uri)
     if shard.stamp.startswith("etag:"):

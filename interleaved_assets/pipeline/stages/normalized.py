@@ -22,9 +22,8 @@ NAME: Final = "normalized"
 def normalize(shard: ShardTask) -> Work:
     """Read the raw tar, write ``normalized/<key>.parquet`` and the ledger of the rows that the policy dropped.
 
-    Raises:
-        IncompleteShard: it is cut, or too many of its samples lose rows to errors.
-        UnexpectedLayout: too few of its samples have content, or too many bytes are unreferenced.
+    Raises IncompleteShard if it is cut or too many samples lose rows, UnexpectedLayout if too few have content or too
+    many bytes are unreferenced.
     """
     settings = shard.settings
     assert shard.raw is not None

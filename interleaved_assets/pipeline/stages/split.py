@@ -12,15 +12,8 @@ def split_evenly(sizes: Sequence[int], *, max_samples: int | None = None, max_by
     ``max_bytes`` the numbers of samples of two parts differ by one at most. With it, each part ends at the border of a
     sample that comes nearest to an equal share of the bytes that are left.
 
-    The same arguments always give the same parts.
-
-    Args:
-        sizes: bytes that each sample takes, in order, from 0.
-        max_samples: most samples of a part, from 1; None for no bound.
-        max_bytes: most bytes of a part, whose samples alone are counted; None for no bound.
-
-    Returns:
-        At least one part; an empty one alone if there are no samples.
+    The same arguments always give the same parts: at least one, an empty one alone if there are no samples. ``sizes``
+    are the bytes of each sample; only these count for ``max_bytes``. None is no bound.
     """
     if max_bytes is None:
         # without a bound in bytes a part is measured by its number of samples

@@ -19,12 +19,8 @@ _OWN_FIELDS: Final = ("__key__", "__url__")
 def webdataset_samples(stream: Any) -> Iterator[tuple[str, dict[str, bytes]]]:
     """Each sample's key, and the bytes of its members by suffix in lower case.
 
-    Args:
-        stream: the tar, uncompressed, at its start. It is read forwards only, through ``read``, ``tell`` and ``seek``.
-
-    Raises:
-        tarfile.TarError: it is no tar, or a member is cut.
-        ValueError: a sample has two members with one suffix.
+    ``stream`` is the tar, uncompressed, at its start. It is read forwards only, by ``read``, ``tell`` and ``seek``.
+    Raises tarfile.TarError if it is no tar or cut, ValueError if a sample has two members with one suffix.
     """
     key: str | None = None
     sample: dict[str, bytes] = {}

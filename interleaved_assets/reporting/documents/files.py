@@ -40,14 +40,9 @@ def file_documents(
     storage_options: StorageOptions = None,
     tar_options: Mapping[str, Any] | None = None,
 ) -> DocumentPage:
-    """Documents of a tar or an interleaved Parquet file. Their images are decoded, for pictures and scores.
+    """Documents of a tar, or of interleaved Parquet by its ending; their images are decoded, for pictures and scores.
 
-    Args:
-        uri: a path or a URL; ending in ``.parquet`` for Parquet, else a tar.
-        tar_options: further arguments of :func:`~interleaved_assets.io.tar.reader.read_tar_shard`, such as ``layout``.
-
-    Raises:
-        NothingChosen: the file has no such document, or a reason is given.
+    ``tar_options`` are further arguments of :func:`~interleaved_assets.io.tar.reader.read_tar_shard`.
     """
     if choice.reasons:
         raise NothingChosen(f"{uri}: a file has no ledger of dropped rows: give the key of a shard to choose by reason")

@@ -61,10 +61,7 @@ def shard_documents(
 
     ``with_previews`` decodes their images for pictures larger than the stored thumbnails, unless they are more than
     :data:`PREVIEWS`; also where no thumbnails are stored. ``facts`` are those of the shard, with thumbnails, where they
-    were read before.
-
-    Raises:
-        NothingChosen: the shard has no such document, or lost no row for such a reason.
+    were read before. Raises NothingChosen as :func:`~interleaved_assets.reporting.documents.choice.check_choice`.
     """
     paths = settings.storage.shard(key)
     facts = facts or shard_facts(key, settings, thumbnails=True)

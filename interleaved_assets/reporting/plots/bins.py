@@ -14,13 +14,9 @@ DISPLAY_BINS: Final = 56
 
 
 def display_edges(sketch: ScoreSketch, bins: int = DISPLAY_BINS) -> np.ndarray:
-    """About ``bins`` equal bins over the values shown, with every bound in force on an edge.
+    """Edges of about ``bins`` equal bins over the values shown, ascending, float64, with every bound in force on one.
 
-    Args:
-        sketch: of at least one value.
-
-    Returns:
-        Ascending edges, float64; equal in ratio for a logarithmic measure.
+    For a logarithmic measure they are equal in ratio. ``sketch`` has a value at least.
     """
     measure = sketch.measure
     zeros = sketch.zeros / sketch.count if measure.zero_means else 0

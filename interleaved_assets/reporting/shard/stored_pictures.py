@@ -130,10 +130,7 @@ def selection_pictures(key: str, settings: Settings) -> Drawn:
 
 
 def _kept(uri: str, settings: Settings) -> dict[str, Any]:
-    """The pictures stored before, in one read: the whole cost of pictures for a shard that has not changed.
-
-    Empty where the file is missing or damaged: the pictures are drawn again.
-    """
+    """The pictures stored before, in one read; empty where the file is missing or damaged: they are drawn again."""
     content = read_small(uri, settings.storage.options)
     try:
         kept = json.loads(content or b"")
