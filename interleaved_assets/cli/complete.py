@@ -32,12 +32,7 @@ def complete_shards_and_files(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Keys of shards of which something is stored; where none begins so, files."""
-    return complete_made_shards(context, _parameter, incomplete) or complete_files(context, _parameter, incomplete)
-
-
-def complete_files(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Files and folders, which the shell finds itself."""
-    return [CompletionItem(incomplete, type="file")]
+    return complete_made_shards(context, _parameter, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 def complete_folders(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

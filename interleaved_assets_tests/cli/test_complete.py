@@ -80,7 +80,8 @@ def test_every_key_and_file_is_completed() -> None:
         f"{name} {parameter.name}"
         for name, command in interleaved.commands.items()
         for parameter in command.params
-        if any(word in (parameter.metavar or "") for word in taking) and parameter._custom_shell_complete is None
+        if any(word in (parameter.metavar or "") for word in taking)
+        if parameter._custom_shell_complete is None and not isinstance(parameter.type, click.Path)
     ]
     assert without == []
 

@@ -7,6 +7,7 @@ import click
 
 from interleaved_assets.cli.commands.data_set import forget_command, run_command, status_command, what_if_command
 from interleaved_assets.cli.commands.lineage import drops_command, trace_command, view_command
+from interleaved_assets.cli.commands.options import FILE
 from interleaved_assets.cli.commands.project import demo_command, init_command, settings_command
 from interleaved_assets.cli.commands.releases import release_command, verify_command
 from interleaved_assets.cli.commands.shard_files import (
@@ -16,7 +17,6 @@ from interleaved_assets.cli.commands.shard_files import (
     select_command,
     validate_command,
 )
-from interleaved_assets.cli.complete import complete_files
 
 SECTIONS: Final[Mapping[str, Sequence[click.Command]]] = {
     "A project": (init_command, settings_command, demo_command),
@@ -45,12 +45,7 @@ class _Sections(click.Group):
 
 @click.group(cls=_Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="interleaved-assets", prog_name="interleaved")
-@click.option(
-    "--settings",
-    metavar="FILE",
-    help="Settings file; default: interleaved.toml in this folder.",
-    shell_complete=complete_files,
-)
+@click.option("--settings", metavar="FILE", help="Settings file; default: interleaved.toml in this folder.", type=FILE)
 @click.pass_context
 def interleaved(context: click.Context, settings: str | None) -> None:
     """Shards of interleaved images and texts: convert, check, score and curate them, and ask what became of them.

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import as_json
-from interleaved_assets.cli.complete import complete_files, complete_made_shards, complete_shards_and_files
+from interleaved_assets.cli.commands.options import FILE, as_json
+from interleaved_assets.cli.complete import complete_made_shards, complete_shards_and_files
 
 
 @click.command("trace")
@@ -14,7 +14,7 @@ from interleaved_assets.cli.complete import complete_files, complete_made_shards
     "--tar",
     metavar="PATH",
     help="A final tar or a tar of exported images, path or URL: its raw shard, each stage's settings and hashes.",
-    shell_complete=complete_files,
+    type=FILE,
 )
 @click.option(
     "--shard",
@@ -47,11 +47,7 @@ def trace_command(file: str | None, sample_id: str | None, tar: str | None, as_j
 
 @click.command("drops")
 @click.option(
-    "--shard",
-    metavar="KEY",
-    required=True,
-    help="Partition key of the shard.",
-    shell_complete=complete_made_shards,
+    "--shard", metavar="KEY", required=True, help="Partition key of the shard.", shell_complete=complete_made_shards
 )
 @click.option("--reason", help="Only rows dropped for this reason, such as sharpness_below.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with whole texts.")
@@ -78,11 +74,7 @@ def drops_command(file: str | None, **given: Any) -> int:
 @click.option("--random", metavar="N", type=click.IntRange(min=1), help="N documents at random.")
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Of --random; default: 0.")
 @click.option(
-    "--out",
-    "page_file",
-    metavar="FILE",
-    help="Where the page goes; default: <name>.html in this folder.",
-    shell_complete=complete_files,
+    "--out", "page_file", metavar="FILE", help="Where the page goes; default: <name>.html in this folder.", type=FILE
 )
 @click.option("--open", "in_browser", is_flag=True, help="Open the page in the browser.")
 @as_json

@@ -6,6 +6,8 @@ from typing import Any
 import click
 
 Command = Callable[..., Any]
+FILE = click.Path(readable=False)
+"""A file or folder, which the shell completes; whether it can be read is found out, and said, by who reads it."""
 
 
 def as_json(command: Command) -> Command:

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import as_json
-from interleaved_assets.cli.complete import complete_files, complete_folders
+from interleaved_assets.cli.commands.options import FILE, as_json
+from interleaved_assets.cli.complete import complete_folders
 
 
 @click.command("init")
@@ -26,12 +26,7 @@ from interleaved_assets.cli.complete import complete_files, complete_folders
     shell_complete=complete_folders,
 )
 @click.option(
-    "--file",
-    metavar="FILE",
-    default="interleaved.toml",
-    show_default=True,
-    help="The file to write.",
-    shell_complete=complete_files,
+    "--file", metavar="FILE", default="interleaved.toml", show_default=True, help="The file to write.", type=FILE
 )
 @as_json
 def init_command(**given: Any) -> int:

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import as_json
-from interleaved_assets.cli.complete import complete_files, complete_folders
+from interleaved_assets.cli.commands.options import FILE, as_json
+from interleaved_assets.cli.complete import complete_folders
 
 
 @click.command("release")
@@ -36,7 +36,7 @@ def release_command(file: str | None, **given: Any) -> int:
 
 
 @click.command("verify")
-@click.argument("release", shell_complete=complete_files)
+@click.argument("release", type=FILE)
 @as_json
 @click.pass_obj
 def verify_command(file: str | None, release: str, as_json: bool) -> int:

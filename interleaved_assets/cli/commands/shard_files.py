@@ -4,12 +4,12 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import as_json, as_json_lines, filters, jobs, overwrite, policy
-from interleaved_assets.cli.complete import complete_files, complete_folders
+from interleaved_assets.cli.commands.options import FILE, as_json, as_json_lines, filters, jobs, overwrite, policy
+from interleaved_assets.cli.complete import complete_folders
 
 
 @click.command("inspect")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", shell_complete=complete_files)
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", type=FILE)
 @click.option(
     "-n",
     "--documents",
@@ -36,7 +36,7 @@ def inspect_command(file: str | None, **given: Any) -> int:
 
 
 @click.command("validate")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", shell_complete=complete_files)
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", type=FILE)
 @click.option("--no-decode", is_flag=True, help="Read only the headers of images.")
 @as_json_lines
 @click.pass_obj
@@ -57,7 +57,7 @@ def validate_command(file: str | None, **given: Any) -> int:
 
 
 @click.command("convert")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", shell_complete=complete_files)
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", type=FILE)
 @click.option(
     "-o",
     "--output",
@@ -94,8 +94,8 @@ def convert_command(file: str | None, **given: Any) -> int:
 
 
 @click.command("score")
-@click.argument("shard", shell_complete=complete_files)
-@click.argument("scores", shell_complete=complete_files)
+@click.argument("shard", type=FILE)
+@click.argument("scores", type=FILE)
 @click.option(
     "--scorer",
     "scorers",
@@ -123,14 +123,11 @@ def score_command(file: str | None, **given: Any) -> int:
 
 
 @click.command("select")
-@click.argument("shard", shell_complete=complete_files)
-@click.argument("scores", shell_complete=complete_files)
-@click.argument("output", shell_complete=complete_files)
+@click.argument("shard", type=FILE)
+@click.argument("scores", type=FILE)
+@click.argument("output", type=FILE)
 @click.option(
-    "--ledger",
-    metavar="FILE",
-    help="Parquet file for dropped rows; default: OUTPUT.dropped.parquet.",
-    shell_complete=complete_files,
+    "--ledger", metavar="FILE", help="Parquet file for dropped rows; default: OUTPUT.dropped.parquet.", type=FILE
 )
 @filters
 @policy
