@@ -173,9 +173,6 @@ def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | Non
     """The record at ``uri``, or None if there is none. Whether its outputs still exist is not checked.
 
     The URIs of its outputs are those below the output root that the record lies in, which may be a copied one.
-
-    Raises:
-        ShardError: the file is not a record.
     """
     content = read_small(uri, storage_options)
     if content is None:
@@ -208,11 +205,7 @@ def _remember(content: bytes, uri: str) -> None:
 
 
 def parse_record(content: bytes, uri: str) -> Record | None:
-    """The record in the file at ``uri``, which has this content, as :func:`read_record` returns it.
-
-    Raises:
-        ShardError: the file is not a record.
-    """
+    """The record in the file at ``uri``, which has this content, as :func:`read_record` returns it."""
     if not content.strip(b"\0"):
         return None  # a file without content, or with zeros only, as a power failure can leave it, is no record
     try:
@@ -239,11 +232,7 @@ def _paths_beside(record: Record, uri: str) -> "ShardPaths | None":
 
 
 def read_valid_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
-    """The record at ``uri`` if every output has the stamp that the record names, else None. No output is read.
-
-    Raises:
-        ShardError: the file is not a record.
-    """
+    """The record at ``uri`` if every output has the stamp that the record names, else None. No output is read."""
     record = read_record(uri, storage_options)
     return record if record is not None and has_its_outputs(record, storage_options) else None
 
@@ -254,8 +243,6 @@ def has_its_outputs(
     """Whether every output has the stamp that the record names. No output is read.
 
     Args:
-        record: of a stage.
-        storage_options: fsspec storage options.
         stamp_at: returns the stamp that the file at a URI had when files were listed. The storage is asked for the
             stamp of an output that has another stamp in the listing, or none.
     """
@@ -276,9 +263,6 @@ def with_present_stamps(
 
     An output with a new stamp (it was copied, or written again with the same bytes) is read and compared by its hash.
     The record is not written. ``stamp_at`` is as for :func:`has_its_outputs`.
-
-    Raises:
-        StorageError: an output cannot be read.
     """
     outputs: dict[str, OutputFile] = {}
     for role, output in record.outputs.items():

@@ -80,7 +80,6 @@ class Stage:
 
     Attributes:
         name: also the name of the asset and of the folder of the outputs.
-        inputs: names of the stages whose outputs it reads.
         version: to be raised when a change of code changes the output.
         settings: returns the settings that the output depends on, and no others.
         run: does the work for one shard; None if ``together`` is given.

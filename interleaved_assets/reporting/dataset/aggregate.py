@@ -90,7 +90,6 @@ class DatasetAggregate:
         measures: the filters and scores to add up, with their bounds, in the order of the report.
         rows, images, samples: dropped rows, dropped images and samples with a dropped row, by reason.
         examples: the first rows dropped for each reason, at most :data:`EXAMPLE_ROWS`, of one shard at most half.
-        errors: rows with an error, by code.
     """
 
     measures: Sequence[Measure]
