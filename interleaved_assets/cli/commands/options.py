@@ -7,7 +7,7 @@ import click
 
 Command = Callable[..., Any]
 FILE = click.Path(readable=False)
-"""A file or folder, which the shell completes; whether it can be read is found out, and said, by who reads it."""
+"""A file, folder or URL: the shell completes it, and the command that reads it reports what is wrong with it."""
 
 
 def as_json(command: Command) -> Command:

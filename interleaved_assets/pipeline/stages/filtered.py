@@ -102,7 +102,7 @@ def select_rows(shard: ShardTask) -> Work:
 
 
 def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None = None) -> pa.Table:
-    """Of a normalized shard ``sample_id``, ``position``, ``modality`` and ``words``: of texts their number of words."""
+    """Of a normalized shard ``sample_id``, ``position``, ``modality`` and ``words``, the number of words of a text."""
     parts = [
         table.select(_DECIDING_COLUMNS[:3]).append_column("words", count_words(table["text_content"]))
         for table in read_parquet_shard(

@@ -19,7 +19,7 @@ _DOCUMENT_BYTES, _ROW_BYTES, _IMAGE_BYTES, _SCORE_BYTES, _DROP_BYTES, _BLOCK_BYT
 
 
 def fit_documents(documents: Sequence[Document], page_bytes: int = PAGE_BYTES) -> list[Document]:
-    """The documents of a page, made smaller as far as ``page_bytes`` for up to :data:`FREE_DOCUMENTS` asks for it.
+    """The documents, made smaller where a page of up to :data:`FREE_DOCUMENTS` would have more than ``page_bytes``.
 
     Long texts are cut, the longest ones most, and rows of the largest documents are left out, kept rows at the end
     first, where smaller pictures would not be enough; then pictures become smaller, of 128 pixels or else of 80.

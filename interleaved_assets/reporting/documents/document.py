@@ -124,9 +124,7 @@ class Document:
         return drops.pop() if len(drops) == 1 else None
 
     def extremes(self) -> dict[str, tuple[float, float]]:
-        """Smallest and largest value of each score, of the document and its images; infinity as the largest float, for
-        JSON.
-        """
+        """Smallest and largest value of each score; infinity, which JSON does not have, as the largest float."""
         values: dict[str, list[float]] = defaultdict(list)
         for score in (*self.scores, *(score for item in self.items for score in item.scores)):
             values[score.name].append(score.value)

@@ -77,7 +77,7 @@ def compared_texts(scores: pa.Table, keys: Sequence[ImageKey]) -> dict[ImageKey,
 def tiles_of(
     facts: ShardFacts, keys: Sequence[ImageKey], measures: Sequence[Measure], texts: Mapping[ImageKey, str]
 ) -> list[Tile]:
-    """The tiles of ``keys``, in their order; the scores of ``facts`` have thumbnails, ``texts`` is by CLIP."""
+    """The tiles of ``keys``, in their order: pictures from the scores of ``facts``, nearest texts from ``texts``."""
     assert facts.scores is not None
     scores = _of_images(facts.scores, set(keys))
     rows = dict(zip(image_keys(scores), scores.to_pylist(), strict=True))
