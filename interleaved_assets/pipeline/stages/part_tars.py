@@ -6,7 +6,6 @@ twice, and a run that is killed leaves parts 0, 1, … without a gap, which the 
 """
 
 import sys
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
@@ -47,6 +46,19 @@ def stored_parts(paths: ShardPaths, recorded: Record | None) -> list[str]:
     return sorted(found, reverse=True)
 
 
+class _Part(NamedTuple):
+    """One tar being written."""
+
+    tar: TarShard
+    commits: ExitStack
+    """Makes the tar visible when it is closed, and discards it when it ends with an error; either once."""
+    samples: WrittenSamples
+    counter: RowCounter
+
+    def commit(self) -> None:
+        self.commits.close()
+
+
 class PartTars:
     """The tars of a shard being written; what :func:`part_tars` gives. ``tars`` are those committed, by role."""
 
@@ -69,7 +81,11 @@ class PartTars:
             if not self._left:
                 self._begin()
             stop = min(last, first + self._left)
-            self._begun[-1].write(table.slice(borders[first], borders[stop] - borders[first]))
+            samples = table.slice(borders[first], borders[stop] - borders[first])
+            part = self._begun[-1]
+            part.samples.add(samples)
+            part.counter.add(samples)
+            part.tar.write(samples)
             self._left -= stop - first
             first = stop
 
@@ -84,27 +100,23 @@ class PartTars:
 
     def commit(self) -> None:
         """Remove the tars that are replaced, and make the new ones visible; called by :func:`part_tars`."""
-        paths, waiting = self._shard.paths, deque(self._begun)
-        try:
-            replaced = stored_parts(paths, self._shard.recorded)
-            if len(self._places) > 1:
-                replaced.append(paths.output(FINAL_TARS))  # otherwise the new tar takes its place
-            for uri in replaced:
-                remove_file(uri, paths.options)
-            while waiting:
-                waiting.popleft().commit()
-        except BaseException as error:
-            self.abandon(error, waiting)
-            raise
+        paths = self._shard.paths
+        replaced = stored_parts(paths, self._shard.recorded)
+        if len(self._places) > 1:
+            replaced.append(paths.output(FINAL_TARS))  # otherwise the new tar takes its place
+        for uri in replaced:
+            remove_file(uri, paths.options)
+        for part in self._begun:
+            part.commit()
         done = zip(self._places, self._begun, strict=True)
         self.tars = {
             role: WrittenTar(OutputFile.of(part.tar), part.counter.counts, part.samples) for role, part in done
         }
 
-    def abandon(self, error: BaseException, parts: "Sequence[_Part] | deque[_Part] | None" = None) -> None:
+    def abandon(self, error: BaseException) -> None:
         """Discard the tars that are not committed; called by :func:`part_tars`."""
-        for part in self._begun if parts is None else parts:
-            part.abandon(error)
+        for part in self._begun:
+            part.commits.__exit__(type(error), error, error.__traceback__)
 
     def _begin(self) -> None:
         number = len(self._begun)
@@ -113,8 +125,11 @@ class PartTars:
         if number:
             self._begun[-1].tar.store()
         uri = [*self._places.values()][number]
-        clear_leftovers(uri, self._shard.options)
-        self._begun.append(_Part(uri, self._shard))
+        options, limits = self._shard.options, self._shard.settings.limits.for_tars()
+        clear_leftovers(uri, options)
+        commits = ExitStack()
+        tar = commits.enter_context(tar_shard(uri, storage_options=options, limits=limits))
+        self._begun.append(_Part(tar, commits, WrittenSamples(), RowCounter()))
         self._left = self._samples[number]
 
     def _changed(self) -> ShardError:
@@ -135,26 +150,7 @@ def part_tars(shard: ShardTask, samples: Sequence[int]) -> Iterator[PartTars]:
     try:
         yield tars
         tars.store()
+        tars.commit()
     except BaseException as error:
         tars.abandon(error)
         raise
-    tars.commit()
-
-
-class _Part:
-    def __init__(self, uri: str, shard: ShardTask) -> None:
-        self.samples, self.counter = WrittenSamples(), RowCounter()
-        self._stack = ExitStack()
-        limits = shard.settings.limits.for_tars()
-        self.tar: TarShard = self._stack.enter_context(tar_shard(uri, storage_options=shard.options, limits=limits))
-
-    def write(self, table: pa.Table) -> None:
-        self.samples.add(table)
-        self.counter.add(table)
-        self.tar.write(table)
-
-    def commit(self) -> None:
-        self._stack.close()
-
-    def abandon(self, error: BaseException) -> None:
-        self._stack.__exit__(type(error), error, error.__traceback__)
