@@ -29,11 +29,12 @@ import open_clip
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from open_clip.transform import PreprocessCfg, image_transform_v2
+from open_clip.transform import image_transform_v2
 from PIL import Image
 
-from interleaved_assets.scoring.clip.scores import ClipScorer, ClipStats, load_scorer, score_shards
+from interleaved_assets.scoring.clip.scorer import ClipScorer, load_scorer
 from interleaved_assets.scoring.clip.settings import ClipSettings
+from interleaved_assets.scoring.clip.stream import ClipStats, score_shards
 
 IMAGES_PER_SAMPLE = 4
 DISTINCT_IMAGES = 64
@@ -139,7 +140,7 @@ def decoding(paths: list[Path], scorer: ClipScorer, threads: int) -> None:
 def one_by_one(paths: list[Path], scorer: ClipScorer) -> None:
     """Sample by sample in fp32: decode, scale, embed, compare, then the next."""
     model = scorer.embedder.model
-    transform = image_transform_v2(PreprocessCfg(**model.preprocess_config), is_train=False)
+    transform = image_transform_v2(model.preprocess_config, is_train=False)
     for _, tables in read(paths):
         for table in tables:
             for name in dict.fromkeys(table["sample_id"].to_pylist()):

@@ -16,7 +16,7 @@ import numpy as np
 import open_clip
 import pyarrow as pa
 import torch
-from open_clip.transform import PreprocessCfg, image_transform_v2
+from open_clip.transform import image_transform_v2
 from PIL import Image
 
 from benchmarks.clip import WORDS, photo
@@ -49,7 +49,7 @@ def samples(images: list[bytes]) -> pa.Table:
 def plain_scores(settings: ClipSettings, table: pa.Table) -> np.ndarray:
     """Cosine similarities as open_clip's documentation computes them."""
     model = load_scorer(settings).embedder.model
-    transform = image_transform_v2(PreprocessCfg(**model.preprocess_config), is_train=False)
+    transform = image_transform_v2(model.preprocess_config, is_train=False)
     rows = table.to_pylist()
     scores = []
     for text, image in zip(rows[::2], rows[1::2], strict=True):

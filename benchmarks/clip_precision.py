@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import open_clip
 import torch
+from open_clip.transform import PreprocessCfg
 
 from benchmarks.clip import WORDS, photo
 from benchmarks.clip_differences import MODELS
@@ -46,7 +47,7 @@ def inputs(module: Any, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Drawn images, normalized, and tokens of as many texts."""
     random = np.random.default_rng(0)
     config = module.visual.preprocess_cfg
-    preprocess = Preprocess.of(config, "pillow")
+    preprocess = Preprocess(PreprocessCfg(**config), "pillow")
     pixels = np.stack([preprocess(photo(random, 320, 240)) for _ in range(count)])
     values = torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div(255)
     mean, deviation = (torch.tensor(config[key]).view(1, 3, 1, 1) for key in ("mean", "std"))

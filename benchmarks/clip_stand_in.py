@@ -30,8 +30,7 @@ from torch.utils.data import DataLoader
 from benchmarks.clip import photo, read, write_shards
 from benchmarks.figures import markdown_table, replace_figures
 from interleaved_assets.scoring.clip.image import Pixels, Preprocess
-from interleaved_assets.scoring.clip.reading import SampleReader
-from interleaved_assets.scoring.clip.samples import clip_schema
+from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.clip.stream import ClipStats, ScoreStream
 from interleaved_assets.scoring.clip.text import Tokenizer, Tokens
@@ -67,6 +66,7 @@ class StandIn:
     """
 
     is_on_cpu = False
+    width = WIDTH
 
     def __init__(self, batch_size: int, seconds: float) -> None:
         self.batch_size, self._seconds = batch_size, seconds
@@ -95,11 +95,10 @@ class StandIn:
 
 def run_stream(paths: list[Path], device: StandIn, preprocess: Preprocess, threads: int) -> int:
     """Score the shards with the device; how many images it was given."""
-    settings = ClipSettings()
     tokenizer = Tokenizer(open_clip.SimpleTokenizer(), "truncate")
-    reader = SampleReader(settings, clip_schema(settings, WIDTH), (), tokenizer, preprocess)
+    scorer = ClipScorer(ClipSettings(threads=threads), device, tokenizer, preprocess)
     stats = ClipStats()
-    for _, scores in ScoreStream(reader, device, threads, stats).run(read(paths)):
+    for _, scores in ScoreStream(scorer, None, stats).run(read(paths)):
         if scores["clip_score"].null_count:
             raise RuntimeError("an image was not scored, so the times mean nothing")
     return stats.embedded

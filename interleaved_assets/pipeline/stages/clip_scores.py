@@ -22,8 +22,9 @@ from interleaved_assets.pipeline.throughput import DEVICE_WAIT
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import clip_ranges
-from interleaved_assets.scoring.clip.scores import ClipStats, load_scorer, score_shards
+from interleaved_assets.scoring.clip.scorer import load_scorer
 from interleaved_assets.scoring.clip.settings import ClipSettings
+from interleaved_assets.scoring.clip.stream import ClipStats, score_shards
 from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.settings import Settings, StorageSettings
 

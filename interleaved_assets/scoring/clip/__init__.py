@@ -3,8 +3,9 @@
 Importing it loads no torch; :func:`load_scorer` does.
 """
 
-from interleaved_assets.scoring.clip.scores import ClipScorer, load_scorer, score_shards, score_table
+from interleaved_assets.scoring.clip.scorer import ClipScorer, load_scorer
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
+from interleaved_assets.scoring.clip.stream import score_shards, score_table
 
 __all__ = [
     "ClipScorer",

@@ -8,10 +8,8 @@ import numpy as np
 import open_clip
 import torch
 from numpy.typing import NDArray
-from open_clip.transform import PreprocessCfg
 
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.scoring.clip.heads import Head
 from interleaved_assets.scoring.clip.image import Pixels
 from interleaved_assets.scoring.clip.model import ClipModel
 from interleaved_assets.scoring.clip.text import Tokens
@@ -61,18 +59,19 @@ class Embedder:
     Attributes:
         batch_size: images, or texts, at once. Halved for good when the device runs out of memory.
         is_on_cpu: whether it computes on the cores that decoding takes too.
+        width: of the embeddings.
     """
 
-    def __init__(self, model: ClipModel, batch_size: int | None = None, heads: Sequence[Head] = ()) -> None:
+    def __init__(self, model: ClipModel, batch_size: int | None = None, heads: Sequence[torch.nn.Module] = ()) -> None:
         self.model = model
         self.batch_size = batch_size or _DEFAULT_BATCH[model.device.type]
         self.is_on_cpu = model.device.type == "cpu"
-        self._heads = [head.on(model.device) for head in heads]
+        self.width = model.width
+        self._heads = [head.to(model.device) for head in heads]
         config = model.preprocess_config
         self._mean, self._std = (
-            torch.tensor(config[key], device=model.device).view(1, 3, 1, 1) for key in ("mean", "std")
+            torch.tensor(part, device=model.device).view(1, 3, 1, 1) for part in (config.mean, config.std)
         )
-        self._height_width = PreprocessCfg(**config).input_size[1:]
         self._is_trimmable = _is_trimmable(model)
 
     def pixel_buffer(self) -> Pixels:
@@ -80,7 +79,7 @@ class Embedder:
 
         From such memory the copy to the device does not keep the host waiting.
         """
-        shape = (self.batch_size, *self._height_width, 3)
+        shape = (self.batch_size, *self.model.preprocess_config.input_size[1:], 3)
         return torch.empty(shape, dtype=torch.uint8, pin_memory=not self.is_on_cpu).numpy()
 
     def images(self, pixels: Pixels) -> Launched:
@@ -98,8 +97,7 @@ class Embedder:
             )
             embeddings = self.model.module.encode_image(values)
             embeddings = torch.nn.functional.normalize(embeddings.float(), dim=-1)
-            scores = [head.score(embeddings)[:, None] for head in self._heads]
-            return torch.cat([embeddings, *scores], dim=1)
+            return torch.cat([embeddings, *(head(embeddings) for head in self._heads)], dim=1)
 
         return self._launch(embed, len(pixels))
 
@@ -108,9 +106,13 @@ class Embedder:
         order = sorted(range(len(tokens)), key=lambda index: len(tokens[index]))
 
         def embed(part: slice) -> torch.Tensor:
-            host = torch.from_numpy(self._padded([tokens[index] for index in order[part]]))
-            batch = host if self.is_on_cpu else host.pin_memory().to(self.model.device, non_blocking=True)
+            rows = [torch.from_numpy(tokens[index]).long() for index in order[part]]
+            host = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
             module = self.model.module
+            if not self._is_trimmable:
+                missing = max(0, self.model.tokenizer.context_length - host.shape[1])
+                host = torch.nn.functional.pad(host, (0, missing))
+            batch = host if self.is_on_cpu else host.pin_memory().to(self.model.device, non_blocking=True)
             embeddings = _encode_trimmed(module, batch) if self._is_trimmable else module.encode_text(batch)
             return torch.nn.functional.normalize(embeddings.float(), dim=-1)
 
@@ -125,17 +127,15 @@ class Embedder:
             while start < count:
                 size = min(self.batch_size, count - start)
                 try:
-                    part = embed(slice(start, start + size))
+                    parts.append(embed(slice(start, start + size)))
                 except torch.OutOfMemoryError:
                     if size == 1:
                         raise
-                    part = None
-                # outside of the except clause, whose exception still holds the tensors of the failed attempt
-                if part is None:
-                    self._halve(size)
+                else:
+                    start += size
                     continue
-                parts.append(part)
-                start += size
+                # outside of the except clause, whose exception still holds the tensors of the failed attempt
+                self._halve(size)
             return Launched(torch.cat(parts), self.model.precision, order)
 
     def _halve(self, size: int) -> None:
@@ -149,15 +149,6 @@ class Embedder:
         )
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
-
-    def _padded(self, tokens: Sequence[Tokens]) -> NDArray[np.int64]:
-        length = max(map(len, tokens))
-        if not self._is_trimmable:
-            length = max(length, self.model.tokenizer.context_length)
-        padded = np.zeros((len(tokens), length), np.int64)
-        for row, sequence in zip(padded, tokens, strict=True):
-            row[: len(sequence)] = sequence
-        return padded
 
 
 def _is_trimmable(model: ClipModel) -> bool:

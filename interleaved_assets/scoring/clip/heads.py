@@ -16,78 +16,41 @@ layers works too; activations are no part of a state dict, so they are settings
 import pickle
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from interleaved_assets.io.storage import StorageOptionsByScheme, local_copy, options_of
-from interleaved_assets.model.errors import SettingsError, StorageError, StorageUnavailable
-from interleaved_assets.scoring.clip.settings import Activation, HeadSettings, Squash, head_column
+from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.scoring.clip.identity import setting_errors
+from interleaved_assets.scoring.clip.settings import HeadSettings
 
 _MEAN, _VARIANCE = "norm.mean", "norm.variance"
-
-
-@dataclass(frozen=True)
-class Head:
-    """A head that is loaded and fits together.
-
-    Attributes:
-        column: the column of the score table it fills.
-        layers: weight (out x in) and bias (out) of each layer, float32; the last has one output.
-        mean: subtracted from the embedding first, float32 of its width; None where the head has no such layer.
-        deviation: what the embedding is divided by then.
-    """
-
-    column: str
-    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
-    activation: Activation
-    output: Squash
-    mean: torch.Tensor | None = None
-    deviation: torch.Tensor | None = None
-
-    @property
-    def width(self) -> int:
-        """Width of the embedding that the head takes."""
-        return int(self.layers[0][0].shape[1])
-
-    def on(self, device: torch.device) -> "Head":
-        """The head with its weights on a device."""
-        layers = tuple((weight.to(device), bias.to(device)) for weight, bias in self.layers)
-        mean, deviation = (None if part is None else part.to(device) for part in (self.mean, self.deviation))
-        return replace(self, layers=layers, mean=mean, deviation=deviation)
-
-    def score(self, embeddings: torch.Tensor) -> torch.Tensor:
-        """One number for each embedding; its range is the head's own, 0 to 1 behind a sigmoid.
-
-        Args:
-            embeddings: n x width, float32, L2-normalised, on the head's device.
-
-        Returns:
-            n numbers, float32, which the device may still be computing.
-        """
-        values = embeddings
-        if self.mean is not None and self.deviation is not None:
-            values = (values - self.mean) / self.deviation
-        for depth, (weight, bias) in enumerate(self.layers):
-            if depth:
-                values = _activated(values, self.activation)
-            values = torch.nn.functional.linear(values, weight, bias)
-        return (torch.sigmoid(values) if self.output == "sigmoid" else values)[:, 0]
+_FUNCTIONS: Final = {
+    "none": torch.nn.Identity,
+    "relu": torch.nn.ReLU,
+    "gelu": torch.nn.GELU,
+    "sigmoid": torch.nn.Sigmoid,
+}
 
 
 def load_head(
-    name: str, settings: HeadSettings, width: int | None = None, options: StorageOptionsByScheme | None = None
-) -> Head:
+    name: str, settings: HeadSettings, width: int, options: StorageOptionsByScheme | None = None
+) -> torch.nn.Sequential:
     """The head that ``clip.heads.<name>`` describes.
 
     Args:
         name: the head's name in the settings.
         settings: where it is, and the functions between its layers.
-        width: width of the model's embedding, which the head has to take; None: any.
+        width: width of the model's embedding, which the head has to take.
         options: for fsspec, by scheme, where the file is remote.
+
+    Returns:
+        From embeddings, n x width, float32, L2-normalised, one number each, n x 1, float32; the range is the head's
+        own, 0 to 1 behind a sigmoid.
 
     Raises:
         SettingsError: the file is missing or no state dict of linear layers, the layers do not fit each other, or the
@@ -95,43 +58,26 @@ def load_head(
         StorageUnavailable: the storage did not answer.
     """
     try:
-        with local_copy(settings.path, options_of(settings.path, options)) as path:
+        copy = local_copy(settings.path, options_of(settings.path, options))
+        with setting_errors(f"clip.heads.{name}"), copy as path:
             state = _read_state(path)
         layers = _linear_layers(state, is_ordered=not settings.path.endswith(".safetensors"))
-        mean, deviation = _normalization(state, int(layers[0][0].shape[1]))
-    except StorageUnavailable:
-        raise
-    except StorageError as error:
-        raise SettingsError(f"clip.heads.{name}: {error}") from error
+        taken = layers[0].in_features
+        normalization = _normalization(state, taken)
     except _NoHead as error:
         raise SettingsError(
             f"clip.heads.{name}: {settings.path} is no head: {error}. It has to be a state dict of linear layers, "
             "<layer>.weight and <layer>.bias, that ends in one output."
         ) from error
-    head = Head(
-        column=head_column(name, settings),
-        layers=layers,
-        activation=settings.hidden_activation,
-        output=settings.output_squash,
-        mean=mean,
-        deviation=deviation,
-    )
-    if width is not None and head.width != width:
+    if taken != width:
         raise SettingsError(
-            f"clip.heads.{name}: {settings.path} takes embeddings of width {head.width}, and the model's have width "
+            f"clip.heads.{name}: {settings.path} takes embeddings of width {taken}, and the model's have width "
             f"{width}. Choose the head that was trained for this model."
         )
-    return head
-
-
-def _activated(values: torch.Tensor, activation: Activation) -> torch.Tensor:
-    match activation:
-        case "relu":
-            return torch.nn.functional.relu(values)
-        case "gelu":
-            return torch.nn.functional.gelu(values)
-        case "none":
-            return values
+    parts = [*normalization, layers[0]]
+    for layer in layers[1:]:
+        parts += _FUNCTIONS[settings.hidden_activation](), layer
+    return torch.nn.Sequential(*parts, _FUNCTIONS[settings.output_squash]()).requires_grad_(False)
 
 
 class _NoHead(Exception):
@@ -154,9 +100,7 @@ def _read_state(path: Path) -> dict[str, torch.Tensor]:
     return dict(state)
 
 
-def _linear_layers(
-    state: Mapping[str, torch.Tensor], *, is_ordered: bool
-) -> tuple[tuple[torch.Tensor, torch.Tensor], ...]:
+def _linear_layers(state: Mapping[str, torch.Tensor], *, is_ordered: bool) -> list[torch.nn.Linear]:
     """The layers in order, float32, checked to fit each other."""
     names = [key.removesuffix("weight") for key in state if key == "weight" or key.endswith(".weight")]
     known = {f"{name}{part}" for name in names for part in ("weight", "bias")} | {_MEAN, _VARIANCE}
@@ -169,29 +113,45 @@ def _linear_layers(
         if not all(re.search(r"\d", name) for name in names):
             raise _NoHead("its layers are not numbered, and safetensors keeps no order of its own; save it as .pth")
         names.sort(key=_natural_key)
-    layers: list[tuple[torch.Tensor, torch.Tensor]] = []
+    layers: list[torch.nn.Linear] = []
     for name in names:
         weight = state[f"{name}weight"].float()
         if weight.ndim != 2:
             raise _NoHead(f"{name}weight has {weight.ndim} dimensions where a linear layer has 2")
-        bias = state.get(f"{name}bias", torch.zeros(weight.shape[0])).float()
-        if bias.shape != weight.shape[:1]:
+        outputs, inputs = weight.shape
+        bias = state.get(f"{name}bias", torch.zeros(outputs)).float()
+        if bias.shape != (outputs,):
             raise _NoHead(f"{name}bias has shape {tuple(bias.shape)}, {name}weight {tuple(weight.shape)}")
-        if layers and layers[-1][0].shape[0] != weight.shape[1]:
-            raise _NoHead(
-                f"{name}weight takes {weight.shape[1]} values, and the layer before gives {len(layers[-1][1])}"
-            )
-        if not (torch.isfinite(weight).all() and torch.isfinite(bias).all()):
+        if layers and layers[-1].out_features != inputs:
+            raise _NoHead(f"{name}weight takes {inputs} values, and the layer before gives {layers[-1].out_features}")
+        if not (weight.isfinite().all() and bias.isfinite().all()):
             raise _NoHead(f"{name}weight or {name}bias has values that are not finite")
-        layers.append((weight.contiguous(), bias.contiguous()))
-    if len(layers[-1][1]) != 1:
-        raise _NoHead(f"its last layer gives {len(layers[-1][1])} values where one score is wanted")
-    return tuple(layers)
+        layers.append(torch.nn.Linear(inputs, outputs, device="meta"))
+        layers[-1].load_state_dict({"weight": weight.contiguous(), "bias": bias.contiguous()}, assign=True)
+    if outputs != 1:
+        raise _NoHead(f"its last layer gives {outputs} values where one score is wanted")
+    return layers
 
 
-def _normalization(state: Mapping[str, torch.Tensor], width: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+class _Normalization(torch.nn.Module):
+    """Subtracts a mean and divides by a deviation."""
+
+    mean: torch.Tensor
+    deviation: torch.Tensor
+
+    def __init__(self, mean: torch.Tensor, deviation: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("deviation", deviation)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return (values - self.mean) / self.deviation
+
+
+def _normalization(state: Mapping[str, torch.Tensor], width: int) -> list[_Normalization]:
+    """What is done to the embedding first, if anything."""
     if _MEAN not in state and _VARIANCE not in state:
-        return None, None
+        return []
     if _MEAN not in state or _VARIANCE not in state:
         raise _NoHead(f"it has only one of {_MEAN} and {_VARIANCE}")
     mean, variance = state[_MEAN].float().flatten(), state[_VARIANCE].float().flatten()
@@ -199,7 +159,7 @@ def _normalization(state: Mapping[str, torch.Tensor], width: int) -> tuple[torch
         raise _NoHead(f"{_MEAN} has {len(mean)} values, {_VARIANCE} {len(variance)}, and its first layer takes {width}")
     if not (variance > 0).all():
         raise _NoHead(f"{_VARIANCE} has values that are not above 0")
-    return mean, variance.sqrt()
+    return [_Normalization(mean, variance.sqrt())]
 
 
 def _natural_key(name: str) -> list[tuple[int, str]]:

@@ -6,6 +6,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -85,21 +86,21 @@ def file_versions(settings: ClipSettings, options: StorageOptionsByScheme | None
         SettingsError: a file is not there, or cannot be read; the message names the setting.
         StorageUnavailable: the storage did not answer.
     """
-    versions: dict[str, str] = {}
+    versions = {}
     for name, uri in _files(settings):
-        try:
+        with setting_errors(name):
             versions[name] = content_version(uri, options_of(uri, options))
-        except StorageUnavailable:
-            raise
-        except StorageError as error:
-            raise SettingsError(f"{name}: {error}") from error
     return versions
 
 
 def _files(settings: ClipSettings) -> Iterator[tuple[str, str]]:
     if settings.model.startswith(LOCAL_DIR_PREFIX):
-        for path in _files_of_model(settings):
-            yield f"clip.model/{path.name}", str(path)
+        folder = local_path(settings.model.removeprefix(LOCAL_DIR_PREFIX))
+        if not folder.is_dir():
+            raise SettingsError(f"clip.model: there is no folder {folder}")
+        for path in sorted(folder.iterdir()):
+            if path.is_file():
+                yield f"clip.model/{path.name}", str(path)
     if settings.model_config_path is not None:
         yield "clip.model_config_path", settings.model_config_path
     if (checkpoint := checkpoint_file(settings)) is not None:
@@ -108,11 +109,20 @@ def _files(settings: ClipSettings) -> Iterator[tuple[str, str]]:
         yield f"clip.heads.{name}", head.path
 
 
-def _files_of_model(settings: ClipSettings) -> list[Path]:
-    folder = local_path(settings.model.removeprefix(LOCAL_DIR_PREFIX))
-    if not folder.is_dir():
-        raise SettingsError(f"clip.model: there is no folder {folder}")
-    return [path for path in sorted(folder.iterdir()) if path.is_file()]
+@contextmanager
+def setting_errors(name: str) -> Iterator[None]:
+    """Where a file that a setting names cannot be read, name the setting.
+
+    Raises:
+        SettingsError: instead of a StorageError.
+        StorageUnavailable: as it is: the setting may be right.
+    """
+    try:
+        yield
+    except StorageUnavailable:
+        raise
+    except StorageError as error:
+        raise SettingsError(f"{name}: {error}") from error
 
 
 def model_fingerprint(
@@ -124,26 +134,23 @@ def model_fingerprint(
     name.
 
     Raises:
-        StorageError: a file that the settings name cannot be read.
+        SettingsError, StorageUnavailable: as of :func:`file_versions`.
     """
-    checkpoint = checkpoint_file(settings)
-    config = settings.model_config_path
+    versions = file_versions(settings.model_copy(update={"heads": {}}), options)
     facts: dict[str, object] = {
         "version": _EMBEDDING_VERSION,
         **_decoder(settings),
         "precision": precision,
         "resize": resize,
     }
-    if config is None:
+    if settings.model_config_path is None:
         facts["model"] = settings.model
     else:
-        facts["config"] = content_version(config, options_of(config, options))
+        facts["config"] = versions.pop("clip.model_config_path")
     if settings.model.startswith(LOCAL_DIR_PREFIX):
-        facts["folder"] = {path.name: content_version(str(path)) for path in _files_of_model(settings)}
+        facts["folder"] = {name.removeprefix("clip.model/"): version for name, version in versions.items()}
     elif not settings.model.startswith(HUB_PREFIX):
-        facts["weights"] = (
-            settings.pretrained if checkpoint is None else content_version(checkpoint, options_of(checkpoint, options))
-        )
+        facts["weights"] = versions.get("clip.pretrained", settings.pretrained)
     return _digest(facts)
 
 

@@ -1,9 +1,9 @@
 """Bytes of an image to the square of pixels that a CLIP model takes, as open_clip's own transform gives it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from interleaved_assets.scoring.decode import Reduction, check_pixels, decode_op
 from interleaved_assets.scoring.size import (
     DEFAULT_MAX_PIXELS,
     TURN_UPRIGHT,
+    displayed_size,
     exif_orientation,
     open_header,
     pillow_result,
@@ -32,8 +33,6 @@ _PLAIN_MODES: Final = frozenset({"RGB", "L"})
 # Pillow turns 16- and 32-bit samples into RGB by clipping, nearly all white. The decoder brings them to 8 bits, or
 # refuses.
 _DEEP_MODES: Final = ("I", "F")
-_FIRST_ON_ITS_SIDE: Final = 5
-"""The EXIF orientations from this one on exchange width and height."""
 # Pillow scales these by taking the nearest pixel.
 _NEAREST_MODES: Final = frozenset({"1", "P"})
 # Long side ÷ short side from which only what the crop keeps is scaled: 20000 x 10 pixels would become 448000 x 224. For
@@ -67,11 +66,6 @@ class Preprocess:
     resizer: Resizer
     max_pixels: int = DEFAULT_MAX_PIXELS
 
-    @classmethod
-    def of(cls, config: Mapping[str, Any], resizer: Resizer, max_pixels: int = DEFAULT_MAX_PIXELS) -> "Preprocess":
-        """From the dict that open_clip attaches to a model as ``visual.preprocess_cfg``."""
-        return cls(PreprocessCfg(**config), resizer, max_pixels)
-
     @property
     def height_width(self) -> tuple[int, int]:
         """Size of what :meth:`__call__` returns."""
@@ -96,7 +90,7 @@ class Preprocess:
             check_pixels(header, self.max_pixels)
             return self._scaled(_upright(header))
         if header.mode != "L" and self.is_for_torch(*header.size):
-            size = _upright_size(header)  # before loading, which may change the metadata
+            size = displayed_size(header)  # before loading, which may change the metadata
             bgr = decode_opened(header, data, max_pixels=self.max_pixels, reduced=self._reduction(header))
             return self._scaled_by_torch(np.asarray(bgr, np.uint8), size)[..., ::-1]
         bgr = np.asarray(decode_opened(header, data, max_pixels=self.max_pixels), np.uint8)
@@ -163,10 +157,6 @@ def scaled_size(width: int, height: int, side: int) -> tuple[tuple[int, int], tu
 
 def _ratio(width: int, height: int) -> float:
     return max(width, height) / min(width, height)
-
-
-def _upright_size(header: Image.Image) -> tuple[int, int]:
-    return header.size if exif_orientation(header) < _FIRST_ON_ITS_SIDE else (header.height, header.width)
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -7,20 +7,27 @@ import logging
 import pickle
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import open_clip
 import torch
+from open_clip.transform import PreprocessCfg
 from safetensors import SafetensorError
 
 from interleaved_assets.io.storage import StorageOptionsByScheme, local_copy, options_of
-from interleaved_assets.model.errors import MissingDependency, SettingsError, StorageError, StorageUnavailable
+from interleaved_assets.model.errors import MissingDependency, SettingsError, StorageError
 from interleaved_assets.scoring.clip.half import HALF_DTYPES, compute_in_half
-from interleaved_assets.scoring.clip.identity import HUB_PREFIX, LOCAL_DIR_PREFIX, checkpoint_file, model_fingerprint
+from interleaved_assets.scoring.clip.identity import (
+    HUB_PREFIX,
+    LOCAL_DIR_PREFIX,
+    checkpoint_file,
+    model_fingerprint,
+    setting_errors,
+)
 from interleaved_assets.scoring.clip.image import Resizer
 from interleaved_assets.scoring.clip.settings import ClipSettings
 
@@ -57,7 +64,7 @@ class ClipModel:
         module: open_clip's model, in evaluation mode. Where ``precision`` is a half one its parts turn autocast on
             themselves, so it is called outside of it.
         tokenizer: open_clip's tokenizer for it.
-        preprocess_config: open_clip's preprocessing configuration.
+        preprocess_config: how it sees images.
         width: width of its embeddings.
         device: where it is.
         precision: what it computes in.
@@ -68,7 +75,7 @@ class ClipModel:
     name: str
     module: Any
     tokenizer: Any
-    preprocess_config: Mapping[str, Any]
+    preprocess_config: PreprocessCfg
     width: int
     device: torch.device
     precision: Precision
@@ -98,86 +105,77 @@ def load_clip(settings: ClipSettings, options: StorageOptionsByScheme | None = N
     device = _device(settings.device)
     precision = _precision(settings.precision, device)
     resizer: Resizer = ("pillow" if precision == "fp32" else "torch") if settings.resize == "auto" else settings.resize
+    fingerprint = model_fingerprint(settings, precision, resizer, options)
+    with _lock:
+        key = (fingerprint, str(device))
+        if key not in _loaded:
+            _loaded.clear()
+            module, tokenizer, width = _load(settings, options, device)
+            if precision in HALF_DTYPES:
+                compute_in_half(module, device.type, HALF_DTYPES[precision])
+            weights = checkpoint_file(settings) or settings.pretrained
+            logger.info("loaded %s from %s on %s in %s", _label(settings), weights, device, precision)
+            _loaded[key] = ClipModel(
+                name=f"{settings.model}/{weights.rpartition('/')[2]}",
+                module=module,
+                tokenizer=tokenizer,
+                preprocess_config=PreprocessCfg(**module.visual.preprocess_cfg),
+                width=width,
+                device=device,
+                precision=precision,
+                resizer=resizer,
+                fingerprint=fingerprint,
+            )
+        return _loaded[key]
+
+
+def _load(settings: ClipSettings, options: StorageOptionsByScheme | None, device: torch.device) -> tuple[Any, Any, int]:
+    """Open_clip's model, in evaluation mode, its tokenizer, and the width of its embeddings."""
+    label, uri = _label(settings), checkpoint_file(settings)
+    name, preprocess = _registered(settings, options)
+    _check_weights(settings, name)
+    has_weights = settings.model.startswith((HUB_PREFIX, LOCAL_DIR_PREFIX))
+    tag = nullcontext(None if has_weights else settings.pretrained)
     try:
-        fingerprint = model_fingerprint(settings, precision, resizer, options)
-        with _lock:
-            key = (fingerprint, str(device))
-            if key not in _loaded:
-                _loaded.clear()
-                _loaded[key] = _load(settings, options, device, precision, resizer, fingerprint)
-            return _loaded[key]
-    except StorageUnavailable:
+        with setting_errors("clip"), local_copy(uri, options_of(uri, options)) if uri else tag as checkpoint:
+            module = open_clip.create_model(
+                name,
+                pretrained=None if checkpoint is None else str(checkpoint),
+                device=device,
+                force_preprocess_cfg=preprocess,
+                require_pretrained=True,  # else open_clip makes do with random weights where a download fails
+                weights_only=True,
+            )
+        tokenizer = open_clip.get_tokenizer(name)
+        width = int(open_clip.get_model_config(name)["embed_dim"])
+    except ImportError as error:
+        raise MissingDependency(f"clip.model: {label} needs a package that is not installed: {error}") from error
+    except StorageError:
         raise
-    except StorageError as error:
-        raise SettingsError(f"clip: {error}") from error
-
-
-def _load(
-    settings: ClipSettings,
-    options: StorageOptionsByScheme | None,
-    device: torch.device,
-    precision: Precision,
-    resizer: Resizer,
-    fingerprint: str,
-) -> ClipModel:
-    uri = checkpoint_file(settings)
-    label = f"{settings.model} ({settings.model_config_path})" if settings.model_config_path else settings.model
-    with _registered(settings, options) as (name, preprocess):
-        _check_weights(settings, name)
-        try:
-            with local_copy(uri, options_of(uri, options)) if uri else _no_file(settings) as checkpoint:
-                module = open_clip.create_model(
-                    name,
-                    pretrained=None if checkpoint is None else str(checkpoint),
-                    device=device,
-                    force_preprocess_cfg=preprocess,
-                    require_pretrained=True,  # else open_clip makes do with random weights where a download fails
-                    weights_only=True,
-                )
-            tokenizer = open_clip.get_tokenizer(name)
-            width = int(open_clip.get_model_config(name)["embed_dim"])
-        except ImportError as error:
-            raise MissingDependency(f"clip.model: {label} needs a package that is not installed: {error}") from error
-        except StorageError:
-            raise
-        except _LOAD_ERRORS as error:
-            raise SettingsError(
-                f"clip: model {label} cannot be loaded from {uri or settings.pretrained}: {_reason(error)}. The "
-                "checkpoint has to be of this very model, whole, and a state dict (.pt, .pth, .bin, .safetensors)."
-            ) from error
+    except _LOAD_ERRORS as error:
+        raise SettingsError(
+            f"clip: model {label} cannot be loaded from {uri or settings.pretrained}: {_reason(error)}. The "
+            "checkpoint has to be of this very model, whole, and a state dict (.pt, .pth, .bin, .safetensors)."
+        ) from error
     embedded = getattr(getattr(module, "token_embedding", None), "num_embeddings", None)
     if embedded is not None and embedded < getattr(tokenizer, "vocab_size", 0):
         raise SettingsError(
             f"clip: model {label} knows {embedded} tokens, and its tokenizer gives {tokenizer.vocab_size}: set "
             "text_cfg.vocab_size in the configuration it is trained with"
         )
-    module.eval().requires_grad_(False)
-    if precision in HALF_DTYPES:
-        compute_in_half(module, device.type, HALF_DTYPES[precision])
-    logger.info("loaded %s from %s on %s in %s", label, uri or settings.pretrained, device, precision)
-    return ClipModel(
-        name=f"{settings.model}/{uri.rpartition('/')[2] if uri else settings.pretrained}",
-        module=module,
-        tokenizer=tokenizer,
-        preprocess_config=module.visual.preprocess_cfg,
-        width=width,
-        device=device,
-        precision=precision,
-        resizer=resizer,
-        fingerprint=fingerprint,
-    )
+    return module.eval().requires_grad_(False), tokenizer, width
 
 
-@contextmanager
-def _registered(
-    settings: ClipSettings, options: StorageOptionsByScheme | None
-) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
+def _label(settings: ClipSettings) -> str:
+    return f"{settings.model} ({settings.model_config_path})" if settings.model_config_path else settings.model
+
+
+def _registered(settings: ClipSettings, options: StorageOptionsByScheme | None) -> tuple[str, Mapping[str, Any] | None]:
     """The name under which open_clip knows the model, and the preprocessing of a configuration of one's own."""
-    if settings.model_config_path is None:
-        yield settings.model, None
-        return
     path = settings.model_config_path
-    with local_copy(path, options_of(path, options)) as file:
+    if path is None:
+        return settings.model, None
+    with setting_errors("clip"), local_copy(path, options_of(path, options)) as file:
         content = file.read_bytes()
     try:
         config = json.loads(content)
@@ -196,12 +194,7 @@ def _registered(
             copy = Path(folder, f"{name}.json")
             copy.write_text(json.dumps(model_config))
             open_clip.add_model_config(copy)
-    yield name, preprocess
-
-
-@contextmanager
-def _no_file(settings: ClipSettings) -> Iterator[str | None]:
-    yield None if settings.model.startswith((HUB_PREFIX, LOCAL_DIR_PREFIX)) else settings.pretrained
+    return name, preprocess
 
 
 def _check_weights(settings: ClipSettings, name: str) -> None:

@@ -2,19 +2,23 @@
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.workers import Workers
-from interleaved_assets.model.errors import ImageError
-from interleaved_assets.scoring.clip.reading import Batch, PendingImage, PixelBuffers, Pixels, SampleReader, Tokens
-from interleaved_assets.scoring.clip.samples import ClipSample, ShardScores, Vector
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.scoring.clip.reading import Batch, ImageScores, SampleReader
+from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, ShardScores, Tokens, Vector
+from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.decoders import decoders_for_threads, processors
+
+if TYPE_CHECKING:
+    from interleaved_assets.scoring.clip.embed import Launched
 
 # Batches of images that are decoded ahead of the one that is embedded next.
 _BATCHES_AHEAD: Final = 2
@@ -22,29 +26,8 @@ _BATCHES_AHEAD: Final = 2
 _BATCHES_OF_TEXTS: Final = 4
 # Texts that are kept in memory for samples to come; with a width of 768 they take 25 MB.
 _REMEMBERED_TEXTS: Final = 8192
-
-
-class Pending(Protocol):
-    """Values that a device may still be computing."""
-
-    def result(self) -> Vector:
-        """They, n x columns, waited for."""
-
-
-class Embeds(Protocol):
-    """What turns pixels and tokens into embeddings; :class:`interleaved_assets.scoring.clip.embed.Embedder` does."""
-
-    batch_size: int
-    is_on_cpu: bool
-
-    def pixel_buffer(self) -> Pixels:
-        """A buffer for ``batch_size`` images, rows x height x width x 3."""
-
-    def images(self, pixels: Pixels) -> Pending:
-        """Start embedding images: their embeddings, each followed by the scores of the heads."""
-
-    def texts(self, tokens: Sequence[Tokens]) -> Pending:
-        """Start embedding token sequences."""
+# Tables that may wait for the caller.
+_TABLES_AHEAD: Final = 2
 
 
 @dataclass
@@ -68,28 +51,69 @@ class ClipStats:
     batch_size: int = 0
 
 
-@dataclass
+def score_shards(
+    shards: Iterable[tuple[str, Iterable[pa.Table]]],
+    scorer: ClipScorer,
+    *,
+    image_scores: ImageScores | None = None,
+    stats: ClipStats | None = None,
+) -> Generator[tuple[str, pa.Table], None, None]:
+    """Score the images of shards; each shard's table comes as soon as it and those before it are complete.
+
+    Scores do not depend on which shards go together beyond the rounding of the arithmetic.
+
+    Args:
+        shards: name of each shard and its tables, each of whole samples, with ``sample_id``, ``position``,
+            ``modality``, ``text_content``, ``binary_content`` and, where there is one, ``materialize_error``. Read in a
+            thread of its own, and scored in another.
+        scorer: from :func:`~interleaved_assets.scoring.clip.scorer.load_scorer`.
+        image_scores: gives a shard's stored image scores; needed with ``clip.prescreen``.
+        stats: counts that are kept up to date.
+
+    Yields:
+        Name and score table of each shard, in the order given; see
+        :func:`~interleaved_assets.scoring.clip.samples.clip_schema`.
+
+    Raises:
+        OptionError: at once, ``clip.prescreen`` is on and ``image_scores`` is not given.
+        SettingsError: a bound of ``clip.prescreen`` is on a score that was not computed; the model's values are not
+            finite.
+        Exception: whatever the device fails with. The shards that came before stand, and no image is marked for it.
+    """
+    if scorer.settings.prescreen.is_on and image_scores is None:
+        raise OptionError("clip.prescreen has bounds, so image_scores= has to give the scores they are on")
+    stream = ScoreStream(scorer, image_scores, ClipStats() if stats is None else stats)
+    # in a thread of its own, so that the device has work while the caller writes a table
+    return prefetch(stream.run(shards), depth=_TABLES_AHEAD)
+
+
+def score_table(table: pa.Table, scorer: ClipScorer, *, image_scores: pa.Table | None = None) -> pa.Table:
+    """:func:`score_shards` for a single table of whole samples, in a notebook or a script."""
+    given = None if image_scores is None else lambda _: image_scores
+    ((_, scores),) = score_shards([("", [table])], scorer, image_scores=given)
+    return scores
+
+
 class ScoreStream:
     """One pass over shards. The reader runs in a thread of its own, decoding in several, all else in the caller's.
 
     The device always has the next batch in its queue when the host takes in the one before.
 
-    Attributes:
-        reader: prepares the samples.
-        embedder: the model.
-        threads: that decode; None: one for each processor that this process may use.
+    Args:
+        scorer: the model, and what prepares samples for it.
+        image_scores: gives a shard's stored image scores, for ``clip.prescreen``.
         stats: kept up to date.
     """
 
-    reader: SampleReader
-    embedder: Embeds
-    threads: int | None
-    stats: ClipStats
-    _shards: deque[ShardScores] = field(default_factory=deque)
-    _launched: deque[tuple[Pending, Callable[[Vector], None], str]] = field(default_factory=deque)
-    _tokens: dict[bytes, Tokens] = field(default_factory=dict)
-    _waiting_for: dict[bytes, list[tuple[ShardScores, ClipSample]]] = field(default_factory=dict)
-    _known_texts: OrderedDict[bytes, Vector] = field(default_factory=OrderedDict)
+    def __init__(self, scorer: ClipScorer, image_scores: ImageScores | None, stats: ClipStats) -> None:
+        self._embedder, self._threads, self._stats = scorer.embedder, scorer.settings.threads, stats
+        self._reader = SampleReader(scorer, image_scores)
+        self._shards: deque[ShardScores] = deque()
+        self._launched: deque[tuple[Launched, Callable[[Vector], None], str]] = deque()
+        # texts by key: those to be launched next, samples that wait for them and for launched ones, embeddings
+        self._tokens: dict[bytes, Tokens] = {}
+        self._waiting_for: dict[bytes, list[ClipSample]] = {}
+        self._known_texts: OrderedDict[bytes, Vector] = OrderedDict()
 
     def run(self, shards: Iterable[tuple[str, Iterable[pa.Table]]]) -> Generator[tuple[str, pa.Table], None, None]:
         """Name and score table of each shard, in order.
@@ -97,26 +121,24 @@ class ScoreStream:
         Closing it lets the threads end, and waits for nothing, so that the garbage collector may do it.
         """
         started = time.perf_counter()
-        self.reader.may_decode.set()
-        buffers = PixelBuffers(self.embedder.pixel_buffer)
-        with decoders_for_threads(), Workers(self.threads or processors(), "clip-decode") as decoders:
-            batches = self.reader.batches(shards, decoders, buffers, lambda: self.embedder.batch_size)
-            for _ in self._steps(batches, buffers):
+        self._reader.may_decode.set()
+        with decoders_for_threads(), Workers(self._threads or processors(), "clip-decode") as decoders:
+            for _ in self._steps(self._reader.batches(shards, decoders)):
                 while self._shards and self._shards[0].is_read and not self._shards[0].open_samples:
                     shard = self._shards.popleft()
-                    self.stats.batch_size = self.embedder.batch_size
-                    self.stats.seconds += time.perf_counter() - started
+                    self._stats.batch_size = self._embedder.batch_size
+                    self._stats.seconds += time.perf_counter() - started
                     yield shard.name, shard.table()
                     started = time.perf_counter()
 
-    def _steps(self, batches: Iterable[Batch], buffers: PixelBuffers) -> Iterator[None]:
+    def _steps(self, batches: Iterable[Batch]) -> Iterator[None]:
         """Work through the batches; after each step shards may have become complete."""
         # prefetch() has no name here, since the traceback of an error would keep it, and its thread, alive
         since = time.perf_counter()
         for batch in prefetch(batches, depth=_BATCHES_AHEAD):
-            self.stats.waited_seconds += time.perf_counter() - since
+            self._stats.waited_seconds += time.perf_counter() - since
             self._take(batch)
-            self._launch_images(batch, buffers)
+            self._launch_images(batch)
             yield
             since = time.perf_counter()
         self._launch_texts()
@@ -125,122 +147,109 @@ class ScoreStream:
 
     def _take(self, batch: Batch) -> None:
         self._shards += batch.begun
-        for shard, sample in batch.samples:
-            self.stats.images += len(sample.images)
-            shard.open_samples += 1
-            shard.open_images += sample.waiting
-            tokens, sample.tokens = sample.tokens, {}
-            for key, sequence in tokens.items():
-                if key in self._known_texts:
-                    self._known_texts.move_to_end(key)
-                    sample.vectors[key] = self._known_texts[key]
-                else:
+        for sample in batch.samples:
+            self._stats.images += len(sample.images)
+            sample.shard.open_samples += 1
+            for pieces in sample.pieces:
+                for key, tokens in pieces.items():
+                    if key in self._known_texts:
+                        self._known_texts.move_to_end(key)
+                        sample.vectors[key] = self._known_texts[key]
+                        continue
                     if key not in self._waiting_for:
-                        self._tokens[key], self._waiting_for[key] = sequence, []
-                    self._waiting_for[key].append((shard, sample))
+                        self._tokens[key], self._waiting_for[key] = tokens, []
+                    self._waiting_for[key].append(sample)
                     sample.waiting += 1
-            if not sample.waiting:
-                self._score(shard, sample)
-            if len(self._tokens) >= _BATCHES_OF_TEXTS * self.embedder.batch_size:
+            self._arrived(sample)
+            if len(self._tokens) >= _BATCHES_OF_TEXTS * self._embedder.batch_size:
                 self._launch_texts()
         for shard in batch.ended:
             shard.is_read = True
 
-    def _launch_images(self, batch: Batch, buffers: PixelBuffers) -> None:
+    def _launch_images(self, batch: Batch) -> None:
         """Wait for a batch's pixels, give them to the device, and then take in what it was given before."""
-        for checked in batch.checked:
-            self._is_decoded(checked)
-            self._arrived(checked.shard, checked.sample)
-        rows = [row for row, pending in enumerate(batch.images) if self._is_decoded(pending)]
-        images = [batch.images[row] for row in rows]
-        for pending in batch.images:
-            if pending.image.error is not None:
-                self._arrived(pending.shard, pending.sample)
-        if len(rows) < len(batch.images):
+        for decoded in batch.decoded:
+            decoded.result()
+        images, rows = [], []
+        for sample, image in batch.images:
+            if image.error is None and image.row is not None:
+                images.append((sample, image))
+                rows.append(image.row)
+            else:
+                self._arrived(sample)
+        if len(rows) < batch.rows:
             batch.pixels[: len(rows)] = batch.pixels[rows]
         before = len(self._launched)
         if images:
 
             def take(values: Vector) -> None:
-                buffers.give_back(batch.pixels)
+                self._reader.free.append(batch.pixels)
                 self._take_images(images, values)
 
-            names = ", ".join(dict.fromkeys(pending.shard.name for pending in images))
-            label = f"{len(images)} images of {names}"
-            with _noted(label), self._computing():
-                self._launched.append((self.embedder.images(batch.pixels[: len(images)]), take, label))
+            names = ", ".join(dict.fromkeys(sample.shard.name for sample, _ in images))
+            pixels = batch.pixels[: len(rows)]
+            self._launch(lambda: self._embedder.images(pixels), take, f"{len(images)} images of {names}")
         else:
-            buffers.give_back(batch.pixels)
-        if self._shards and self._shards[0].is_read and not self._shards[0].open_images:
+            self._reader.free.append(batch.pixels)
+        # the images of a shard that is read have all been launched
+        if self._shards and self._shards[0].is_read:
             self._launch_texts()
         self._collect(leave=len(self._launched) - before)
 
-    def _is_decoded(self, pending: PendingImage) -> bool:
-        """Whether an image was decoded; else its error is noted."""
-        pending.shard.open_images -= 1
-        try:
-            pending.decoded.result()
-        except ImageError as error:
-            pending.image.error = error.error
-            return False
-        return True
-
     def _launch_texts(self) -> None:
         tokens, self._tokens = self._tokens, {}
-        if not tokens:
-            return
-        label = f"{len(tokens)} texts"
-        with _noted(label), self._computing():
-            pending = self.embedder.texts(list(tokens.values()))
-        self._launched.append((pending, lambda vectors: self._take_texts(list(tokens), vectors), label))
+        if tokens:
+            self._launch(
+                lambda: self._embedder.texts(list(tokens.values())),
+                lambda vectors: self._take_texts(list(tokens), vectors),
+                f"{len(tokens)} texts",
+            )
 
-    def _collect(self, leave: int) -> None:
-        """Take in what the device was given, but for the last ``leave`` launches."""
-        while len(self._launched) > leave:
-            pending, take, label = self._launched.popleft()
-            with _noted(label):
-                values = pending.result()
-            take(values)
-
-    def _take_images(self, images: list[PendingImage], values: Vector) -> None:
-        self.stats.embedded += len(images)
-        for pending, row in zip(images, values, strict=True):
-            # a copy: a row of the batch would keep all of it in memory
-            pending.image.values = row.copy()
-            self._arrived(pending.shard, pending.sample)
-
-    def _take_texts(self, keys: list[bytes], vectors: Vector) -> None:
-        self.stats.texts += len(keys)
-        for key, vector in zip(keys, vectors, strict=True):
-            self._known_texts[key] = vector.copy()
-            for shard, sample in self._waiting_for.pop(key):
-                sample.vectors[key] = self._known_texts[key]
-                self._arrived(shard, sample)
-        while len(self._known_texts) > _REMEMBERED_TEXTS:
-            self._known_texts.popitem(last=False)
-
-    def _arrived(self, shard: ShardScores, sample: ClipSample) -> None:
-        sample.waiting -= 1
-        if not sample.waiting:
-            self._score(shard, sample)
-
-    def _score(self, shard: ShardScores, sample: ClipSample) -> None:
-        shard.score(sample)
-        shard.open_samples -= 1
-
-    @contextmanager
-    def _computing(self) -> Iterator[None]:
+    def _launch(self, embed: "Callable[[], Launched]", take: Callable[[Vector], None], label: str) -> None:
         """Keep decoding threads off the cores that a model on the CPU computes on.
 
         There is nothing to gain from both at once, and each layer's threads wait for the slowest of them: with a
         decoder in between that took a fifth more CPU time, and half as long again.
         """
-        if self.embedder.is_on_cpu:
-            self.reader.may_decode.clear()
+        if self._embedder.is_on_cpu:
+            self._reader.may_decode.clear()
         try:
-            yield
+            with _noted(label):
+                self._launched.append((embed(), take, label))
         finally:
-            self.reader.may_decode.set()
+            self._reader.may_decode.set()
+
+    def _collect(self, leave: int) -> None:
+        """Take in what the device was given, but for the last ``leave`` launches."""
+        while len(self._launched) > leave:
+            launched, take, label = self._launched.popleft()
+            with _noted(label):
+                values = launched.result()
+            take(values)
+
+    def _take_images(self, images: list[tuple[ClipSample, ClipImage]], values: Vector) -> None:
+        self._stats.embedded += len(images)
+        for (sample, image), row in zip(images, values, strict=True):
+            # a copy: a row of the batch would keep all of it in memory
+            image.values = row.copy()
+            self._arrived(sample)
+
+    def _take_texts(self, keys: list[bytes], vectors: Vector) -> None:
+        self._stats.texts += len(keys)
+        for key, vector in zip(keys, vectors, strict=True):
+            self._known_texts[key] = vector.copy()
+            for sample in self._waiting_for.pop(key):
+                sample.vectors[key] = self._known_texts[key]
+                self._arrived(sample)
+        while len(self._known_texts) > _REMEMBERED_TEXTS:
+            self._known_texts.popitem(last=False)
+
+    def _arrived(self, sample: ClipSample) -> None:
+        """Note that one of the things that a sample waits for is there; after the last one it is scored."""
+        sample.waiting -= 1
+        if not sample.waiting:
+            sample.score()
+            sample.shard.open_samples -= 1
 
 
 @contextmanager

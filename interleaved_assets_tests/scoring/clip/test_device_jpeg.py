@@ -16,7 +16,8 @@ from interleaved_assets.model.errors import ImageError, MissingDependency, Setti
 from interleaved_assets.scoring.clip import device_jpeg
 from interleaved_assets.scoring.clip.device_jpeg import DevicePreprocess
 from interleaved_assets.scoring.clip.image import Preprocess
-from interleaved_assets.scoring.clip.scores import load_scorer, score_table
+from interleaved_assets.scoring.clip.scorer import load_scorer
+from interleaved_assets.scoring.clip.stream import score_table
 from interleaved_assets_tests.scoring.clip_tiny import picture, plain_scores, rows, tiny_module, write_tiny
 
 pytestmark = pytest.mark.torch

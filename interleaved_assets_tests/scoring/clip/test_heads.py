@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from interleaved_assets.model.errors import SettingsError, StorageUnavailable
-from interleaved_assets.scoring.clip.heads import Head, load_head
+from interleaved_assets.scoring.clip.heads import load_head
 from interleaved_assets.scoring.clip.identity import file_versions
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings
 from interleaved_assets.settings import StorageSettings
@@ -27,10 +27,12 @@ def embeddings(count: int = 5) -> np.ndarray:
     return values / np.linalg.norm(values, axis=1, keepdims=True)
 
 
-def scores(head: Head, given: np.ndarray | None = None) -> np.ndarray:
+def scores(head: torch.nn.Module, given: np.ndarray | None = None) -> np.ndarray:
     """What a head on a device gives for embeddings, those of :func:`embeddings` unless others are given."""
     values = torch.from_numpy(embeddings() if given is None else given)
-    return head.on(torch.device("cpu")).score(values).numpy()
+    found = head(values).numpy()
+    assert found.shape == (len(values), 1)
+    return found[:, 0]
 
 
 def layer(outputs: int, inputs: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -70,7 +72,6 @@ def test_laions_linear_head(suffix: str, tmp_path: Path) -> None:
     weight, bias = layer(1, WIDTH, 0)
     path = written({"weight": weight, "bias": bias}, tmp_path / f"linear{suffix}")
     head = load_head("taste", HeadSettings(path=path, kind="aesthetic"), WIDTH)
-    assert (head.column, head.width) == ("aesthetic_score", WIDTH)
     found = scores(head)
     assert found.dtype == np.float32
     assert found == pytest.approx(embeddings() @ weight[0].numpy() + bias.item(), abs=1e-6)
@@ -90,7 +91,6 @@ def test_the_nsfw_head_normalizes_and_ends_in_a_probability(suffix: str, tmp_pat
     mean, variance = torch.linspace(-1, 1, WIDTH), torch.linspace(0.1, 3, WIDTH)
     state = stack(names, [WIDTH, 4, 7, 3, 1]) | {"norm.mean": mean, "norm.variance": variance}
     head = load_head("nsfw", HeadSettings(path=written(state, tmp_path / f"nsfw{suffix}"), kind="nsfw"), WIDTH)
-    assert head.column == "nsfw_clip_score"
 
     # the published module, spelt out
     values = (torch.from_numpy(embeddings()) - mean) / variance.sqrt()
@@ -112,7 +112,6 @@ def test_a_head_of_ones_own_with_its_functions(activation: str, output: str, tmp
     )
     head = load_head("mine", settings, WIDTH)
     wanted = by_hand(state, names, activation)
-    assert head.column == "mine"
     assert scores(head) == pytest.approx(1 / (1 + np.exp(-wanted)) if output == "sigmoid" else wanted, rel=1e-4)
 
 
@@ -123,7 +122,9 @@ def test_a_layer_without_bias_and_half_precision(tmp_path: Path) -> None:
 
 
 def test_no_embeddings_give_no_scores(tmp_path: Path) -> None:
-    head = load_head("mine", HeadSettings(path=written({"fc.weight": layer(1, WIDTH, 0)[0]}, tmp_path / "h.pth")))
+    head = load_head(
+        "mine", HeadSettings(path=written({"fc.weight": layer(1, WIDTH, 0)[0]}, tmp_path / "h.pth")), WIDTH
+    )
     assert scores(head, np.zeros((0, WIDTH), np.float32)).shape == (0,)
 
 
@@ -215,7 +216,7 @@ def test_a_head_on_the_web_is_read_without_the_options_of_the_roots(tmp_path: Pa
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/head.pth"
         settings = ClipSettings(heads={"mine": HeadSettings(path=url)})
-        assert load_head("mine", settings.heads["mine"], WIDTH, storage.options_by_scheme()).width == WIDTH
+        assert scores(load_head("mine", settings.heads["mine"], WIDTH, storage.options_by_scheme())).dtype == np.float32
         before = file_versions(settings, storage.options_by_scheme())
         os.utime(tmp_path / "head.pth", (1, 1))  # this server has no ETag, only a time of the last change
         assert file_versions(settings, storage.options_by_scheme()) != before

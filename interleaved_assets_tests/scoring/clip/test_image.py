@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import BytesIO
 
 import cv2
@@ -21,7 +21,7 @@ CONFIG = PreprocessCfg(size=64)
 
 
 def preprocess(resizer: str = "pillow", **config: object) -> Preprocess:
-    return Preprocess.of(asdict(CONFIG) | config, resizer)  # type: ignore[arg-type]  # a Literal
+    return Preprocess(replace(CONFIG, **config), resizer)  # type: ignore[arg-type]  # a Literal
 
 
 def normalized(pixels: np.ndarray, config: PreprocessCfg = CONFIG) -> torch.Tensor:

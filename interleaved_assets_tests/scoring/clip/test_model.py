@@ -30,7 +30,7 @@ def test_a_model_of_ones_own_from_a_configuration_and_a_checkpoint(tiny: ClipSet
     model = load_clip(tiny)
     assert (model.name, model.width, model.precision, model.resizer) == ("tiny/tiny.pt", WIDTH, "fp32", "pillow")
     assert (model.device.type, model.device_name) == ("cpu", "cpu")
-    assert model.preprocess_config["size"] in (SIDE, (SIDE, SIDE))
+    assert model.preprocess_config.size in (SIDE, (SIDE, SIDE))
     assert model.tokenizer.context_length == CONTEXT
     assert not model.module.training
     assert not any(weights.requires_grad for weights in model.module.parameters())
@@ -65,8 +65,8 @@ def test_safetensors_a_wrapped_state_dict_and_a_configuration_beside_its_preproc
             changed(settings, pretrained=str(tmp_path / checkpoint), model_config_path=str(tmp_path / "whole.json"))
         )
         assert torch.equal(model.module.visual.proj, state["visual.proj"])
-        assert model.preprocess_config["mean"] == [0.5] * 3
-        assert model.preprocess_config["resize_mode"] == "squash"
+        assert model.preprocess_config.mean == [0.5] * 3
+        assert model.preprocess_config.resize_mode == "squash"
 
 
 def test_a_folder_with_configuration_and_weights(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_an_unknown_tag_names_those_there_are() -> None:
 
 
 def test_a_missing_file_is_named(tiny: ClipSettings, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"clip: cannot read .*gone\.pt: No such file"):
+    with pytest.raises(SettingsError, match=r"clip\.pretrained: cannot read .*gone\.pt: No such file"):
         load_clip(changed(tiny, pretrained=str(tmp_path / "gone.pt")))
     with pytest.raises(SettingsError, match=r"gone.json"):
         load_clip(changed(tiny, model_config_path=str(tmp_path / "gone.json")))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from interleaved_assets.scoring.clip.scores import load_scorer
+from interleaved_assets.scoring.clip.scorer import load_scorer
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings, head_column
 from interleaved_assets_tests.forked import run_forked
 
@@ -79,7 +79,7 @@ def test_an_own_head_needs_a_name_that_can_be_a_column(name: str) -> None:
 
 def test_settings_and_the_public_functions_load_no_torch() -> None:
     code = (
-        "import sys, interleaved_assets.scoring.clip.scores, interleaved_assets.scoring.clip.settings as module;"
+        "import sys, interleaved_assets.scoring.clip.stream, interleaved_assets.scoring.clip.settings as module;"
         "module.ClipSettings();"
         "sys.exit(any(name.partition('.')[0] in ('torch', 'open_clip', 'torchvision') for name in sys.modules))"
     )

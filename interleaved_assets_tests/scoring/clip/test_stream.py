@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.errors import ImageError
-from interleaved_assets.scoring.clip.reading import ImageScores, SampleReader
-from interleaved_assets.scoring.clip.samples import clip_schema
+from interleaved_assets.scoring.clip.reading import ImageScores
+from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
 from interleaved_assets.scoring.clip.stream import ClipStats, ScoreStream
 from interleaved_assets.scoring.containers import Buffer
@@ -36,6 +36,8 @@ class Ready:
 
 class Model:
     """Stands for a model: remembers what it was given; pixels and tokens are the content's bytes."""
+
+    width = WIDTH
 
     def __init__(self, batch_size: int = 4, fails_at: int | None = None, heads: int = 0) -> None:
         self.batch_size, self.fails_at, self.is_on_cpu, self.heads = batch_size, fails_at, False, heads
@@ -94,17 +96,9 @@ def stream(
     threads: int = 2,
     stats: ClipStats | None = None,
 ) -> ScoreStream:
-    settings = settings or ClipSettings()
+    settings = (settings or ClipSettings()).model_copy(update={"threads": threads})
     model.heads = len(settings.heads)
-    reader = SampleReader(
-        settings=settings,
-        schema=clip_schema(settings, WIDTH),
-        head_columns=list(settings.heads),
-        tokenizer=tokens,
-        preprocess=preprocess,
-        image_scores=image_scores,
-    )
-    return ScoreStream(reader, model, threads, stats or ClipStats())
+    return ScoreStream(ClipScorer(settings, model, tokens, preprocess), image_scores, stats or ClipStats())
 
 
 def shard(name: str, count: int) -> tuple[str, list[pa.Table]]:

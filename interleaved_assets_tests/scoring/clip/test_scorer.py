@@ -10,8 +10,9 @@ pytest.importorskip("open_clip")
 import torch
 
 from interleaved_assets.model.errors import OptionError, SettingsError
-from interleaved_assets.scoring.clip.scores import ClipScorer, ClipStats, load_scorer, score_shards, score_table
+from interleaved_assets.scoring.clip.scorer import ClipScorer, load_scorer
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
+from interleaved_assets.scoring.clip.stream import ClipStats, score_shards, score_table
 from interleaved_assets_tests.scoring.clip_tiny import (
     CONTEXT,
     WIDTH,
