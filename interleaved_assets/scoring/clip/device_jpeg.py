@@ -7,14 +7,14 @@ refuses is decoded on the host, whose decoder says what is wrong with it.
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Final
 
 import numpy as np
 import torch
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 
 from interleaved_assets.model.errors import ImageError, MissingDependency, SettingsError
 from interleaved_assets.scoring.clip.image import Pixels, Preprocess, scaled_size
@@ -27,30 +27,16 @@ _START: Final = b"\xff\xd8\xff"
 # A file without this end may be truncated, and not every decoder says so.
 _END: Final = b"\xff\xd9"
 _START_OF_SCAN: Final = 0xDA
-_ADOBE: Final = 0xEE
-# Start-of-frame markers, of which only these two are Huffman-coded, in 8 bits, and not lossless.
-_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_BASELINE_AND_PROGRESSIVE: Final = frozenset({0xC0, 0xC2})
-# Markers without a length have no place before the scan, nor has arithmetic coding.
-_UNUSUAL: Final = frozenset({0x01, 0xCC, *range(0xD0, 0xDA)})
-_GREY: Final = 1
-# Bytes of the sampling factors, across and down, of the three components: 4:4:4, 4:2:2, 4:2:0, 4:4:0.
-_SUBSAMPLINGS: Final = frozenset({(0x11, 0x11, 0x11), (0x21, 0x11, 0x11), (0x22, 0x11, 0x11), (0x12, 0x11, 0x11)})
-_YCBCR_IDS: Final = ((1, 2, 3), (0, 1, 2))
+# What stands before the scan of a baseline or progressive JPEG: its frame, tables, comments and applications' data.
+_PLAIN_MARKERS: Final = frozenset({0xC0, 0xC2, 0xC4, _START_OF_SCAN, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE})
+_YCBCR_IDS: Final = ([1, 2, 3], [0, 1, 2])
+# Sampling factors, across and down, of the brightness, where those of the colours are 1: 4:4:4, 4:2:2, 4:2:0, 4:4:0.
+_SAMPLINGS: Final = ((1, 1), (2, 1), (2, 2), (1, 2))
+_YCBCR_OF_ADOBE: Final = 1
 
 # Pixels decoded in one call, unless a single image has more: 100 MB. The scaling takes 12 bytes a pixel besides, for
 # one image at a time.
 _PIXELS_AT_ONCE: Final = 2**25
-
-
-@dataclass(frozen=True)
-class _Jpeg:
-    """A file that the device may decode: its bytes, size as stored, and EXIF orientation."""
-
-    data: torch.Tensor
-    width: int
-    height: int
-    orientation: int
 
 
 class DevicePreprocess:
@@ -74,11 +60,12 @@ class DevicePreprocess:
                 "clip.decode = 'host'"
             )
         self._host, self._side, self._device = host, host.side, device
-        self._lock = threading.Lock()
         # The decoder writes on a stream of its own, which does not wait for the caller's, into memory that work queued
-        # on the caller's may still read. On this stream nothing is queued when the decoder is called: each use of it
-        # ends with a copy to the host that waits.
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        # on the caller's may still read. On this stream nothing is queued when the decoder is called: each use of it,
+        # by one thread at a time, ends with a copy to the host that waits.
+        is_gpu = device.type == "cuda"
+        self._stream = torch.cuda.Stream(device) if is_gpu else None
+        self._alone = threading.Lock() if is_gpu else contextlib.nullcontext()
         self._has_warned = False
         _check_decoder(device)
 
@@ -91,34 +78,43 @@ class DevicePreprocess:
             RuntimeError: the device failed, such as for want of memory.
         """
         found: list[Pixels | None] = [None] * len(files)
-        jpegs = {index: jpeg for index, data in enumerate(files) if (jpeg := self._plain_jpeg(data)) is not None}
-        for part in _parts(jpegs):
-            with torch.inference_mode(), self._alone():
-                decoded = self._decoded([jpegs[index].data for index in part])
+        headers = {index: header for index, data in enumerate(files) if (header := self._plain_header(data))}
+        for part in _parts(headers):
+            with torch.inference_mode(), self._alone, torch.cuda.stream(self._stream):
+                decoded = self._decoded([_tensor(files[index]) for index in part])
                 for index, image in zip(part, decoded, strict=True):
-                    jpeg = jpegs[index]
-                    if image is not None and image.shape == (3, jpeg.height, jpeg.width):
-                        found[index] = self._scaled(_turned(image, jpeg.orientation)).cpu().numpy()
+                    header = headers[index]
+                    if image is not None and image.shape == (3, header.height, header.width):
+                        upright = _turned(image, exif_orientation(header))
+                        found[index] = self._scaled(upright).cpu().numpy()
         return found
 
-    def _plain_jpeg(self, data: Buffer) -> _Jpeg | None:
+    def _plain_header(self, data: Buffer) -> JpegImageFile | None:
+        """The header of a JPEG that the device may decode, None of any other file.
+
+        It is baseline or progressive, of 8 bits, grey or YCbCr with the usual subsampling, with one frame and an end.
+        """
         view = bytes_of(data)
-        if bytes(view[:3]) != _START or bytes(view[-2:]) != _END:
+        if view[:3] != _START or view[-2:] != _END or not _has_plain_markers(view):
             return None
         try:
             header = open_header(data, max_pixels=self._host.max_pixels)
         except ImageError:
             return None  # the host says what is wrong
-        width, height = header.size
-        is_fit = (
-            header.format == "JPEG"
-            and width * height <= self._host.max_pixels
-            and self._host.is_for_torch(width, height)
-            and _frame_size(view) == (width, height)
-        )
-        if not is_fit:
+        if (
+            not isinstance(header, JpegImageFile)
+            or header.format != "JPEG"
+            or header.width * header.height > self._host.max_pixels
+            or not self._host.is_for_torch(*header.size)
+            or header.info.get("adobe_transform", _YCBCR_OF_ADOBE) != _YCBCR_OF_ADOBE
+            or len(header.layer) != header.layers  # more than one frame
+        ):
             return None
-        return _Jpeg(torch.from_numpy(np.frombuffer(data, np.uint8).copy()), width, height, exif_orientation(header))
+        if header.layers == 1:
+            return header
+        brightness, *colours = (layer[1:3] for layer in header.layer)
+        is_ycbcr = [layer[0] for layer in header.layer] in _YCBCR_IDS
+        return header if is_ycbcr and brightness in _SAMPLINGS and colours == [(1, 1), (1, 1)] else None
 
     def _decoded(self, files: list[torch.Tensor]) -> list[torch.Tensor | None]:
         """Red-green-blue, 3 x height x width, uint8; None for a file that the decoder refuses."""
@@ -128,7 +124,15 @@ class DevicePreprocess:
             raise
         except RuntimeError as error:
             if len(files) == 1:
-                self._warn(error)
+                # the first one may be damaged; were it all of them, the device would be idle
+                if not self._has_warned:
+                    logger.warning(
+                        "clip.decode = 'device': torchvision refused a JPEG on %s, and the host decodes it, as it will "
+                        "all others that are refused: %s",
+                        self._device,
+                        str(error).partition("\n")[0],
+                    )
+                self._has_warned = True
                 return [None]
         # the call does not say which one it was
         return [image for file in files for image in self._decoded([file])]
@@ -136,42 +140,33 @@ class DevicePreprocess:
     def _scaled(self, image: torch.Tensor) -> torch.Tensor:
         """The middle of an image, height x width x 3, uint8."""
         (width, height), (left, top) = scaled_size(image.shape[2], image.shape[1], self._side)
-        if (height, width) != image.shape[1:]:
-            # a GPU interpolates with antialiasing in floating point only
-            values = torch.nn.functional.interpolate(
-                image.unsqueeze(0).float(), (height, width), mode=self._host.config.interpolation, antialias=True
-            )
-            image = values[0].round_().clamp_(0, 255).to(torch.uint8)
+        # across and then down, rounding in between as Pillow does; a GPU has this interpolation in floating point only
+        for size in (image.shape[1], width), (height, width):
+            if size != image.shape[1:]:
+                values = torch.nn.functional.interpolate(
+                    image.unsqueeze(0).float(), size, mode=self._host.config.interpolation, antialias=True
+                )
+                image = values[0].round_().clamp_(0, 255).to(torch.uint8)
         cropped = image[:, top : top + self._side, left : left + self._side]
         return cropped.permute(1, 2, 0).contiguous()
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """On a GPU, one thread at a time, on a stream that does nothing else."""
-        if self._stream is None:
-            yield
-            return
-        with self._lock, torch.cuda.stream(self._stream):
-            yield
 
-    def _warn(self, error: RuntimeError) -> None:
-        """Say why the first file was refused, which may be damaged; were it all of them, the device would be idle."""
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "clip.decode = 'device': torchvision refused a JPEG on %s, and the host decodes it, as it will all "
-                "others that are refused: %s",
-                self._device,
-                str(error).partition("\n")[0],
-            )
+def _has_plain_markers(data: memoryview) -> bool:
+    """Whether all markers up to the scan of a JPEG are those of a baseline or progressive one."""
+    at = 2
+    while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] in _PLAIN_MARKERS:
+        if data[at + 1] == _START_OF_SCAN:
+            return True
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return False
 
 
-def _parts(jpegs: dict[int, _Jpeg]) -> Iterator[list[int]]:
+def _parts(headers: Mapping[int, Image.Image]) -> Iterator[list[int]]:
     """Their indices, in parts that are decoded in one call."""
     part: list[int] = []
     pixels = 0
-    for index, jpeg in jpegs.items():
-        size = jpeg.width * jpeg.height
+    for index, header in headers.items():
+        size = header.width * header.height
         if part and pixels + size > _PIXELS_AT_ONCE:
             yield part
             part, pixels = [], 0
@@ -189,37 +184,8 @@ def _turned(image: torch.Tensor, orientation: int) -> torch.Tensor:
     return image.flip([dim for dim, is_flipped in ((2, across), (1, down)) if is_flipped])
 
 
-def _frame_size(data: memoryview) -> tuple[int, int] | None:
-    """Width and height of a JPEG of a plain kind; None of any other kind, and where its markers are damaged.
-
-    Plain is: baseline or progressive, 8 bits, grey or YCbCr with the usual subsampling, one frame.
-    """
-    at, size = 2, None
-    while at + 4 <= len(data) and data[at] == 0xFF:
-        marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
-        if marker == _START_OF_SCAN:
-            return size
-        body = data[at + 4 : at + 2 + length]
-        if marker in _UNUSUAL or length < 2 or (marker == _ADOBE and not _is_ycbcr(body)):
-            return None
-        if marker in _FRAMES:
-            if size is not None or marker not in _BASELINE_AND_PROGRESSIVE or not _is_plain_frame(body):
-                return None
-            size = int.from_bytes(body[3:5], "big"), int.from_bytes(body[1:3], "big")
-        at += 2 + length
-    return None
-
-
-def _is_plain_frame(body: memoryview) -> bool:
-    if len(body) < 6 or body[0] != 8 or len(body) != 6 + 3 * body[5]:
-        return False
-    ids, samplings = tuple(body[6::3]), tuple(body[7::3])
-    return body[5] == _GREY or (ids in _YCBCR_IDS and samplings in _SUBSAMPLINGS)
-
-
-def _is_ycbcr(adobe: memoryview) -> bool:
-    """Whether an Adobe marker leaves the colours as they are without one."""
-    return bytes(adobe[:5]) == b"Adobe" and len(adobe) >= 12 and adobe[11] == 1
+def _tensor(data: Buffer) -> torch.Tensor:
+    return torch.from_numpy(np.frombuffer(data, np.uint8).copy())
 
 
 def _decode(files: list[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
@@ -239,7 +205,7 @@ def _check_decoder(device: torch.device) -> None:
     buffer = BytesIO()
     Image.new("RGB", (16, 16), colour).save(buffer, "JPEG", quality=95)
     try:
-        (image,) = _decode([torch.from_numpy(np.frombuffer(buffer.getvalue(), np.uint8).copy())], device)
+        (image,) = _decode([_tensor(buffer.getvalue())], device)
     except (ImportError, RuntimeError) as error:
         raise MissingDependency(
             f"clip.decode = 'device': this torchvision decodes no JPEG on {device}: "

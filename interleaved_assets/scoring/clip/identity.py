@@ -26,6 +26,8 @@ from interleaved_assets.scoring.clip.settings import ClipSettings, head_column, 
 
 # Raised by hand when a change of this package's code changes embeddings: preprocessing, pooling, normalization.
 _EMBEDDING_VERSION: Final = 1
+# The same for what only clip.decode = "device" does to pixels. 2: rounded between scaling across and down.
+_DEVICE_PIXELS_VERSION: Final = 2
 # Under which a store gives the version of an object, the best first; HTTP servers spell them as headers.
 _STAMPS: Final = (
     "ETag",
@@ -76,7 +78,7 @@ def version_settings(settings: ClipSettings) -> dict[str, object]:
 
 def _decoder(settings: ClipSettings) -> dict[str, object]:
     """The decoder where it is not the host's, so that scores from before there was a choice stay up to date."""
-    return {} if settings.decode == "host" else {"decode": settings.decode}
+    return {} if settings.decode == "host" else {"decode": [settings.decode, _DEVICE_PIXELS_VERSION]}
 
 
 def file_versions(settings: ClipSettings, options: StorageOptionsByScheme | None = None) -> dict[str, str]:

@@ -4,6 +4,8 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from interleaved_assets.scoring.registry import known_scorers, scores_schema
+from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS
 
 HeadKind = Literal["aesthetic", "nsfw", "own"]
@@ -13,29 +15,7 @@ Squash = Literal["none", "sigmoid"]
 HEAD_COLUMNS: Final = {"aesthetic": "aesthetic_score", "nsfw": "nsfw_clip_score"}
 """Columns of the kinds of head that selection has filters for. A head of kind ``own`` fills a column of its name."""
 
-_RESERVED_COLUMNS: Final = frozenset(
-    {
-        "sample_id",
-        "position",
-        "width",
-        "height",
-        "aspect_ratio",
-        "sharpness",
-        "qr_area_ratio",
-        "nsfw_score",
-        "score_error",
-        "thumbnail",
-        "sharpness_grey",
-        "sharpness_256",
-        "clip_score",
-        "clip_text_position",
-        "embedding",
-        "clip_error",
-        *HEAD_COLUMNS.values(),
-    }
-)
-
-
+_OWN_COLUMNS: Final = frozenset({"clip_score", "clip_text_position", "embedding", "clip_error", *HEAD_COLUMNS.values()})
 _CHECKPOINT_ENDINGS: Final = (".pt", ".pth", ".bin", ".ckpt", ".npz", ".safetensors")
 
 
@@ -202,8 +182,9 @@ class ClipSettings(_Section):
             names = [name for name, head in self.heads.items() if head.kind == kind]
             if len(names) > 1:
                 raise ValueError(f"heads {names} are all of kind {kind}, and there is one column {column}: keep one")
+        taken = {*_OWN_COLUMNS, *scores_schema(ScoringSettings(scorers=known_scorers())).names}
         for name, head in self.heads.items():
-            if head.kind == "own" and (name in _RESERVED_COLUMNS or not name.isidentifier()):
+            if head.kind == "own" and (name in taken or not name.isidentifier()):
                 raise ValueError(
                     f"head {name!r}: an own head names its column, so it needs a name that is free and a word"
                 )

@@ -80,7 +80,8 @@ def test_the_decoder_counts_where_it_is_the_devices_and_only_there(files: ClipSe
     host, device = changed(files, resize="torch"), changed(files, resize="torch", decode="device")
     assert version(host) != version(device)
     assert model_fingerprint(host, "fp32", "torch") != model_fingerprint(device, "fp32", "torch")
-    # so that scores from before the setting are not stale
+    # scaling there has changed once; scores from before the setting are not stale
+    assert version_settings(device)["decode"] == ["device", 2]
     assert "decode" not in version_settings(host)
 
 
