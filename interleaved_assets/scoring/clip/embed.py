@@ -106,7 +106,7 @@ class Embedder:
         order = sorted(range(len(tokens)), key=lambda index: len(tokens[index]))
 
         def embed(part: slice) -> torch.Tensor:
-            rows = [torch.from_numpy(tokens[index]).long() for index in order[part]]
+            rows = [torch.from_numpy(tokens[index].astype(np.int64)) for index in order[part]]
             host = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
             module = self.model.module
             if not self._is_trimmable:

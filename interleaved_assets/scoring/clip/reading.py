@@ -5,16 +5,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring.clip.prescreen import prescreened
-from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, Pixels, ShardScores, samples_of
+from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, ClipText, Pixels, ShardScores, samples_of
 from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.clip.settings import head_column
 
@@ -25,6 +25,8 @@ ImageScores = Callable[[str], pa.Table]
 _DECODED_TOGETHER: Final = 32
 # A batch with few images ends after so many samples for each row, so that it is bounded too.
 _SAMPLES_PER_ROW: Final = 8
+# Texts whose embeddings are kept in memory for samples to come; with a width of 768 they take 25 MB.
+_REMEMBERED_TEXTS: Final = 8192
 
 
 @dataclass
@@ -35,9 +37,9 @@ class Batch:
         pixels: height x width x 3, uint8, of each row: what the model is given next, written by the decoding threads.
         size: rows that may be filled.
         rows: rows that are.
-        images: its images to decode; those without a row only to learn whether they can be.
+        images: its images to decode, with the names of their shards; those without a row only to learn whether they
+            can be decoded.
         decoded: the decoding of the images. What is wrong with one of them is its ``error``.
-        begun: shards met.
         samples: samples met.
         ended: shards of which all samples have been met.
     """
@@ -45,9 +47,8 @@ class Batch:
     pixels: Pixels
     size: int
     rows: int = 0
-    images: list[tuple[ClipSample, ClipImage]] = field(default_factory=list)
+    images: list[tuple[str, ClipImage]] = field(default_factory=list)
     decoded: list[Future[None]] = field(default_factory=list)
-    begun: list[ShardScores] = field(default_factory=list)
     samples: list[ClipSample] = field(default_factory=list)
     ended: list[ShardScores] = field(default_factory=list)
 
@@ -61,12 +62,14 @@ class SampleReader:
         image_scores: gives a shard's stored image scores, for ``clip.prescreen``.
         free: pixels of batches that the device has read, to be used again.
         may_decode: while it is cleared no thread begins to decode an image.
+        text: the token sequence of a key, remembered for samples to come.
     """
 
     scorer: ClipScorer
     image_scores: ImageScores | None
     free: deque[Pixels] = field(default_factory=deque)
     may_decode: threading.Event = field(default_factory=threading.Event)
+    text: Callable[[bytes], ClipText] = field(default_factory=lambda: lru_cache(_REMEMBERED_TEXTS)(ClipText))
 
     def batches(self, shards: Iterable[tuple[str, Iterable[pa.Table]]], decoders: Workers) -> Iterator[Batch]:
         """The samples of all shards in batches of as many images as the model takes at once, the last one smaller.
@@ -89,7 +92,6 @@ class SampleReader:
             if self.image_scores is not None and settings.prescreen.is_on:
                 left_out = prescreened(self.image_scores(name), settings.prescreen)
             shard = ShardScores(name, schema, columns)
-            batch.begun.append(shard)
             for table in prefetch(tables):
                 for sample in samples_of(table, shard):
                     to_decode = self._prepare(sample, left_out)
@@ -99,7 +101,7 @@ class SampleReader:
                         if is_embedded:
                             image.row = batch.rows
                             batch.rows += 1
-                        batch.images.append((sample, image))
+                        batch.images.append((name, image))
                         group.append(image)
                         if len(group) == together:
                             decode()
@@ -126,10 +128,11 @@ class SampleReader:
             if image.error is not None:
                 image.data = b""
         to_decode = [image for image in sample.images if image.error is None]
-        sample.waiting += len(to_decode)
+        for image in to_decode:
+            image.is_pending = True
         for _, text in sample.texts if to_decode else ():
             # texts that the model cannot tell apart count as equal
-            sample.pieces.append({tokens.astype(np.int32).tobytes(): tokens for tokens in self.scorer.tokenizer(text)})
+            sample.pieces.append([self.text(tokens.tobytes()) for tokens in self.scorer.tokenizer(text)])
         return to_decode
 
     def _decode(self, images: list[ClipImage], pixels: Pixels) -> None:

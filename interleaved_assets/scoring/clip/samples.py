@@ -56,27 +56,23 @@ def clip_ranges(settings: ClipSettings) -> dict[str, Range]:
 
 @dataclass
 class ShardScores:
-    """The score table of one shard, whose samples are scored in any order.
+    """The score table of one shard.
 
     Attributes:
         name: of the shard.
         schema: from :func:`clip_schema`.
         head_columns: the columns of the heads, in the order of their scores in :attr:`ClipImage.values`.
-        parts: of each sample the rows of the table, none until it is scored.
-        open_samples: samples met that are not scored yet.
-        is_read: whether all samples have been met.
+        rows: of the table.
     """
 
     name: str
     schema: pa.Schema
     head_columns: Sequence[str] = ()
-    parts: list[list[dict[str, object]]] = field(default_factory=list)
-    open_samples: int = 0
-    is_read: bool = False
+    rows: list[dict[str, object]] = field(default_factory=list)
 
     def table(self) -> pa.Table:
         """The table, once every sample is scored."""
-        return pa.Table.from_pylist([row for part in self.parts for row in part], schema=self.schema)
+        return pa.Table.from_pylist(self.rows, schema=self.schema)
 
 
 @dataclass
@@ -87,6 +83,7 @@ class ClipImage:
         position: of the row.
         data: the file's bytes; empty once they are decoded, and where there is an error.
         error: its ``clip_error``.
+        is_pending: whether it is still to be decoded or embedded.
         row: of its pixels in a batch; None where nothing is asked of its embedding.
         values: its embedding, followed by the score of each head, float32.
     """
@@ -94,8 +91,29 @@ class ClipImage:
     position: int
     data: Buffer = b""
     error: str | None = None
+    is_pending: bool = False
     row: int | None = None
     values: Vector | None = None
+
+
+@dataclass
+class ClipText:
+    """A token sequence, the same object for all texts that have it.
+
+    Attributes:
+        key: the bytes of its tokens.
+        is_met: whether it was met before.
+        vector: its embedding, once it is there.
+    """
+
+    key: bytes
+    is_met: bool = False
+    vector: Vector | None = None
+
+    @property
+    def tokens(self) -> Tokens:
+        """What the model is given."""
+        return np.frombuffer(self.key, np.int32)
 
 
 @dataclass
@@ -107,33 +125,34 @@ class ClipSample:
         sample_id: its id.
         images: in the order of their rows.
         texts: position and stripped text of every text row that has any, in the order of the rows.
-        pieces: for each text, the token sequences it was cut into, by key.
-        vectors: embeddings of the sequences by key.
-        waiting: what it waits for before it can be scored: images, sequences, being looked at.
-        rows: its part of the score table.
+        pieces: for each text, the token sequences it was cut into.
     """
 
     shard: ShardScores
     sample_id: str
     images: list[ClipImage] = field(default_factory=list)
     texts: list[tuple[int, str]] = field(default_factory=list)
-    pieces: list[dict[bytes, Tokens]] = field(default_factory=list)
-    vectors: dict[bytes, Vector] = field(default_factory=dict)
-    waiting: int = 1
-    rows: list[dict[str, object]] = field(default_factory=list)
+    pieces: list[list[ClipText]] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all is there that its scores are computed from."""
+        is_text_missing = any(text.vector is None for pieces in self.pieces for text in pieces)
+        return not is_text_missing and not any(image.is_pending for image in self.images)
 
     def score(self) -> None:
-        """Compute its rows from its embeddings."""
-        self.rows += (
+        """Add its rows to the table of its shard."""
+        rows: list[dict[str, object]] = [
             {
                 "sample_id": self.sample_id,
                 "position": image.position,
                 "clip_error": image.error or (None if self.texts else _NO_TEXT),
             }
             for image in self.images
-        )
+        ]
+        self.shard.rows += rows
         embedded = [
-            (row, image.values) for row, image in zip(self.rows, self.images, strict=True) if image.values is not None
+            (row, image.values) for row, image in zip(rows, self.images, strict=True) if image.values is not None
         ]
         if not embedded:
             return
@@ -152,11 +171,12 @@ class ClipSample:
 
     def _best_text(self, vectors: Vector) -> tuple[list[float], list[int]]:
         """Each image's highest cosine similarity to any text, and that text's position."""
-        keys = list(dict.fromkeys(key for pieces in self.pieces for key in pieces))
-        similarity = vectors @ np.stack([self.vectors[key] for key in keys]).T
         # equal texts share one column, so that which of them is first does not hang on rounding
-        column = {key: index for index, key in enumerate(keys)}
-        of_text = np.stack([similarity[:, [column[key] for key in keys]].max(axis=1) for keys in self.pieces], axis=1)
+        texts = {text.key: text.vector for pieces in self.pieces for text in pieces if text.vector is not None}
+        column = {key: index for index, key in enumerate(texts)}
+        similarity = vectors @ np.stack(list(texts.values())).T
+        columns = [[column[text.key] for text in pieces] for pieces in self.pieces]
+        of_text = np.stack([similarity[:, places].max(axis=1) for places in columns], axis=1)
         best = of_text.argmax(axis=1)
         scores = np.clip(of_text[np.arange(len(vectors)), best].astype(np.float64), -1, 1)
         return scores.tolist(), [self.texts[index][0] for index in best]
@@ -185,5 +205,4 @@ def samples_of(table: pa.Table, shard: ShardScores) -> Iterator[ClipSample]:
                 sample.images.append(ClipImage(positions[row], contents[row] or b"", error))
             elif modality[row] == "text" and (text := (texts[row].as_py() or "").strip()):
                 sample.texts.append((positions[row], text))
-        shard.parts.append(sample.rows)
         yield sample

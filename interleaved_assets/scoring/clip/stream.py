@@ -1,7 +1,7 @@
 """From shards to their score tables: read and decoded ahead in threads, embedded in batches, given out in order."""
 
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.scoring.clip.reading import Batch, ImageScores, SampleReader
-from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, ShardScores, Tokens, Vector
+from interleaved_assets.scoring.clip.samples import ClipSample, ClipText, ShardScores, Vector
 from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.decoders import decoders_for_threads, processors
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _BATCHES_AHEAD: Final = 2
 # Batches of texts embedded at once: enough that texts of like length find each other.
 _BATCHES_OF_TEXTS: Final = 4
-# Texts that are kept in memory for samples to come; with a width of 768 they take 25 MB.
-_REMEMBERED_TEXTS: Final = 8192
 # Tables that may wait for the caller.
 _TABLES_AHEAD: Final = 2
 
@@ -108,12 +106,10 @@ class ScoreStream:
     def __init__(self, scorer: ClipScorer, image_scores: ImageScores | None, stats: ClipStats) -> None:
         self._embedder, self._threads, self._stats = scorer.embedder, scorer.settings.threads, stats
         self._reader = SampleReader(scorer, image_scores)
-        self._shards: deque[ShardScores] = deque()
+        self._samples: deque[ClipSample] = deque()
+        self._ended: deque[ShardScores] = deque()
+        self._texts: list[ClipText] = []
         self._launched: deque[tuple[Launched, Callable[[Vector], None], str]] = deque()
-        # texts by key: those to be launched next, samples that wait for them and for launched ones, embeddings
-        self._tokens: dict[bytes, Tokens] = {}
-        self._waiting_for: dict[bytes, list[ClipSample]] = {}
-        self._known_texts: OrderedDict[bytes, Vector] = OrderedDict()
 
     def run(self, shards: Iterable[tuple[str, Iterable[pa.Table]]]) -> Generator[tuple[str, pa.Table], None, None]:
         """Name and score table of each shard, in order.
@@ -124,8 +120,10 @@ class ScoreStream:
         self._reader.may_decode.set()
         with decoders_for_threads(), Workers(self._threads or processors(), "clip-decode") as decoders:
             for _ in self._steps(self._reader.batches(shards, decoders)):
-                while self._shards and self._shards[0].is_read and not self._shards[0].open_samples:
-                    shard = self._shards.popleft()
+                while self._samples and self._samples[0].is_complete:
+                    self._samples.popleft().score()
+                while self._ended and not (self._samples and self._samples[0].shard is self._ended[0]):
+                    shard = self._ended.popleft()
                     self._stats.batch_size = self._embedder.batch_size
                     self._stats.seconds += time.perf_counter() - started
                     yield shard.name, shard.table()
@@ -146,64 +144,57 @@ class ScoreStream:
         yield
 
     def _take(self, batch: Batch) -> None:
-        self._shards += batch.begun
         for sample in batch.samples:
             self._stats.images += len(sample.images)
-            sample.shard.open_samples += 1
+            self._samples.append(sample)
             for pieces in sample.pieces:
-                for key, tokens in pieces.items():
-                    if key in self._known_texts:
-                        self._known_texts.move_to_end(key)
-                        sample.vectors[key] = self._known_texts[key]
-                        continue
-                    if key not in self._waiting_for:
-                        self._tokens[key], self._waiting_for[key] = tokens, []
-                    self._waiting_for[key].append(sample)
-                    sample.waiting += 1
-            self._arrived(sample)
-            if len(self._tokens) >= _BATCHES_OF_TEXTS * self._embedder.batch_size:
+                for text in pieces:
+                    if not text.is_met:
+                        text.is_met = True
+                        self._texts.append(text)
+            if len(self._texts) >= _BATCHES_OF_TEXTS * self._embedder.batch_size:
                 self._launch_texts()
-        for shard in batch.ended:
-            shard.is_read = True
+        self._ended += batch.ended
 
     def _launch_images(self, batch: Batch) -> None:
         """Wait for a batch's pixels, give them to the device, and then take in what it was given before."""
         for decoded in batch.decoded:
             decoded.result()
-        images, rows = [], []
-        for sample, image in batch.images:
-            if image.error is None and image.row is not None:
-                images.append((sample, image))
-                rows.append(image.row)
-            else:
-                self._arrived(sample)
-        if len(rows) < batch.rows:
-            batch.pixels[: len(rows)] = batch.pixels[rows]
+        for _, image in batch.images:
+            image.is_pending = image.error is None and image.row is not None
+        images = [(shard, image) for shard, image in batch.images if image.is_pending]
+        pixels = batch.pixels[: len(images)]
+        if len(images) < batch.rows:
+            pixels[:] = batch.pixels[[image.row for _, image in images if image.row is not None]]
+
+        def take(values: Vector) -> None:
+            self._reader.free.append(batch.pixels)
+            self._stats.embedded += len(images)
+            for (_, image), row in zip(images, values, strict=True):
+                # a copy: a row of the batch would keep all of it in memory
+                image.values, image.is_pending = row.copy(), False
+
         before = len(self._launched)
         if images:
-
-            def take(values: Vector) -> None:
-                self._reader.free.append(batch.pixels)
-                self._take_images(images, values)
-
-            names = ", ".join(dict.fromkeys(sample.shard.name for sample, _ in images))
-            pixels = batch.pixels[: len(rows)]
+            names = ", ".join(dict.fromkeys(shard for shard, _ in images))
             self._launch(lambda: self._embedder.images(pixels), take, f"{len(images)} images of {names}")
         else:
             self._reader.free.append(batch.pixels)
-        # the images of a shard that is read have all been launched
-        if self._shards and self._shards[0].is_read:
+        if self._ended:
             self._launch_texts()
         self._collect(leave=len(self._launched) - before)
 
     def _launch_texts(self) -> None:
-        tokens, self._tokens = self._tokens, {}
-        if tokens:
-            self._launch(
-                lambda: self._embedder.texts(list(tokens.values())),
-                lambda vectors: self._take_texts(list(tokens), vectors),
-                f"{len(tokens)} texts",
-            )
+        texts, self._texts = self._texts, []
+        tokens = [text.tokens for text in texts]
+
+        def take(vectors: Vector) -> None:
+            self._stats.texts += len(texts)
+            for text, vector in zip(texts, vectors, strict=True):
+                text.vector = vector.copy()
+
+        if texts:
+            self._launch(lambda: self._embedder.texts(tokens), take, f"{len(texts)} texts")
 
     def _launch(self, embed: "Callable[[], Launched]", take: Callable[[Vector], None], label: str) -> None:
         """Keep decoding threads off the cores that a model on the CPU computes on.
@@ -226,30 +217,6 @@ class ScoreStream:
             with _noted(label):
                 values = launched.result()
             take(values)
-
-    def _take_images(self, images: list[tuple[ClipSample, ClipImage]], values: Vector) -> None:
-        self._stats.embedded += len(images)
-        for (sample, image), row in zip(images, values, strict=True):
-            # a copy: a row of the batch would keep all of it in memory
-            image.values = row.copy()
-            self._arrived(sample)
-
-    def _take_texts(self, keys: list[bytes], vectors: Vector) -> None:
-        self._stats.texts += len(keys)
-        for key, vector in zip(keys, vectors, strict=True):
-            self._known_texts[key] = vector.copy()
-            for sample in self._waiting_for.pop(key):
-                sample.vectors[key] = self._known_texts[key]
-                self._arrived(sample)
-        while len(self._known_texts) > _REMEMBERED_TEXTS:
-            self._known_texts.popitem(last=False)
-
-    def _arrived(self, sample: ClipSample) -> None:
-        """Note that one of the things that a sample waits for is there; after the last one it is scored."""
-        sample.waiting -= 1
-        if not sample.waiting:
-            sample.score()
-            sample.shard.open_samples -= 1
 
 
 @contextmanager

@@ -4,7 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, ShardScores, clip_schema, samples_of
+from interleaved_assets.scoring.clip.samples import (
+    ClipImage,
+    ClipSample,
+    ClipText,
+    ShardScores,
+    clip_schema,
+    samples_of,
+)
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings
 
 SHARD = ShardScores("shard", clip_schema(ClipSettings(), 2))
@@ -90,9 +97,13 @@ def unit(*values: float) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
+def known(key: bytes, vector: np.ndarray) -> ClipText:
+    return ClipText(key, vector=vector)
+
+
 def scored(settings: ClipSettings, *samples: ClipSample) -> pa.Table:
-    shard = ShardScores("shard", clip_schema(settings, 2), list(settings.heads), [sample.rows for sample in samples])
-    for sample in reversed(samples):
+    shard = ShardScores("shard", clip_schema(settings, 2), list(settings.heads))
+    for sample in samples:
         sample.shard = shard
         sample.score()
     return shard.table()
@@ -105,8 +116,7 @@ def test_the_best_text_counts_and_of_equal_ones_the_first() -> None:
         "a",
         images=[ClipImage(1, values=unit(1, 3)), ClipImage(4, values=unit(-1, -3))],
         texts=[(0, "r"), (2, "u"), (3, "u")],
-        pieces=[[b"r"], [b"u"], [b"u"]],
-        vectors={b"u": up, b"r": right},
+        pieces=[[known(b"r", right)], [known(b"u", up)], [known(b"u", up)]],
     )
     found = scored(ClipSettings(), sample)
     assert found["clip_score"].to_pylist() == pytest.approx([3 / 10**0.5, -1 / 10**0.5])
@@ -120,8 +130,10 @@ def test_of_a_text_in_windows_the_best_window_counts() -> None:
         "a",
         images=[ClipImage(1, values=unit(0, 1))],
         texts=[(0, "long"), (2, "short")],
-        pieces=[[b"1", b"2", b"3"], [b"4"]],
-        vectors={b"1": unit(1, 0), b"2": unit(0, 1), b"3": unit(-1, 0), b"4": unit(1, 1)},
+        pieces=[
+            [known(b"1", unit(1, 0)), known(b"2", unit(0, 1)), known(b"3", unit(-1, 0))],
+            [known(b"4", unit(1, 1))],
+        ],
     )
     found = scored(ClipSettings(), sample)
     assert (found["clip_score"][0].as_py(), found["clip_text_position"][0].as_py()) == (pytest.approx(1), 0)
@@ -129,7 +141,7 @@ def test_of_a_text_in_windows_the_best_window_counts() -> None:
 
 def test_a_cosine_stays_within_its_bounds() -> None:
     vector = np.array([1.0000001, 0], np.float32)
-    sample = ClipSample(SHARD, "a", [ClipImage(0, values=vector)], [(1, "x")], [[b"x"]], {b"x": vector})
+    sample = ClipSample(SHARD, "a", [ClipImage(0, values=vector)], [(1, "x")], [[known(b"x", vector)]])
     assert scored(ClipSettings(), sample)["clip_score"].to_pylist() == [1.0]
 
 
