@@ -17,7 +17,8 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
 from interleaved_assets.model.errors import ImageError, MissingDependency, SettingsError
-from interleaved_assets.scoring.clip.image import Pixels, Preprocess, scaled_size
+from interleaved_assets.scoring.clip.image import Preprocess, scaled_size
+from interleaved_assets.scoring.clip.samples import Pixels
 from interleaved_assets.scoring.containers import Buffer, bytes_of
 from interleaved_assets.scoring.size import exif_orientation, open_header
 

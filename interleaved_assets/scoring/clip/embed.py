@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.scoring.clip.image import Pixels
 from interleaved_assets.scoring.clip.model import ClipModel
-from interleaved_assets.scoring.clip.text import Tokens
+from interleaved_assets.scoring.clip.samples import Pixels, Tokens, Vector
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class Launched:
             self._arrived = torch.cuda.Event(blocking=True)
             self._arrived.record(torch.cuda.current_stream(rows.device))
 
-    def result(self) -> NDArray[np.float32]:
+    def result(self) -> Vector:
         """The rows, waited for: embeddings, each followed by the scores of the heads where images were embedded.
 
         Raises:
@@ -72,7 +71,13 @@ class Embedder:
         self._mean, self._std = (
             torch.tensor(part, device=model.device).view(1, 3, 1, 1) for part in (config.mean, config.std)
         )
-        self._is_trimmable = _is_trimmable(model)
+        # Padding behind a text's end marker cannot change its embedding, so that it can be left out, where attention
+        # looks back only and the embedding is taken at the end marker, the largest id of all: in OpenAI's architecture,
+        # which open_clip's plain CLIP class is.
+        module = model.module
+        self._is_trimmable = (
+            type(module) is open_clip.CLIP and module.text_pool_type == "argmax" and module.attn_mask is not None
+        )
 
     def pixel_buffer(self) -> Pixels:
         """A buffer for :meth:`images`, :attr:`batch_size` x height x width x 3, page-locked where there is a GPU.
@@ -135,30 +140,18 @@ class Embedder:
                     start += size
                     continue
                 # outside of the except clause, whose exception still holds the tensors of the failed attempt
-                self._halve(size)
+                self.batch_size = size // 2
+                logger.warning(
+                    "out of memory on %s with a batch of %d: going on with %d. Set clip.batch_size to %d to start "
+                    "there.",
+                    self.model.device_name,
+                    size,
+                    self.batch_size,
+                    self.batch_size,
+                )
+                if self.model.device.type == "cuda":
+                    torch.cuda.empty_cache()
             return Launched(torch.cat(parts), self.model.precision, order)
-
-    def _halve(self, size: int) -> None:
-        self.batch_size = size // 2
-        logger.warning(
-            "out of memory on %s with a batch of %d: going on with %d. Set clip.batch_size to %d to start there.",
-            self.model.device_name,
-            size,
-            self.batch_size,
-            self.batch_size,
-        )
-        if self.model.device.type == "cuda":
-            torch.cuda.empty_cache()
-
-
-def _is_trimmable(model: ClipModel) -> bool:
-    """Whether padding behind a text's end marker cannot change its embedding, so that it can be left out.
-
-    So it is where attention looks back only and the embedding is taken at the end marker, the largest id of all: in
-    OpenAI's architecture, which open_clip's plain CLIP class is.
-    """
-    module = model.module
-    return type(module) is open_clip.CLIP and module.text_pool_type == "argmax" and module.attn_mask is not None
 
 
 def _encode_trimmed(module: open_clip.CLIP, tokens: torch.Tensor) -> torch.Tensor:

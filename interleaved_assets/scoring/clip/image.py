@@ -7,10 +7,10 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
+from interleaved_assets.scoring.clip.samples import Pixels
 from interleaved_assets.scoring.containers import Buffer
 from interleaved_assets.scoring.decode import Reduction, check_pixels, decode_opened, one_image
 from interleaved_assets.scoring.size import (
@@ -23,8 +23,6 @@ from interleaved_assets.scoring.size import (
 )
 
 Resizer = Literal["pillow", "torch", "reduced"]
-Pixels = NDArray[np.uint8]
-"""Height x width x 3, the channels red, green, blue, 0 to 255."""
 
 _FILTERS: Final = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 

@@ -15,7 +15,9 @@ from interleaved_assets.scoring.containers import Buffer
 from interleaved_assets.scoring.ranges import Range
 
 Pixels = NDArray[np.uint8]
+"""Height x width x 3, the channels red, green, blue, 0 to 255."""
 Tokens = NDArray[np.int32]
+"""Token ids of one text or window, start and end marker included; at most the model's context length, not padded."""
 Vector = NDArray[np.float32]
 
 # Embeddings have length 1, and are stored as float16.

@@ -6,13 +6,10 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from open_clip.tokenizer import SimpleTokenizer
 
 from interleaved_assets.model.errors import SettingsError
-
-Tokens = NDArray[np.int32]
-"""Token ids of one text or window, start and end marker included; at most the model's context length, not padded."""
+from interleaved_assets.scoring.clip.samples import Tokens
 
 LongText = Literal["truncate", "window"]
 
