@@ -1,6 +1,5 @@
 """Bytes of an image to the square of pixels that a CLIP model takes, as open_clip's own transform gives it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
@@ -9,6 +8,7 @@ import numpy as np
 import torch
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
+from torchvision.transforms import Compose
 
 from interleaved_assets.scoring.clip.samples import Pixels
 from interleaved_assets.scoring.containers import Buffer
@@ -109,9 +109,9 @@ class Preprocess:
         return next((reduction for reduction in _REDUCTIONS if reduction <= spare), 1)
 
     @cached_property
-    def _steps(self) -> list[Callable[[Image.Image], Image.Image]]:
+    def _transform(self) -> Compose:
         """Open_clip's transform but for its last two steps, to float and normalized."""
-        return list(image_transform_v2(self.config, is_train=False).transforms[:-2])
+        return Compose(image_transform_v2(self.config, is_train=False).transforms[:-2])
 
     @property
     def side(self) -> int | None:
@@ -123,9 +123,7 @@ class Preprocess:
     def _scaled(self, image: Image.Image) -> Pixels:
         side = self.side
         if side is None or image.mode in _NEAREST_MODES or _ratio(image.width, image.height) <= _LINE_RATIO:
-            for step in self._steps:
-                image = step(image)
-            return np.asarray(image)
+            return np.asarray(self._transform(image))
         # the box is in source pixels, and Pillow looks beyond it for neighbours
         (width, height), (left, top) = scaled_size(image.width, image.height, side)
         across, down = image.width / width, image.height / height
