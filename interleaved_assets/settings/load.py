@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from interleaved_assets.model.errors import OptionError, SettingsError
-from interleaved_assets.scoring.clip.settings import ClipSettings, head_column, is_checkpoint
+from interleaved_assets.scoring.clip.settings import ClipSettings, is_checkpoint
 from interleaved_assets.scoring.registry import scores_schema
 from interleaved_assets.selection.select import applicable_filters
 from interleaved_assets.settings.messages import describe, refuse_unknown_variables
@@ -98,7 +98,7 @@ def _measured_columns(settings: Settings) -> list[str]:
     """The columns of scores that a shard gets under ``settings``."""
     columns = scores_schema(settings.scoring).names
     if settings.clip.enabled:
-        columns += ["clip_score", *(head_column(name, head) for name, head in settings.clip.heads.items())]
+        columns += ["clip_score", *settings.clip.head_columns]
     return columns
 
 

@@ -108,10 +108,10 @@ class DevicePreprocess:
             or header.width * header.height > self._host.max_pixels
             or not self._host.is_for_torch(*header.size)
             or header.info.get("adobe_transform", _YCBCR_OF_ADOBE) != _YCBCR_OF_ADOBE
-            or len(header.layer) != header.layers  # more than one frame
         ):
             return None
-        if header.layers == 1:
+        # of one frame; those of others follow
+        if len(header.layer) == 1:
             return header
         brightness, *colours = (layer[1:3] for layer in header.layer)
         is_ycbcr = [layer[0] for layer in header.layer] in _YCBCR_IDS

@@ -29,7 +29,8 @@ def compute_in_half(module: Any, device_type: str, dtype: torch.dtype) -> None:
     for part in image_parts:
         convert_weights_to_lp(part, dtype)
     for part in (*image_parts, *half_text_parts(module)):
-        _autocast(part, device_type, dtype)
+        part.forward = torch.autocast(device_type, dtype=dtype)(part.forward)
+        part.register_forward_hook(_in_float)
 
 
 def half_image_parts(visual: Any) -> list[Any]:
@@ -51,12 +52,5 @@ def half_text_parts(module: Any) -> list[Any]:
     return [text] if blocks is None else [block.mlp for block in blocks]
 
 
-def _autocast(part: Any, device_type: str, dtype: torch.dtype) -> None:
-    forward = part.forward
-
-    def in_half(*arguments: Any, **keywords: Any) -> Any:
-        with torch.autocast(device_type, dtype=dtype):
-            result = forward(*arguments, **keywords)
-        return result.float() if isinstance(result, torch.Tensor) else result
-
-    part.forward = in_half
+def _in_float(_part: Any, _given: Any, result: Any) -> Any:
+    return result.float() if isinstance(result, torch.Tensor) else result

@@ -14,9 +14,8 @@ from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring.clip.prescreen import prescreened
-from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, ClipText, Pixels, ShardScores, samples_of
+from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, ClipText, Pixels, samples_of
 from interleaved_assets.scoring.clip.scorer import ClipScorer
-from interleaved_assets.scoring.clip.settings import head_column
 
 ImageScores = Callable[[str], pa.Table]
 """Given a shard's name, its image scores, for ``clip.prescreen``."""
@@ -40,8 +39,7 @@ class Batch:
         images: its images to decode, with the names of their shards; those without a row only to learn whether they
             can be decoded.
         decoded: the decoding of the images. What is wrong with one of them is its ``error``.
-        samples: samples met.
-        ended: shards of which all samples have been met.
+        met: samples, and after the last one of a shard the shard's name.
     """
 
     pixels: Pixels
@@ -49,8 +47,7 @@ class Batch:
     rows: int = 0
     images: list[tuple[str, ClipImage]] = field(default_factory=list)
     decoded: list[Future[None]] = field(default_factory=list)
-    samples: list[ClipSample] = field(default_factory=list)
-    ended: list[ShardScores] = field(default_factory=list)
+    met: list[ClipSample | str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -76,8 +73,7 @@ class SampleReader:
 
         A shard's next table is read while the samples of the one before are prepared.
         """
-        settings, schema = self.scorer.settings, self.scorer.schema
-        columns = [head_column(name, head) for name, head in settings.heads.items()]
+        settings = self.scorer.settings
         together = 1 if self.scorer.on_device is None else _DECODED_TOGETHER
         group: list[ClipImage] = []
         batch = self._new_batch()
@@ -91,12 +87,11 @@ class SampleReader:
             left_out: dict[tuple[str, int], str] = {}
             if self.image_scores is not None and settings.prescreen.is_on:
                 left_out = prescreened(self.image_scores(name), settings.prescreen)
-            shard = ShardScores(name, schema, columns)
             for table in prefetch(tables):
-                for sample in samples_of(table, shard):
+                for sample in samples_of(table):
                     to_decode = self._prepare(sample, left_out)
-                    batch.samples.append(sample)
-                    is_embedded = bool(sample.texts or columns or settings.keep_embeddings)
+                    batch.met.append(sample)
+                    is_embedded = bool(sample.texts or settings.heads or settings.keep_embeddings)
                     for image in to_decode:
                         if is_embedded:
                             image.row = batch.rows
@@ -109,11 +104,11 @@ class SampleReader:
                             decode()
                             yield batch
                             batch = self._new_batch()
-                    if len(batch.samples) >= batch.size * _SAMPLES_PER_ROW:
+                    if len(batch.met) >= batch.size * _SAMPLES_PER_ROW:
                         decode()
                         yield batch
                         batch = self._new_batch()
-            batch.ended.append(shard)
+            batch.met.append(name)
         decode()
         yield batch
 

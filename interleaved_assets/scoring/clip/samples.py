@@ -40,7 +40,7 @@ def clip_schema(settings: ClipSettings, width: int) -> pa.Schema:
         pa.field("position", pa.int32(), nullable=False),
         pa.field("clip_score", pa.float64()),
         pa.field("clip_text_position", pa.int32()),
-        *(pa.field(head_column(name, head), pa.float64()) for name, head in settings.heads.items()),
+        *(pa.field(column, pa.float64()) for column in settings.head_columns),
     ]
     if settings.keep_embeddings:
         fields.append(pa.field("embedding", pa.list_(pa.float16(), width)))
@@ -54,27 +54,6 @@ def clip_ranges(settings: ClipSettings) -> dict[str, Range]:
         for name, head in settings.heads.items()
     }
     return {"clip_score": Range(-1, 1), "clip_text_position": Range(low=0), **heads, "embedding": _LENGTH_OF_ONE}
-
-
-@dataclass
-class ShardScores:
-    """The score table of one shard.
-
-    Attributes:
-        name: of the shard.
-        schema: from :func:`clip_schema`.
-        head_columns: the columns of the heads, in the order of their scores in :attr:`ClipImage.values`.
-        rows: of the table.
-    """
-
-    name: str
-    schema: pa.Schema
-    head_columns: Sequence[str] = ()
-    rows: list[dict[str, object]] = field(default_factory=list)
-
-    def table(self) -> pa.Table:
-        """The table, once every sample is scored."""
-        return pa.Table.from_pylist(self.rows, schema=self.schema)
 
 
 @dataclass
@@ -123,14 +102,12 @@ class ClipSample:
     """The images and texts of one sample.
 
     Attributes:
-        shard: of the sample.
         sample_id: its id.
         images: in the order of their rows.
         texts: position and stripped text of every text row that has any, in the order of the rows.
         pieces: for each text, the token sequences it was cut into.
     """
 
-    shard: ShardScores
     sample_id: str
     images: list[ClipImage] = field(default_factory=list)
     texts: list[tuple[int, str]] = field(default_factory=list)
@@ -142,8 +119,8 @@ class ClipSample:
         is_text_missing = any(text.vector is None for pieces in self.pieces for text in pieces)
         return not is_text_missing and not any(image.is_pending for image in self.images)
 
-    def score(self) -> None:
-        """Add its rows to the table of its shard."""
+    def scores(self, settings: ClipSettings) -> list[dict[str, object]]:
+        """Its rows of the score table, by column of :func:`clip_schema`; what is missing is null."""
         rows: list[dict[str, object]] = [
             {
                 "sample_id": self.sample_id,
@@ -152,24 +129,24 @@ class ClipSample:
             }
             for image in self.images
         ]
-        self.shard.rows += rows
         embedded = [
             (row, image.values) for row, image in zip(rows, self.images, strict=True) if image.values is not None
         ]
         if not embedded:
-            return
+            return rows
         values = np.stack([values for _, values in embedded])
-        width = values.shape[1] - len(self.shard.head_columns)
+        width = values.shape[1] - len(settings.heads)
         vectors = values[:, :width]
         columns: dict[str, Sequence[object]] = {}
         if self.texts:
             columns["clip_score"], columns["clip_text_position"] = self._best_text(vectors)
-        columns |= zip(self.shard.head_columns, values[:, width:].T.tolist(), strict=True)
-        if "embedding" in self.shard.schema.names:
+        columns |= zip(settings.head_columns, values[:, width:].T.tolist(), strict=True)
+        if settings.keep_embeddings:
             columns["embedding"] = list(vectors.astype(np.float16))
         for name, column in columns.items():
             for (row, _), value in zip(embedded, column, strict=True):
                 row[name] = value
+        return rows
 
     def _best_text(self, vectors: Vector) -> tuple[list[float], list[int]]:
         """Each image's highest cosine similarity to any text, and that text's position."""
@@ -184,7 +161,7 @@ class ClipSample:
         return scores.tolist(), [self.texts[index][0] for index in best]
 
 
-def samples_of(table: pa.Table, shard: ShardScores) -> Iterator[ClipSample]:
+def samples_of(table: pa.Table) -> Iterator[ClipSample]:
     """The samples of ``table`` that have images, in the order of their first rows, bytes not copied.
 
     ``table`` has ``sample_id``, ``position``, ``modality``, ``text_content``, ``binary_content`` and where there is one
@@ -200,7 +177,7 @@ def samples_of(table: pa.Table, shard: ShardScores) -> Iterator[ClipSample]:
     for sample_id, part in rows.items():
         if not any(modality[row] == "image" for row in part):
             continue
-        sample = ClipSample(shard, sample_id)
+        sample = ClipSample(sample_id)
         for row in part:
             if modality[row] == "image":
                 error = errors[row] or (_NO_BYTES if contents[row] is None else None)

@@ -167,6 +167,11 @@ class ClipSettings(_Section):
         description="Width x height above which an image is not decoded. Default 89478485.",
     )
 
+    @property
+    def head_columns(self) -> list[str]:
+        """The columns of the score table that the heads fill, in their order."""
+        return [head_column(name, head) for name, head in self.heads.items()]
+
     @model_validator(mode="after")
     def _the_device_can_scale(self) -> Self:
         if self.decode == "device" and self.resize != "torch":

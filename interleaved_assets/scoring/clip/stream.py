@@ -13,7 +13,7 @@ from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.scoring.clip.reading import Batch, ImageScores, SampleReader
-from interleaved_assets.scoring.clip.samples import ClipSample, ClipText, ShardScores, Vector
+from interleaved_assets.scoring.clip.samples import ClipSample, ClipText, Vector
 from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.decoders import decoders_for_threads, processors
 
@@ -104,10 +104,9 @@ class ScoreStream:
     """
 
     def __init__(self, scorer: ClipScorer, image_scores: ImageScores | None, stats: ClipStats) -> None:
-        self._embedder, self._threads, self._stats = scorer.embedder, scorer.settings.threads, stats
+        self._scorer, self._embedder, self._stats = scorer, scorer.embedder, stats
         self._reader = SampleReader(scorer, image_scores)
-        self._samples: deque[ClipSample] = deque()
-        self._ended: deque[ShardScores] = deque()
+        self._met: deque[ClipSample | str] = deque()
         self._texts: list[ClipText] = []
         self._launched: deque[tuple[Launched, Callable[[Vector], None], str]] = deque()
 
@@ -118,15 +117,19 @@ class ScoreStream:
         """
         started = time.perf_counter()
         self._reader.may_decode.set()
-        with decoders_for_threads(), Workers(self._threads or processors(), "clip-decode") as decoders:
+        settings = self._scorer.settings
+        rows: list[dict[str, object]] = []
+        with decoders_for_threads(), Workers(settings.threads or processors(), "clip-decode") as decoders:
             for _ in self._steps(self._reader.batches(shards, decoders)):
-                while self._samples and self._samples[0].is_complete:
-                    self._samples.popleft().score()
-                while self._ended and not (self._samples and self._samples[0].shard is self._ended[0]):
-                    shard = self._ended.popleft()
+                while self._met and (isinstance(first := self._met[0], str) or first.is_complete):
+                    self._met.popleft()
+                    if isinstance(first, ClipSample):
+                        rows += first.scores(settings)
+                        continue
+                    table, rows = pa.Table.from_pylist(rows, schema=self._scorer.schema), []
                     self._stats.batch_size = self._embedder.batch_size
                     self._stats.seconds += time.perf_counter() - started
-                    yield shard.name, shard.table()
+                    yield first, table
                     started = time.perf_counter()
 
     def _steps(self, batches: Iterable[Batch]) -> Iterator[None]:
@@ -144,17 +147,18 @@ class ScoreStream:
         yield
 
     def _take(self, batch: Batch) -> None:
-        for sample in batch.samples:
-            self._stats.images += len(sample.images)
-            self._samples.append(sample)
-            for pieces in sample.pieces:
+        for met in batch.met:
+            self._met.append(met)
+            if isinstance(met, str):
+                continue
+            self._stats.images += len(met.images)
+            for pieces in met.pieces:
                 for text in pieces:
                     if not text.is_met:
                         text.is_met = True
                         self._texts.append(text)
             if len(self._texts) >= _BATCHES_OF_TEXTS * self._embedder.batch_size:
                 self._launch_texts()
-        self._ended += batch.ended
 
     def _launch_images(self, batch: Batch) -> None:
         """Wait for a batch's pixels, give them to the device, and then take in what it was given before."""
@@ -180,7 +184,7 @@ class ScoreStream:
             self._launch(lambda: self._embedder.images(pixels), take, f"{len(images)} images of {names}")
         else:
             self._reader.free.append(batch.pixels)
-        if self._ended:
+        if any(isinstance(met, str) for met in self._met):
             self._launch_texts()
         self._collect(leave=len(self._launched) - before)
 

@@ -59,6 +59,12 @@ OTHER = {
     "empty": b"",
     "twelve bits": jpeg(1).replace(b"\xff\xc0\x00\x11\x08", b"\xff\xc0\x00\x11\x0c"),
     "arithmetic": jpeg(1).replace(b"\xff\xc0\x00\x11", b"\xff\xc9\x00\x11"),
+    "RGB by Adobe": jpeg(1)[:2] + b"\xff\xee\x00\x0eAdobe" + bytes([0, 100, 0, 0, 0, 0, 0]) + jpeg(1)[2:],
+    "RGB by its names": jpeg(1, subsampling=0).replace(b"\x01\x11\x00\x02\x11\x01\x03\x11", b"R\x11\0G\x11\1B\x11"),
+    "odd subsampling": jpeg(1, subsampling=0).replace(b"\x01\x11\x00\x02", b"\x01\x14\x00\x02"),
+    "two grey frames": jpeg(1, mode="L").replace(
+        b"\xff\xc0", jpeg(2, mode="L")[(at := jpeg(2, mode="L").index(b"\xff\xc0")) : at + 13] + b"\xff\xc0"
+    ),
     "two frames": jpeg(1).replace(b"\xff\xc0", jpeg(2)[(at := jpeg(2).index(b"\xff\xc0")) : at + 19] + b"\xff\xc0"),
 }
 

@@ -1,20 +1,9 @@
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.scoring.clip.samples import (
-    ClipImage,
-    ClipSample,
-    ClipText,
-    ShardScores,
-    clip_schema,
-    samples_of,
-)
+from interleaved_assets.scoring.clip.samples import ClipImage, ClipSample, ClipText, clip_schema, samples_of
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings
-
-SHARD = ShardScores("shard", clip_schema(ClipSettings(), 2))
 
 
 def table(*items: tuple[str, int, str, str | bytes | None, str | None]) -> pa.Table:
@@ -30,13 +19,9 @@ def table(*items: tuple[str, int, str, str | bytes | None, str | None]) -> pa.Ta
     )
 
 
-def found_in(rows: pa.Table) -> Iterator[ClipSample]:
-    return samples_of(rows, SHARD)
-
-
 def test_samples_keep_the_order_of_their_rows_even_where_they_are_mixed() -> None:
     found = list(
-        found_in(
+        samples_of(
             table(
                 ("b", -1, "metadata", None, None),
                 ("b", 0, "text", " first \n", None),
@@ -57,19 +42,19 @@ def test_samples_keep_the_order_of_their_rows_even_where_they_are_mixed() -> Non
 
 
 def test_texts_of_white_space_and_nulls_do_not_count() -> None:
-    (sample,) = found_in(
+    (sample,) = samples_of(
         table(("a", 0, "text", " \n\t", None), ("a", 1, "text", None, None), ("a", 2, "image", b"1", None))
     )
     assert sample.texts == []
 
 
 def test_samples_without_images_are_left_out() -> None:
-    assert list(found_in(table(("a", 0, "text", "only", None)))) == []
-    assert list(found_in(table())) == []
+    assert list(samples_of(table(("a", 0, "text", "only", None)))) == []
+    assert list(samples_of(table())) == []
 
 
 def test_a_row_without_bytes_says_why() -> None:
-    (sample,) = found_in(
+    (sample,) = samples_of(
         table(
             ("a", 0, "image", None, "missing_member: x.png"),
             ("a", 1, "image", None, None),
@@ -86,7 +71,7 @@ def test_a_row_without_bytes_says_why() -> None:
 def test_a_table_cut_into_chunks_and_slices_reads_the_same() -> None:
     whole = table(*[(f"s{number // 3}", number % 3, "image", bytes([number]), None) for number in range(9)])
     pieces = pa.concat_tables([whole.slice(start, 1) for start in range(9)])
-    assert [[bytes(image.data) for image in sample.images] for sample in found_in(pieces.slice(3))] == [
+    assert [[bytes(image.data) for image in sample.images] for sample in samples_of(pieces.slice(3))] == [
         [b"\x03", b"\x04", b"\x05"],
         [b"\x06", b"\x07", b"\x08"],
     ]
@@ -102,17 +87,13 @@ def known(key: bytes, vector: np.ndarray) -> ClipText:
 
 
 def scored(settings: ClipSettings, *samples: ClipSample) -> pa.Table:
-    shard = ShardScores("shard", clip_schema(settings, 2), list(settings.heads))
-    for sample in samples:
-        sample.shard = shard
-        sample.score()
-    return shard.table()
+    rows = [row for sample in samples for row in sample.scores(settings)]
+    return pa.Table.from_pylist(rows, schema=clip_schema(settings, 2))
 
 
 def test_the_best_text_counts_and_of_equal_ones_the_first() -> None:
     up, right = unit(0, 1), unit(1, 0)
     sample = ClipSample(
-        SHARD,
         "a",
         images=[ClipImage(1, values=unit(1, 3)), ClipImage(4, values=unit(-1, -3))],
         texts=[(0, "r"), (2, "u"), (3, "u")],
@@ -126,7 +107,6 @@ def test_the_best_text_counts_and_of_equal_ones_the_first() -> None:
 
 def test_of_a_text_in_windows_the_best_window_counts() -> None:
     sample = ClipSample(
-        SHARD,
         "a",
         images=[ClipImage(1, values=unit(0, 1))],
         texts=[(0, "long"), (2, "short")],
@@ -141,14 +121,14 @@ def test_of_a_text_in_windows_the_best_window_counts() -> None:
 
 def test_a_cosine_stays_within_its_bounds() -> None:
     vector = np.array([1.0000001, 0], np.float32)
-    sample = ClipSample(SHARD, "a", [ClipImage(0, values=vector)], [(1, "x")], [[known(b"x", vector)]])
+    sample = ClipSample("a", [ClipImage(0, values=vector)], [(1, "x")], [[known(b"x", vector)]])
     assert scored(ClipSettings(), sample)["clip_score"].to_pylist() == [1.0]
 
 
 def test_rows_come_in_the_order_of_the_samples_and_unscored_ones_say_why() -> None:
     settings = ClipSettings(heads={"total": HeadSettings(path="x")}, keep_embeddings=True)
-    lonely = ClipSample(SHARD, "lonely", [ClipImage(0, values=np.append(unit(3, 4), np.float32(1.4)))])
-    broken = ClipSample(SHARD, "broken", [ClipImage(7, error="undecodable_image: x")], [(8, "text")])
+    lonely = ClipSample("lonely", [ClipImage(0, values=np.append(unit(3, 4), np.float32(1.4)))])
+    broken = ClipSample("broken", [ClipImage(7, error="undecodable_image: x")], [(8, "text")])
     found = scored(settings, lonely, broken)
     assert found.schema.names == [
         "sample_id",
