@@ -110,12 +110,10 @@ class DevicePreprocess:
             or header.info.get("adobe_transform", _YCBCR_OF_ADOBE) != _YCBCR_OF_ADOBE
         ):
             return None
-        # of one frame; those of others follow
-        if len(header.layer) == 1:
-            return header
-        brightness, *colours = (layer[1:3] for layer in header.layer)
-        is_ycbcr = [layer[0] for layer in header.layer] in _YCBCR_IDS
-        return header if is_ycbcr and brightness in _SAMPLINGS and colours == [(1, 1), (1, 1)] else None
+        # the components of all its frames
+        ids, samplings = [layer[0] for layer in header.layer], [layer[1:3] for layer in header.layer]
+        is_ycbcr = ids in _YCBCR_IDS and samplings[0] in _SAMPLINGS and samplings[1:] == [(1, 1), (1, 1)]
+        return header if len(ids) == 1 or is_ycbcr else None
 
     def _decoded(self, files: list[torch.Tensor]) -> list[torch.Tensor | None]:
         """Red-green-blue, 3 x height x width, uint8; None for a file that the decoder refuses."""

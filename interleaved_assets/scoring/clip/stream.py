@@ -201,7 +201,7 @@ class ScoreStream:
             self._launch(lambda: self._embedder.texts(tokens), take, f"{len(texts)} texts")
 
     def _launch(self, embed: "Callable[[], Launched]", take: Callable[[Vector], None], label: str) -> None:
-        """Keep decoding threads off the cores that a model on the CPU computes on.
+        """Put work in the device's queue; keep decoding threads off the cores that a model on the CPU computes on.
 
         There is nothing to gain from both at once, and each layer's threads wait for the slowest of them: with a
         decoder in between that took a fifth more CPU time, and half as long again.

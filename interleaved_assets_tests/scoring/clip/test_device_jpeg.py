@@ -62,6 +62,8 @@ OTHER = {
     "RGB by Adobe": jpeg(1)[:2] + b"\xff\xee\x00\x0eAdobe" + bytes([0, 100, 0, 0, 0, 0, 0]) + jpeg(1)[2:],
     "RGB by its names": jpeg(1, subsampling=0).replace(b"\x01\x11\x00\x02\x11\x01\x03\x11", b"R\x11\0G\x11\1B\x11"),
     "odd subsampling": jpeg(1, subsampling=0).replace(b"\x01\x11\x00\x02", b"\x01\x14\x00\x02"),
+    "no component": (grey := jpeg(1, mode="L"))[: (at := grey.index(b"\xff\xc0"))]
+    + (b"\xff\xc0\0\x08" + grey[at + 4 : at + 10] + grey[at + 13 :]),
     "two grey frames": jpeg(1, mode="L").replace(
         b"\xff\xc0", jpeg(2, mode="L")[(at := jpeg(2, mode="L").index(b"\xff\xc0")) : at + 13] + b"\xff\xc0"
     ),
