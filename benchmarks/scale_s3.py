@@ -75,7 +75,8 @@ def _records(world: World, sources: Mapping[str, RawSource], output_root: str) -
             for role, output in record.outputs.items():
                 content = f"{stage} {role} {key}".encode()
                 stamp = etag_stamp(hashlib.md5(content, usedforsecurity=False).hexdigest(), len(content))
-                outputs[role] = output.model_copy(update={"stamp": stamp})
+                place = f"s3://{remote.outputs(stage)[role]}"
+                outputs[role] = output.model_copy(update={"uri": place, "stamp": stamp})
                 yield remote.outputs(stage)[role], content
             there = record.model_copy(update={"source": source, "outputs": outputs})
             yield remote.record(stage), there.model_dump_json(indent=1).encode()

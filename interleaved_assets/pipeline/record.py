@@ -252,6 +252,14 @@ def has_its_outputs(
     )
 
 
+def has_listed_outputs(record: Record, stamp_at: Callable[[str], str | None]) -> bool:
+    """Whether every output has the stamp that the record names in a listing, without a request.
+
+    If not, :func:`has_its_outputs` may still find that it has: the listing may be older than the record.
+    """
+    return all(_matches(output, stamp_at(output.uri)) for output in record.outputs.values())
+
+
 def _matches(output: OutputFile, stamp: str | None) -> bool:
     return stamp is not None and output.stamp in (stamp, None)
 

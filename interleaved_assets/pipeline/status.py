@@ -233,7 +233,17 @@ def shard_statuses(
             return raw.key, None
         return raw.key, present.status(records, raw, versions.get(raw.key))
 
-    yield from parallel_map(status_of, raws, threads=READERS)
+    def known_status(raw: RawShard) -> tuple[str, Status | None] | None:
+        """Where no request is needed, the same."""
+        if listed is None:
+            return None
+        try:
+            records = listed.known_valid(settings.storage.shard(raw.key), present.stages)
+        except ShardError as error:
+            return raw.key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
+        return None if records is None else (raw.key, present.status(records, raw, versions.get(raw.key)))
+
+    yield from parallel_map(status_of, raws, threads=READERS, at_once=known_status)
     if all_shards and listed is not None:
         listed.save_indexes()
 

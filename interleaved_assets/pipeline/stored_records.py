@@ -17,6 +17,7 @@ from interleaved_assets.pipeline.record import (
     Record,
     content_stamp,
     has_its_outputs,
+    has_listed_outputs,
     parse_record,
     read_record,
     read_valid_record,
@@ -116,10 +117,10 @@ class ListedRecords:
         if stamp is None:
             # a listing of all records shows that there is none, one of some shards does not
             return None if self._indexes else read_record(uri, paths.options)
-        index = self._indexes.get(stage)
-        content = index.find(paths.key, stamp) if index else recent_content(stamp)
+        content = self._known_content(paths, stage, stamp)
         if content is not None:
             return parse_record(content, uri)
+        index = self._indexes.get(stage)
         if index is None:
             return read_record(uri, paths.options)
         content = read_small(uri, paths.options)
@@ -141,6 +142,32 @@ class ListedRecords:
             if record is not None and has_its_outputs(record, paths.options, self.stamp_at)
         }
 
+    def known_valid(self, paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record] | None:
+        """What :meth:`read_valid` returns, without a request; None if the storage has to be asked.
+
+        Raises:
+            ShardError: a file is not a record.
+        """
+        found = {}
+        for stage in stages:
+            uri = paths.record(stage)
+            stamp = self._stamps.get(uri)
+            content = None if stamp is None else self._known_content(paths, stage, stamp)
+            if content is not None:
+                record = parse_record(content, uri)
+                if record is not None and not has_listed_outputs(record, self.stamp_at):
+                    return None
+                if record is not None:
+                    found[stage] = record
+            elif stamp is not None or not self._indexes:
+                return None
+        return found
+
+    def _known_content(self, paths: ShardPaths, stage: str, stamp: str) -> bytes | None:
+        """The content of the shard's record with this stamp, if it need not be read."""
+        index = self._indexes.get(stage)
+        return index.find(paths.key, stamp) if index else recent_content(stamp)
+
     def recorded_stages(self) -> dict[str, list[str]]:
         """By shard, the stages that have a record, as :func:`recorded_stages` returns them."""
         found: dict[str, list[str]] = {}
@@ -161,9 +188,12 @@ class ListedRecords:
             index.save(self._stamps_of_records(stage))
 
     def _stamps_of_records(self, stage: str) -> dict[str, str]:
-        start = len(join(self._folders[stage], ""))
-        below = ((uri, stamp) for uri, stamp in self._stamps.items() if uri.startswith(f"{self._folders[stage]}/"))
-        return {uri[start:].removesuffix(".json"): stamp for uri, stamp in below if uri.endswith(".json")}
+        folder = join(self._folders[stage], "")
+        return {
+            uri[len(folder) :].removesuffix(".json"): stamp
+            for uri, stamp in self._stamps.items()
+            if uri.startswith(folder) and uri.endswith(".json")
+        }
 
 
 def list_records(

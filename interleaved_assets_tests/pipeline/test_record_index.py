@@ -10,8 +10,10 @@ import pytest
 
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import atomic_output, read_small, remove_file
+from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.record import OutputFile, Record, content_stamp, write_record
 from interleaved_assets.pipeline.record_index import RecordIndex
+from interleaved_assets.pipeline.status import shard_statuses
 from interleaved_assets.pipeline.stored_records import ListedRecords, list_records, read_valid_records
 from interleaved_assets.settings import Settings, StorageSettings, load_settings
 from interleaved_assets_tests.s3 import S3Server
@@ -22,10 +24,14 @@ KEYS = [f"web/{number:02}" for number in range(12)]
 
 
 @pytest.fixture
-def storage(tmp_path: Path, bucket: str, s3_environment: S3Server) -> StorageSettings:
-    """Shards with an output and a record at one stage."""
+def settings(tmp_path: Path, bucket: str, s3_environment: S3Server) -> Settings:
     (tmp_path / "interleaved.toml").write_text(f'[storage]\nraw_root = "{bucket}/raw"\noutput_root = "{bucket}/out"\n')
-    settings: Settings = load_settings(tmp_path / "interleaved.toml")
+    return load_settings(tmp_path / "interleaved.toml")
+
+
+@pytest.fixture
+def storage(settings: Settings) -> StorageSettings:
+    """Shards with an output and a record at one stage."""
     for key in KEYS:
         make(settings.storage, key)
     return settings.storage
@@ -52,7 +58,11 @@ def look(storage: StorageSettings) -> tuple[ListedRecords, int]:
     listed = list_records(storage, [STAGE])
     assert listed is not None
     with counted_requests() as requests:
+        known = {key: listed.known_valid(storage.shard(key), [STAGE]) for key in KEYS}
+    assert requests == []
+    with counted_requests() as requests:
         found = {key: listed.read_valid(storage.shard(key), [STAGE]) for key in KEYS}
+    assert {key for key in KEYS if known[key] not in (None, found[key])} == set()
     assert found == {key: read_valid_records(storage.shard(key), [STAGE]) for key in KEYS}
     assert set(listed.recorded_stages()) >= {key for key, records in found.items() if records}
     return listed, sum(request.endswith(".json") and request.startswith("GET") for request in requests)
@@ -69,6 +79,42 @@ def test_it_is_made_from_the_records_and_then_no_record_is_read(storage: Storage
     assert requests == []
     remove_file(index_uri(storage), storage.options)
     assert look(storage)[1] == len(KEYS)
+
+
+def test_what_the_index_has_is_known_without_a_request(storage: StorageSettings) -> None:
+    def known() -> list[str]:
+        listed = list_records(storage, [STAGE])
+        assert listed is not None
+        return [key for key in KEYS if listed.known_valid(storage.shard(key), [STAGE]) is not None]
+
+    assert known() == []
+    look(storage)[0].save_indexes()
+    assert known() == KEYS
+    make(storage, KEYS[0], "second")
+    remove_file(storage.shard(KEYS[1]).output(STAGE), storage.options)  # the storage is asked whether it is gone
+    remove_file(storage.shard(KEYS[2]).record(STAGE), storage.options)  # the listing shows that there is none
+    assert known() == KEYS[2:]
+
+
+def test_statuses_are_the_same_with_the_index(storage: StorageSettings, settings: Settings) -> None:
+    with atomic_output(storage.shard(KEYS[1]).record(STAGE), storage.options) as out:
+        out.write(b'{"stage": 1}')
+    remove_file(storage.shard(KEYS[2]).record(STAGE), storage.options)
+    remove_file(storage.shard(KEYS[3]).output(STAGE), storage.options)
+    raws = [RawShard(key, f"{storage.raw_root}/{key}.tar", 1, "etag:0-1") for key in KEYS]
+    found = []
+    for _ in range(2):
+        with counted_requests() as requests:
+            found.append(list(shard_statuses(raws, settings, {}, all_shards=True)))
+        read = sum(request.endswith(f"{STAGE}/{key}.json") for request in requests for key in KEYS)
+    assert read == 0
+    assert found[0] == found[1]
+    assert [status.text.partition(":")[0] for _, status in found[1] if status] == [
+        "no normalized",
+        "unreadable",
+        *["never materialized"] * 2,
+        *["no normalized"] * 8,
+    ]
 
 
 def forged(storage: StorageSettings) -> bytes:

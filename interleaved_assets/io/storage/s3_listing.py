@@ -2,12 +2,15 @@
 
 botocore needs 40 to 100 µs for each listed object, most of it for times that nobody reads here. The objects of these
 pages are therefore parsed here, by a handler of botocore's event ``before-parse``, which is told by a context variable
-that a request is one of these.
+that a request is one of these. They are cut out of the text: a tree of XML has six elements for each object, and with
+them the garbage collector takes longer than the parser. A page in another form than that of S3 is left to botocore.
 """
 
 import contextvars
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote_plus
 
 from fsspec.spec import AbstractFileSystem
 
@@ -16,8 +19,12 @@ from interleaved_assets.model.errors import OptionError
 PAGE_OBJECTS: Final = 1000
 """Objects on a page at most: S3's own limit."""
 
-_EVENT: Final = "before-parse.s3.ListObjectsV2"
+# botocore's own handler of before-parse.s3.* parses a page a first time, to see whether it is an error. Handlers of a
+# wildcard come before those of s3, and leave it a page without objects.
+_EVENT: Final = "before-parse.*.ListObjectsV2"
 _HANDLER: Final = "interleaved-listing"
+_OBJECTS: Final = "interleaved-objects"
+"""The key of the parsed answer with what :func:`_cut_out` found."""
 _is_ours: contextvars.ContextVar[bool] = contextvars.ContextVar("interleaved_listing", default=False)
 
 
@@ -72,13 +79,29 @@ def list_page(fs: Any, folder: str, *, token: str = "", after: str = "", at_most
         )
     finally:
         _is_ours.reset(reset)
+    found = answer.get(_OBJECTS)
+    if found is None:
+        found = [(each["Key"], each["ETag"], each["Size"], each["LastModified"]) for each in answer.get("Contents", ())]
+    elif answer.get("EncodingType") == "url":  # which botocore asks for, and decodes in pages that it parses itself
+        found = [(unquote_plus(name), etag, size, modified) for name, etag, size, modified in found]
     # some programs mark folders by empty objects
     objects = [
-        Listed(each["Key"].removeprefix(prefix), each["ETag"], each["Size"], each["LastModified"])
-        for each in answer.get("Contents", ())
-        if not each["Key"].endswith("/")
+        Listed(name.removeprefix(prefix), etag, size, modified)
+        for name, etag, size, modified in found
+        if not name.endswith("/")
     ]
     return Page(objects, answer["NextContinuationToken"] if answer.get("IsTruncated") else "")
+
+
+def list_objects(fs: Any, folder: str) -> Iterator[Listed]:
+    """All objects below ``folder``, for which :func:`list_page` makes one request for each page."""
+    token = ""
+    while True:
+        page = list_page(fs, folder, token=token)
+        yield from page.objects
+        token = page.next_page
+        if not token:
+            return
 
 
 def list_s3_infos(fs: Any, folder: str) -> dict[str, dict[str, Any]]:
@@ -87,39 +110,50 @@ def list_s3_infos(fs: Any, folder: str) -> dict[str, dict[str, Any]]:
     ``LastModified`` may be text in ISO format. :func:`is_s3` holds for the filesystem.
     """
     infos: dict[str, dict[str, Any]] = {}
-    token = ""
-    while True:
-        page = list_page(fs, folder, token=token)
-        for each in page.objects:
-            name = f"{folder.rstrip('/')}/{each.name}"
-            infos[name] = {"name": name, "size": each.size, "ETag": each.etag, "type": "file"}
-            infos[name]["LastModified"] = each.modified
-        token = page.next_page
-        if not token:
-            return infos
+    for each in list_objects(fs, folder):
+        name = f"{folder.rstrip('/')}/{each.name}"
+        infos[name] = {"name": name, "size": each.size, "ETag": each.etag, "type": "file"}
+        infos[name]["LastModified"] = each.modified
+    return infos
 
 
 def _parse(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
     """Take the objects out of the body of a listing before botocore parses the rest."""
     if not _is_ours.get() or response_dict["status_code"] != 200:
         return
+    if (found := _cut_out(response_dict["body"])) is not None:
+        customized_response_dict[_OBJECTS], response_dict["body"] = found
+
+
+def _cut_out(body: bytes) -> tuple[list[tuple[str, str, int, str]], bytes] | None:
+    """Name, ETag, size and time of each object on a page, and the page without them.
+
+    None if it is anything but the beginning of a ``ListBucketResult``, then its objects one right after another, and
+    then its end: an error, which a server may send with the status 200, a page that was cut off, or another form.
+    """
     try:
-        root = ElementTree.fromstring(response_dict["body"])
-    except ElementTree.ParseError:
-        return  # botocore reports it
-    namespace = root.tag.removesuffix("ListBucketResult")
-    objects: list[ElementTree.Element] = []
-    rest: list[ElementTree.Element] = []
-    for each in root:
-        (objects if each.tag == f"{namespace}Contents" else rest).append(each)
-    customized_response_dict["Contents"] = [
-        {
-            "Key": each.findtext(f"{namespace}Key", ""),
-            "ETag": each.findtext(f"{namespace}ETag", ""),
-            "Size": int(each.findtext(f"{namespace}Size", "0")),
-            "LastModified": each.findtext(f"{namespace}LastModified", ""),
-        }
-        for each in objects
-    ]
-    root[:] = rest
-    response_dict["body"] = ElementTree.tostring(root)
+        head, *blocks = body.decode().split("<Contents>")
+    except UnicodeDecodeError:
+        return None
+    # a comment or CDATA may hold what looks like an object, and XML reads "\r\n" as "\n"
+    if "<ListBucketResult" not in head or not blocks or b"<!" in body or b"\r" in body:
+        return None
+    last, end, tail = blocks[-1].partition("</Contents>")
+    if "</ListBucketResult>" not in tail or "<Contents" in f"{head}{tail}":  # such as one with an attribute
+        return None
+    blocks[-1] = f"{last}{end}"
+    objects = []
+    for block in blocks:
+        name, etag, size = _text(block, "Key"), _text(block, "ETag"), _text(block, "Size")
+        if not block.endswith("</Contents>") or not name or not size.isdecimal():
+            return None
+        objects.append((name, etag, int(size), _text(block, "LastModified")))
+    return objects, f"{head}{tail}".encode()
+
+
+def _text(block: str, tag: str) -> str:
+    """The text of an element without attributes and elements in it; empty if there is none."""
+    text = block.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+    if "&" in text:
+        text = text.replace("&#34;", '"').replace("&quot;", '"')  # around every ETag
+    return (ElementTree.fromstring(f"<a>{text}</a>").text or "") if "&" in text else text

@@ -17,7 +17,7 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.inputs import file_sha256
-from interleaved_assets.io.storage.s3_listing import PAGE_OBJECTS, is_s3, list_page
+from interleaved_assets.io.storage.s3_listing import PAGE_OBJECTS, is_s3, list_objects, list_page
 from interleaved_assets.io.storage.walk import files_below
 from interleaved_assets.model.errors import StorageError
 
@@ -73,6 +73,10 @@ def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str
     Raises:
         StorageError: it cannot be listed.
     """
+    with storage_errors(folder, "list"):
+        fs, path = filesystem(folder, storage_options)
+        if is_s3(fs):
+            return {each.name: etag_stamp(each.etag, each.size) for each in list_objects(fs, path)}
     stamps = {name: stamp_of(info) for name, info in files_below(folder, storage_options).items()}
     return {name: stamp for name, stamp in stamps.items() if stamp is not None}
 

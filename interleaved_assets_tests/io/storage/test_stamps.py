@@ -170,6 +170,8 @@ def listed_folder(s3_server: S3Server, bucket: str) -> str:
         "a&b",
         "a b",
         "a'b",
+        "a+b",
+        'a<b>"',
         "b%20c.json",
         "d/e/1",
         "d/e/2",
@@ -190,7 +192,7 @@ def test_a_listing_has_the_stamp_of_every_file(
     infos = s3_server.fs.find(listed_folder, detail=True)
     start = len(listed_folder.removeprefix("s3://")) + 1
     expected = {path[start:]: stamp_of(info) for path, info in infos.items()}
-    assert len(expected) == 48
+    assert len(expected) == 50
     assert list_stamps(listed_folder, options) == expected
     for page in (1, 7):
         monkeypatch.setattr("interleaved_assets.io.storage.stamps.PAGE_OBJECTS", page)
