@@ -45,7 +45,9 @@ class RecordIndex:
     def __init__(self, uri: str, storage_options: StorageOptions) -> None:
         """Read the file; an index that is missing or damaged is empty."""
         self._uri, self._options = uri, storage_options
-        self._rows: dict[str, tuple[int, str, bool]] = {}
+        self._rows: dict[str, int] = {}  # by key, its place in the columns
+        self._stamps: list[str] = []
+        self._by_stamp: list[bool] = []
         self._packed, self._dictionary = pa.array([], pa.binary()), b""
         self._added: dict[str, tuple[str, bool, bytes]] = {}
         try:
@@ -60,8 +62,8 @@ class RecordIndex:
             return
         self._dictionary = (table.schema.metadata or {}).get(_DICTIONARY, b"")
         self._packed = table["packed"].combine_chunks()
-        keys, stamps, by_stamp = (table[name].to_pylist() for name in _SCHEMA.names[:3])
-        self._rows = dict(zip(keys, zip(range(len(keys)), stamps, by_stamp, strict=True), strict=True))
+        keys, self._stamps, self._by_stamp = (table[name].to_pylist() for name in _SCHEMA.names[:3])
+        self._rows = dict(zip(keys, range(len(keys)), strict=True))
 
     def find(self, key: str, stamp: str) -> bytes | None:
         """The content of the shard's record, if the index has it with this stamp, else None.
@@ -69,11 +71,11 @@ class RecordIndex:
         A content has to have the MD5 that the stamp names. Only where the ETags of a bucket are no MD5, as with
         encryption by KMS, the stamp beside it is believed.
         """
-        row, known, by_stamp = self._rows.get(key, (0, "", False))
-        if known != stamp:
+        row = self._rows.get(key)
+        if row is None or self._stamps[row] != stamp:
             return None
         content = _unpacked(self._packed[row].as_py(), self._dictionary)
-        return content if content is not None and (by_stamp or content_stamp(content) == stamp) else None
+        return content if content is not None and (self._by_stamp[row] or content_stamp(content) == stamp) else None
 
     def add(self, key: str, stamp: str, content: bytes, *, by_stamp: bool) -> None:
         """Remember a record that was read, for the next file; ``by_stamp`` if the stamp does not name its MD5."""
@@ -106,10 +108,10 @@ class RecordIndex:
         if key in self._added:
             known, by_stamp, content = self._added[key]
             return (key, stamp, by_stamp, _packed(content, dictionary)) if known == stamp else None
-        row, known, by_stamp = self._rows.get(key, (0, "", False))
-        if known != stamp:
+        row = self._rows.get(key)
+        if row is None or self._stamps[row] != stamp:
             return None
-        packed = self._packed[row].as_py()
+        by_stamp, packed = self._by_stamp[row], self._packed[row].as_py()
         if dictionary == self._dictionary:
             return key, stamp, by_stamp, packed
         unpacked = _unpacked(packed, self._dictionary)

@@ -9,6 +9,7 @@ them the garbage collector takes longer than the parser. A page in another form 
 import contextvars
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from itertools import compress
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
@@ -23,25 +24,26 @@ PAGE_OBJECTS: Final = 1000
 # wildcard come before those of s3, and leave it a page without objects.
 _EVENT: Final = "before-parse.*.ListObjectsV2"
 _HANDLER: Final = "interleaved-listing"
+_PROPERTIES: Final = ("Key", "ETag", "Size", "LastModified")
 _OBJECTS: Final = "interleaved-objects"
 """The key of the parsed answer with what :func:`_cut_out` found."""
 _is_ours: contextvars.ContextVar[bool] = contextvars.ContextVar("interleaved_listing", default=False)
 
 
-class Listed(NamedTuple):
-    """An object in a listing: name relative to the folder, ETag with its quotes, size in bytes, and the
-    time of its upload, as text in ISO format or a ``datetime``."""
-
-    name: str
-    etag: str
-    size: int
-    modified: object
-
-
 class Page(NamedTuple):
-    """A part of a listing, in the order of the server."""
+    """A part of a listing, in the order of the server, with a list of each property.
 
-    objects: list[Listed]
+    An object for each listed one would be another thing for the garbage collector to go through.
+    """
+
+    names: list[str]
+    """Relative to the folder."""
+    etags: list[str]
+    """With their quotes."""
+    sizes: list[int]
+    """In bytes."""
+    modified: list[object]
+    """Times of the uploads, as text in ISO format or as ``datetime``."""
     next_page: str
     """Token of the next page; empty if this is the last one."""
 
@@ -79,26 +81,25 @@ def list_page(fs: Any, folder: str, *, token: str = "", after: str = "", at_most
         )
     finally:
         _is_ours.reset(reset)
-    found = answer.get(_OBJECTS)
-    if found is None:
-        found = [(each["Key"], each["ETag"], each["Size"], each["LastModified"]) for each in answer.get("Contents", ())]
+    columns = answer.get(_OBJECTS)
+    if columns is None:
+        columns = [[each[name] for each in answer.get("Contents", ())] for name in _PROPERTIES]
     elif answer.get("EncodingType") == "url":  # which botocore asks for, and decodes in pages that it parses itself
-        found = [(unquote_plus(name), etag, size, modified) for name, etag, size, modified in found]
-    # some programs mark folders by empty objects
-    objects = [
-        Listed(name.removeprefix(prefix), etag, size, modified)
-        for name, etag, size, modified in found
-        if not name.endswith("/")
-    ]
-    return Page(objects, answer["NextContinuationToken"] if answer.get("IsTruncated") else "")
+        columns[0] = list(map(unquote_plus, columns[0]))
+    kept = [not name.endswith("/") for name in columns[0]]  # some programs mark folders by empty objects
+    if not all(kept):
+        columns = [list(compress(column, kept)) for column in columns]
+    names, etags, sizes, modified = columns
+    next_page = answer["NextContinuationToken"] if answer.get("IsTruncated") else ""
+    return Page([name.removeprefix(prefix) for name in names], etags, sizes, modified, next_page)
 
 
-def list_objects(fs: Any, folder: str) -> Iterator[Listed]:
-    """All objects below ``folder``, for which :func:`list_page` makes one request for each page."""
+def list_pages(fs: Any, folder: str) -> Iterator[Page]:
+    """All pages of ``folder``, each by :func:`list_page`."""
     token = ""
     while True:
         page = list_page(fs, folder, token=token)
-        yield from page.objects
+        yield page
         token = page.next_page
         if not token:
             return
@@ -110,10 +111,10 @@ def list_s3_infos(fs: Any, folder: str) -> dict[str, dict[str, Any]]:
     ``LastModified`` may be text in ISO format. :func:`is_s3` holds for the filesystem.
     """
     infos: dict[str, dict[str, Any]] = {}
-    for each in list_objects(fs, folder):
-        name = f"{folder.rstrip('/')}/{each.name}"
-        infos[name] = {"name": name, "size": each.size, "ETag": each.etag, "type": "file"}
-        infos[name]["LastModified"] = each.modified
+    for page in list_pages(fs, folder):
+        for below, etag, size, modified in zip(page.names, page.etags, page.sizes, page.modified, strict=True):
+            name = f"{folder.rstrip('/')}/{below}"
+            infos[name] = {"name": name, "size": size, "ETag": etag, "type": "file", "LastModified": modified}
     return infos
 
 
@@ -125,8 +126,8 @@ def _parse(response_dict: dict[str, Any], customized_response_dict: dict[str, An
         customized_response_dict[_OBJECTS], response_dict["body"] = found
 
 
-def _cut_out(body: bytes) -> tuple[list[tuple[str, str, int, str]], bytes] | None:
-    """Name, ETag, size and time of each object on a page, and the page without them.
+def _cut_out(body: bytes) -> tuple[list[list[Any]], bytes] | None:
+    """The :data:`_PROPERTIES` of the objects on a page, a list for each, and the page without the objects.
 
     None if it is anything but the beginning of a ``ListBucketResult``, then its objects one right after another, and
     then its end: an error, which a server may send with the status 200, a page that was cut off, or another form.
@@ -142,18 +143,16 @@ def _cut_out(body: bytes) -> tuple[list[tuple[str, str, int, str]], bytes] | Non
     if "</ListBucketResult>" not in tail or "<Contents" in f"{head}{tail}":  # such as one with an attribute
         return None
     blocks[-1] = f"{last}{end}"
-    objects = []
-    for block in blocks:
-        name, etag, size = _text(block, "Key"), _text(block, "ETag"), _text(block, "Size")
-        if not block.endswith("</Contents>") or not name or not size.isdecimal():
-            return None
-        objects.append((name, etag, int(size), _text(block, "LastModified")))
-    return objects, f"{head}{tail}".encode()
+    names, etags, sizes, modified = ([_text(block, name) for block in blocks] for name in _PROPERTIES)
+    if not (all(names) and all(map(str.isdecimal, sizes)) and all(block.endswith("</Contents>") for block in blocks)):
+        return None
+    return [names, etags, list(map(int, sizes)), modified], f"{head}{tail}".encode()
 
 
 def _text(block: str, tag: str) -> str:
     """The text of an element without attributes and elements in it; empty if there is none."""
     text = block.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
-    if "&" in text:
-        text = text.replace("&#34;", '"').replace("&quot;", '"')  # around every ETag
+    if "&" not in text:
+        return text
+    text = text.replace("&#34;", '"').replace("&quot;", '"')  # around every ETag
     return (ElementTree.fromstring(f"<a>{text}</a>").text or "") if "&" in text else text

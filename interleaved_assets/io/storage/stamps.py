@@ -6,7 +6,7 @@ nanoseconds, the size and the inode; for other filesystems size and modification
 
 import os
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from interleaved_assets.io.storage.filesystem import (
@@ -17,7 +17,7 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.inputs import file_sha256
-from interleaved_assets.io.storage.s3_listing import PAGE_OBJECTS, is_s3, list_objects, list_page
+from interleaved_assets.io.storage.s3_listing import PAGE_OBJECTS, Page, is_s3, list_page, list_pages
 from interleaved_assets.io.storage.walk import files_below
 from interleaved_assets.model.errors import StorageError
 
@@ -76,9 +76,12 @@ def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str
     with storage_errors(folder, "list"):
         fs, path = filesystem(folder, storage_options)
         if is_s3(fs):
-            return {each.name: etag_stamp(each.etag, each.size) for each in list_objects(fs, path)}
-    stamps = {name: stamp_of(info) for name, info in files_below(folder, storage_options).items()}
-    return {name: stamp for name, stamp in stamps.items() if stamp is not None}
+            stamps: dict[str, str] = {}
+            for page in list_pages(fs, path):
+                stamps.update(_page_stamps(page))
+            return stamps
+    found = {name: stamp_of(info) for name, info in files_below(folder, storage_options).items()}
+    return {name: stamp for name, stamp in found.items() if stamp is not None}
 
 
 def find_stamps(folder: str, names: Collection[str], storage_options: StorageOptions = None) -> dict[str, str]:
@@ -102,15 +105,19 @@ def find_stamps(folder: str, names: Collection[str], storage_options: StorageOpt
             at_most = min(PAGE_OBJECTS, _PAGE_RATIO * len(left))
             # a page begins after a name: after its own beginning comes little but itself
             page = list_page(fs, path, after=left[0][:-1], at_most=at_most)
-            stamps = {each.name: etag_stamp(each.etag, each.size) for each in page.objects}
+            stamps = dict(_page_stamps(page))
             found |= {name: stamps[name] for name in left if name in stamps}
-            if not page.next_page or not page.objects:
+            if not page.next_page or not page.names:
                 return found
-            passed = bisect_right(left, page.objects[-1].name.encode(), key=str.encode)
+            passed = bisect_right(left, page.names[-1].encode(), key=str.encode)
             if passed * _FEWEST_OF_A_PAGE < at_most:
                 return found
             left = left[passed:]
     return found
+
+
+def _page_stamps(page: Page) -> Iterator[tuple[str, str]]:
+    return zip(page.names, map(etag_stamp, page.etags, page.sizes), strict=True)
 
 
 def content_hash(uri: str, storage_options: StorageOptions = None) -> str | None:
