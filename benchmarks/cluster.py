@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from dagster import AssetKey, DagsterInstance
 
@@ -32,6 +33,11 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import PluginSettings, Settings
 from interleaved_assets_tests.deploy.ray_cluster import RayCluster, ray_cluster, wait_for
 
+_SETTINGS: Final = {
+    "INTERLEAVED_RUN__EXECUTOR": "ray",
+    "INTERLEAVED_RUN__SHARDS_PER_RUN": "10000",
+    "DAGSTER_EVENT_BATCH_SIZE": "1000",  # as below deploy/
+}
 _EMPTY_TASKS = 300
 _OUTPUTS = ("normalized", "image_scores", "filtered", "tars", "dropped", "sample_scores")
 
@@ -69,7 +75,7 @@ def measure(work: Path, shards: int, nodes: Sequence[int], kill: bool) -> Iterat
     settings = [*((count, False) for count in nodes), *([(2, True)] if kill else [])]
     with postgres() as server, environment(server):
         for number, (count, is_killed) in enumerate(settings):
-            with environment({"INTERLEAVED_RUN__EXECUTOR": "ray", "INTERLEAVED_RUN__SHARDS_PER_RUN": "10000"}):
+            with environment(_SETTINGS):
                 here = write_settings(work, output_root=f"out-{number}")
             with joined(work, count) as cluster, DagsterInstance.from_config(str(home)) as instance:
                 label = f"{count} nodes, one killed in the middle" if is_killed else f"{count} nodes"
