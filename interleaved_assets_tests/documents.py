@@ -79,6 +79,13 @@ def good_shard(path: Path, seed: int = 0) -> Path:
     )
 
 
+def good_and_damaged_shards(raw_root: Path) -> None:
+    """The shards a, b and c, of which b is no tar."""
+    for key in ("a", "c"):
+        good_shard(raw_root / f"{key}.tar")
+    (raw_root / "b.tar").write_bytes(b"no tar")
+
+
 def project(folder: Path, text: str = "") -> Settings:
     """A project below ``folder``: raw shards in ``raw``, outputs in ``out``, and ``text`` in its settings file."""
     (folder / "raw").mkdir(exist_ok=True)

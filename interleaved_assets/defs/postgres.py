@@ -18,9 +18,8 @@ from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
 from dagster_postgres.utils import create_pg_connection, get_token_provider_from_config, pg_url_from_config
 from sqlalchemy import Connection
 
-from interleaved_assets.defs.private_api import store_planned_checks
+from interleaved_assets.defs.private_api import RENEWED_AFTER_S, store_planned_checks
 
-_RENEWED_AFTER_S: Final = 30  # a server or a firewall may close a connection that is idle for longer
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1
 
@@ -37,7 +36,7 @@ class PostgresEvents(PostgresEventLogStorage):
         self._of_thread = threading.local()
         self._tables: set[str] = set()
         super().__init__(*args, **kwargs)
-        self.optimize_for_webserver(_NO_LIMIT, _RENEWED_AFTER_S, _ANY_NUMBER)
+        self.optimize_for_webserver(_NO_LIMIT, RENEWED_AFTER_S, _ANY_NUMBER)
 
     def optimize_for_webserver(self, statement_timeout: int, pool_recycle: int, max_overflow: int) -> None:
         """Open connections anew, with other limits, as the webserver and steps ask for."""

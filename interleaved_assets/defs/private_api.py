@@ -53,7 +53,8 @@ RECORDS_NOTHING: Final = SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 assets."""
 
 _STATEMENT_MS: Final = 60_000
-_RENEWED_AFTER_S: Final = 30  # the server may have closed a connection that was idle during a long shard
+RENEWED_AFTER_S: Final = 30
+"""Age at which a connection to a server is renewed: one that was idle for longer may have been closed on the way."""
 _EXTRA_CONNECTIONS: Final = 4  # besides the pooled one, for threads
 _KEPT_FILES: Final = 4  # of SQLite; a step uses the index and the file of its run
 
@@ -120,7 +121,7 @@ def keep_connections(instance: dg.DagsterInstance) -> None:
     if instance in _transactions:
         return
     instance.optimize_for_webserver(
-        statement_timeout=_STATEMENT_MS, pool_recycle=_RENEWED_AFTER_S, max_overflow=_EXTRA_CONNECTIONS
+        statement_timeout=_STATEMENT_MS, pool_recycle=RENEWED_AFTER_S, max_overflow=_EXTRA_CONNECTIONS
     )
     events = instance.event_log_storage
     if isinstance(events, LegacyEventLogStorage):  # of an instance with ``storage:`` in its dagster.yaml

@@ -1,38 +1,21 @@
 """A step keeps its connections to Dagster's SQLite files, and stores the events of a shard together."""
 
 import sqlite3
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from queue import SimpleQueue
 
 import dagster as dg
 import pytest
-from sqlalchemy import Engine, text
-from sqlalchemy.event import listen, remove
-from sqlalchemy.pool import Pool
+from sqlalchemy import text
 
 from interleaved_assets.defs.private_api import events_together, keep_connections
+from interleaved_assets_tests.defs.connections import connections, interrupt_block, writing_commits
 from interleaved_assets_tests.defs.runs import instance_on_disk, run_chain
 from interleaved_assets_tests.documents import good_shard, project
 
 EVENT = dg.AssetMaterialization("a")
-
-
-@contextmanager
-def connections() -> Iterator[list[object]]:
-    """The connections that are opened meanwhile."""
-    opened: list[object] = []
-
-    def note(connection: object, _: object) -> None:
-        opened.append(connection)
-
-    listen(Pool, "connect", note)
-    try:
-        yield opened
-    finally:
-        remove(Pool, "connect", note)
 
 
 def report(instance: dg.DagsterInstance, times: int) -> int:
@@ -135,13 +118,7 @@ def test_events_of_a_block_are_stored_together_or_not_at_all(tmp_path: Path) -> 
             assert len(instance.fetch_materializations(EVENT.asset_key, limit=100).records) == 3
         assert materializations(home) == 3
 
-        def interrupted() -> None:
-            with events_together(instance):
-                instance.report_runless_asset_event(EVENT)
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            interrupted()
+        interrupt_block(instance, EVENT)
         assert materializations(home) == 3
         with instance_on_disk(home) as other:  # there is no lock
             other.report_runless_asset_event(EVENT)
@@ -206,30 +183,6 @@ def test_without_kept_connections_a_block_changes_nothing(tmp_path: Path) -> Non
     with instance_on_disk(tmp_path / "home") as instance, events_together(instance):
         instance.report_runless_asset_event(EVENT)
         assert materializations(tmp_path / "home") == 1
-
-
-@contextmanager
-def writing_commits() -> Iterator[list[object]]:
-    """The commits of transactions that have changed something."""
-    changed: set[object] = set()
-    found: list[object] = []
-
-    def note_change(connection: object, _: object, statement: str, *others: object) -> None:
-        if statement.startswith(("INSERT", "UPDATE", "DELETE")):
-            changed.add(connection)
-
-    def note_commit(connection: object) -> None:
-        if connection in changed:
-            changed.discard(connection)
-            found.append(connection)
-
-    listen(Engine, "before_cursor_execute", note_change)
-    listen(Engine, "commit", note_commit)
-    try:
-        yield found
-    finally:
-        remove(Engine, "before_cursor_execute", note_change)
-        remove(Engine, "commit", note_commit)
 
 
 def test_a_shard_takes_few_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

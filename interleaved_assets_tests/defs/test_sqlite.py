@@ -13,9 +13,9 @@ from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
+from interleaved_assets_tests.defs.connections import connections, writing_commits
 from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk, run_chain
-from interleaved_assets_tests.defs.test_kept_connections import connections, writing_commits
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import good_and_damaged_shards, project
 from interleaved_assets_tests.live import ROOT, opened
 
 EVENT = dg.AssetMaterialization("a")
@@ -61,9 +61,7 @@ def test_the_tables_are_those_of_dagsters_own_storage(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     settings = project(tmp_path)
-    for key in ("a", "c"):
-        good_shard(tmp_path / f"raw/{key}.tar")
-    (tmp_path / "raw/b.tar").write_bytes(b"no tar")
+    good_and_damaged_shards(tmp_path / "raw")
     assert not run_chain(instance, settings, ["a", "b", "c"]).success
     assert "Falling back" not in capfd.readouterr().err  # Dagster says so where a batch could not be stored
     monkeypatch.setattr(shard_run, "keep_connections", lambda _: None)

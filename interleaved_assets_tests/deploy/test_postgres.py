@@ -13,11 +13,11 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.private_api import events_together, keep_connections
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
+from interleaved_assets_tests.defs.connections import connections, interrupt_block
 from interleaved_assets_tests.defs.runs import STAGES, run_chain
-from interleaved_assets_tests.defs.test_kept_connections import connections
 from interleaved_assets_tests.deploy.postgres import PostgresServer
 from interleaved_assets_tests.deploy.toy import ASSETS, toy_job
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import good_and_damaged_shards, project
 
 pytestmark = pytest.mark.system
 
@@ -124,9 +124,7 @@ def test_the_tables_are_those_of_dagsters_own_storage(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     settings = project(tmp_path)
-    for key in ("a", "c"):
-        good_shard(tmp_path / f"raw/{key}.tar")
-    (tmp_path / "raw/b.tar").write_bytes(b"no tar")
+    good_and_damaged_shards(tmp_path / "raw")
     for instance in pair:
         assert not run_chain(instance, settings, ["a", "b", "c"]).success
     ours, theirs = stored(postgres_server, "ours"), stored(postgres_server, "theirs")
@@ -167,13 +165,7 @@ def test_events_of_a_block_are_stored_together_or_not_at_all(home: Path, postgre
             assert len(instance.fetch_materializations(EVENT.asset_key, limit=100).records) == before + 2
         assert count() == before + 2
 
-        def interrupted() -> None:
-            with events_together(instance):
-                instance.report_runless_asset_event(EVENT)
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            interrupted()
+        interrupt_block(instance, EVENT)
         assert count() == before + 2
         instance.report_runless_asset_event(EVENT)  # the connection is usable
         assert count() == before + 3

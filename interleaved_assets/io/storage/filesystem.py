@@ -155,7 +155,7 @@ def storage_errors(uri: str, doing: str) -> Iterator[None]:
         yield
     except StorageError:
         raise
-    except Exception as error:
+    except Exception as error:  # those of clients are told by their packages, which need not be imported
         packages = {base.__module__.partition(".")[0] for base in type(error).__mro__}
         if isinstance(error, OSError) or packages & _CLIENTS:
             raise as_storage_error(error, uri, doing) from error
