@@ -11,11 +11,11 @@ from interleaved_assets.defs.columns import definition_metadata
 from interleaved_assets.defs.executors import StepNeeds, gpu_step
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.pools import SHARD_IO
-from interleaved_assets.defs.shard_events import OUTPUT_VALID
+from interleaved_assets.defs.shard_events import MATERIALIZATION_ERRORS
 from interleaved_assets.defs.shard_run import run_over_shards
 from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
 from interleaved_assets.pipeline.checks.layout import LAYOUT
-from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, MATERIALIZATION_ERRORS, READS_BACK, ROWS_ACCOUNTED_FOR
+from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, READS_BACK, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA, IMAGE_SCORE_SCHEMA, ROW_SCHEMA
 from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE
 from interleaved_assets.pipeline.checks.verdict import ShardCheck
@@ -47,33 +47,33 @@ STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
             "and one row per document for its other fields.",
             "ingest",
             frozenset({"parquet"}),
-            (LAYOUT, MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
+            (LAYOUT, ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
         ),
         "image_scores": StageDisplay(
             "One row per image: size, sharpness, QR code area. Measured once; thresholds are applied in filtered.",
             "score",
             frozenset({"parquet", "opencv"}),
-            (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE, IMAGE_SCORE_SCHEMA),
+            (ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE, IMAGE_SCORE_SCHEMA),
         ),
         "clip_scores": StageDisplay(
             "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
             "its embedding. Runs on the GPU.",
             "score",
             frozenset({"parquet", "pytorch"}),
-            (MATERIALIZATION_ERRORS, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
+            (ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
         ),
         "filtered": StageDisplay(
             "The rows that pass the thresholds in interleaved.toml. The ledger lists the other rows with reason, "
             "measured value and threshold.",
             "select",
             frozenset({"parquet"}),
-            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
+            (ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
         ),
         "final_tars": StageDisplay(
             "Training tars: `<key>.json` and the images of each sample, readable as plain MINT-1T.",
             "publish",
             frozenset({"webdataset"}),
-            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR, READS_BACK),
+            (ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, READS_BACK),
         ),
         "image_export": StageDisplay(
             "The images that selection has kept as tars `images-<hash>-<number>.tar`, with a JSON for each image and a "
@@ -81,7 +81,7 @@ STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
             "texts around it.",
             "publish",
             frozenset({"webdataset", "parquet"}),
-            (MATERIALIZATION_ERRORS, ROWS_ACCOUNTED_FOR),
+            (ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR),
         ),
     }
 )
@@ -118,13 +118,13 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
 
 
 def _check_specs(asset: str, checks: Sequence[ShardCheck]) -> list[dg.AssetCheckSpec]:
-    """One check for all that are combined, and each of the others by itself."""
-    described = "\n".join(f"* `{check.name}`: {check.description}" for check in checks if check.is_combined)
-    held = f"All of these hold for the shard; its result lists each by name.\n\n{described}"
-    descriptions = {OUTPUT_VALID: held} | {check.name: check.description for check in checks if not check.is_combined}
+    """One check for all that judge a shard alone, and each of those that compare it with others."""
+    described = "\n".join(f"* `{check.name}`: {check.description}" for check in checks if not check.compares)
+    held = f"All of these hold for the shard; its result counts the errors, and lists each by name.\n\n{described}"
+    comparisons = {check.name: check.description for check in checks if check.compares}
     return [
         dg.AssetCheckSpec(name, asset=asset, description=description, partitions_def=shards)
-        for name, description in descriptions.items()
+        for name, description in {MATERIALIZATION_ERRORS: held, **comparisons}.items()
     ]
 
 

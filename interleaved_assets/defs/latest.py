@@ -41,9 +41,9 @@ def observations(
 ) -> Iterator[dg.EventLogRecord]:
     """The observations of ``asset`` with these ids, and all those of these shards; of each shard the latest first."""
     key = dg.AssetKey(asset)
-    for some in _some_at_a_time(ids, _FETCHED):
+    for some in some_at_a_time(ids, _FETCHED):
         yield from instance.fetch_observations(dg.AssetRecordsFilter(key, storage_ids=some), limit=len(some)).records
-    for named in _some_at_a_time(keys, _NAMED):
+    for named in some_at_a_time(keys, _NAMED):
         yield from _pages(instance.fetch_observations, dg.AssetRecordsFilter(key, asset_partitions=named))
 
 
@@ -54,7 +54,7 @@ def materialized_in_run(instance: dg.DagsterInstance, asset: str, keys: Sequence
     since = record.start_time - _CLOCKS_DIFFER_S if record and record.start_time else None
     return {
         str(event.partition_key)
-        for named in _some_at_a_time(keys, _NAMED)
+        for named in some_at_a_time(keys, _NAMED)
         for event in _pages(
             instance.fetch_materializations,
             dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=named, after_timestamp=since),
@@ -71,6 +71,7 @@ def _pages(fetch: Callable[..., dg.EventRecordsResult], selected: dg.AssetRecord
         cursor, more = page.cursor, page.has_more
 
 
-def _some_at_a_time(items: Sequence[_Item], at_most: int) -> Iterator[Sequence[_Item]]:
+def some_at_a_time(items: Sequence[_Item], at_most: int) -> Iterator[Sequence[_Item]]:
+    """``items`` in order, ``at_most`` at a time."""
     for start in range(0, len(items), at_most):
         yield items[start : start + at_most]

@@ -8,20 +8,33 @@ public way to do this.
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import dagster as dg
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.event_log import SqlEventLogStorageTable
-from dagster._serdes import ConfigurableClassData
+from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
+from dagster._serdes import ConfigurableClassData, serialize_value
 from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
 from dagster_postgres.utils import create_pg_connection, get_token_provider_from_config, pg_url_from_config
 from sqlalchemy import Connection
+from sqlalchemy.dialects import postgresql
 
 from interleaved_assets.defs.private_api import RENEWED_AFTER_S, store_planned_checks
 
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1
+_EVALUATED: Final = ("asset_key", "check_name", "run_id", "partition")
+"""What no two rows of evaluations have in common."""
+
+
+class _Block(NamedTuple):
+    """The transaction of a thread."""
+
+    connection: Connection
+    events: list[dg.EventLogEntry]
+    """Not stored yet."""
 
 
 class PostgresEvents(PostgresEventLogStorage):
@@ -34,7 +47,7 @@ class PostgresEvents(PostgresEventLogStorage):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._of_thread = threading.local()
-        self._tables: set[str] = set()
+        self._found: set[str] = set()  # tables and columns
         super().__init__(*args, **kwargs)
         self.optimize_for_webserver(_NO_LIMIT, RENEWED_AFTER_S, _ANY_NUMBER)
 
@@ -44,78 +57,131 @@ class PostgresEvents(PostgresEventLogStorage):
         super().optimize_for_webserver(statement_timeout, pool_recycle, max_overflow)
 
     def store_event(self, event: dg.EventLogEntry) -> None:
-        """Store one event and what is derived from it, in one transaction."""
-        if event.is_dagster_event and event.dagster_event_type in ASSET_EVENTS | ASSET_CHECK_EVENTS:
-            self._store([event])
+        """Store one event and what is derived from it; in a block of :meth:`transaction`, with the others of it."""
+        if block := self._block():
+            block.events.append(event)
         else:
-            with self._connect() as connection:
-                connection.execute(self.prepare_insert_event(event))
+            self.store_event_batch([event])
 
     def store_event_batch(self, events: Sequence[dg.EventLogEntry]) -> None:
-        """Store events of assets and checks in one transaction.
+        """Store events and what is derived from them in one transaction.
 
         Dagster calls this for the planned events of a run where ``DAGSTER_EVENT_BATCH_SIZE`` is set.
         """
         # the class that this one extends leaves those out too
-        if stored := [event for event in events if not event.get_dagster_event().is_asset_failed_to_materialize]:
-            self._store(stored)
+        if stored := [event for event in events if not _is_failure_to_materialize(event)]:
+            with self.transaction() as connection:
+                self._store(connection, stored)
 
-    def _store(self, events: Sequence[dg.EventLogEntry]) -> None:
+    def _store(self, connection: Connection, events: Sequence[dg.EventLogEntry]) -> None:
         table = SqlEventLogStorageTable
         insert = table.insert().returning(table.c.id, sort_by_parameter_order=True)
-        with self.transaction() as connection:
-            ids = connection.execute(insert, [self._event_to_row(event) for event in events]).scalars()
-            stored = list(zip(events, ids, strict=True))
-            of_assets = [
-                (event, number)
-                for event, number in stored
-                if event.dagster_event_type in ASSET_EVENTS and event.get_dagster_event().asset_key
-            ]
-            if of_assets:
-                self._store_asset_event_tags(connection, *zip(*of_assets, strict=True))
-            for event, number in {
-                event.get_dagster_event().asset_key: (event, number) for event, number in of_assets
-            }.values():
-                self._store_asset_event(connection, event, number)  # the row of an asset holds its last event
-            for event, number in stored:
-                if event.dagster_event_type in ASSET_CHECK_EVENTS:
+        ids = connection.execute(insert, [self._event_to_row(event) for event in events]).scalars()
+        stored = list(zip(events, ids, strict=True))
+        of_assets = [
+            (event, number)
+            for event, number in stored
+            if event.is_dagster_event
+            and event.dagster_event_type in ASSET_EVENTS
+            and event.get_dagster_event().asset_key
+        ]
+        if of_assets:
+            self._store_asset_event_tags(connection, *zip(*of_assets, strict=True))
+        last = {event.get_dagster_event().asset_key: (event, number) for event, number in of_assets}
+        for event, number in last.values():
+            self._store_asset_event(connection, event, number)  # the row of an asset holds its last event
+        evaluations = []
+        for event, number in stored:
+            if event.is_dagster_event and event.dagster_event_type in ASSET_CHECK_EVENTS:
+                data = event.get_dagster_event().event_specific_data
+                if isinstance(data, dg.AssetCheckEvaluation) and data.partition is not None and event.run_id:
+                    evaluations.append(self._evaluation_row(event, number, data))
+                else:
                     self.store_asset_check_event(event, number)
+        if evaluations:
+            self._store_evaluations(connection, evaluations)
+
+    def _evaluation_row(
+        self, event: dg.EventLogEntry, event_id: int, evaluation: dg.AssetCheckEvaluation
+    ) -> dict[str, Any]:
+        status, target = AssetCheckExecutionRecordStatus, evaluation.target_materialization_data
+        return {
+            "asset_key": evaluation.asset_key.to_string(),
+            "check_name": evaluation.check_name,
+            "run_id": event.run_id,
+            "partition": evaluation.partition,
+            "execution_status": (status.SUCCEEDED if evaluation.passed else status.FAILED).value,
+            "evaluation_event": serialize_value(event),
+            "evaluation_event_timestamp": self._event_insert_timestamp(event),
+            "evaluation_event_storage_id": event_id,
+            "materialization_event_storage_id": target.storage_id if target else None,
+        }
+
+    def _store_evaluations(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+        """The evaluations of partitions, each in place of the row of its planned evaluation, where there is one."""
+        last = {tuple(row[name] for name in _EVALUATED): row for row in rows}
+        insert = postgresql.insert(AssetCheckExecutionsTable).values(list(last.values()))
+        others = {name: insert.excluded[name] for name in rows[0] if name not in _EVALUATED}
+        connection.execute(insert.on_conflict_do_update(index_elements=_EVALUATED, set_=others))
 
     def _store_asset_check_evaluation_planned(self, event: dg.EventLogEntry, event_id: int | None) -> None:
         store_planned_checks(self, event, event_id)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A transaction in which all statements of this thread take part, those of inner transactions included."""
-        if held := self._held():
-            yield held
+        """A transaction in which all statements of this thread take part, those of inner transactions included.
+
+        Its events are stored together, when the block ends or when this thread reads.
+        """
+        if block := self._block():
+            yield block.connection
             return
         with create_pg_connection(self._engine) as opened:
             connection = opened.execution_options(isolation_level="READ COMMITTED")
             with connection.begin():
-                self._of_thread.connection = connection
+                self._of_thread.block = block = _Block(connection, [])
                 try:
                     yield connection
+                    self._store_waiting(block)
                 finally:
-                    del self._of_thread.connection
+                    del self._of_thread.block
 
-    def _held(self) -> Connection | None:
-        return getattr(self._of_thread, "connection", None)
+    def _block(self) -> "_Block | None":
+        return getattr(self._of_thread, "block", None)
+
+    def _store_waiting(self, block: "_Block") -> None:
+        if block.events:
+            events = block.events.copy()
+            block.events.clear()
+            self._store(block.connection, events)
 
     def _connect(self) -> AbstractContextManager[Connection]:
-        held = self._held()
-        return nullcontext(held) if held else create_pg_connection(self._engine)
+        block = self._block()
+        if block is None:
+            return create_pg_connection(self._engine)
+        self._store_waiting(block)
+        return nullcontext(block.connection)
 
     def has_table(self, table_name: str) -> bool:
         """Whether a table exists. Dagster asks for every event with tags; a table that was found stays."""
-        if table_name not in self._tables and super().has_table(table_name):
-            self._tables.add(table_name)
-        return table_name in self._tables
+        if table_name not in self._found and super().has_table(table_name):
+            self._found.add(table_name)
+        return table_name in self._found
+
+    def has_asset_key_col(self, column_name: str) -> bool:
+        """Whether the table of assets has a column. Dagster asks three times for each record of an asset."""
+        if column_name not in self._found and super().has_asset_key_col(column_name):
+            self._found.add(column_name)
+        return column_name in self._found
 
     def dispose(self) -> None:
         """Close all connections."""
         super().dispose()
         self._engine.dispose()
+
+
+def _is_failure_to_materialize(event: dg.EventLogEntry) -> bool:
+    return event.is_dagster_event and event.get_dagster_event().is_asset_failed_to_materialize
 
 
 class PostgresStorage(DagsterPostgresStorage):

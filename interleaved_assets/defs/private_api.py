@@ -44,6 +44,7 @@ __all__ = [
     "failure_of_last_run",
     "interrupts_between_steps",
     "keep_connections",
+    "last_materializations",
     "latest_event_ids",
     "shards_awaiting_backfill",
 ]
@@ -92,6 +93,19 @@ def event_ids(
         limit=limit,
     )
     return [record.storage_id for record in found]
+
+
+def last_materializations(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, run_id: str, number: int
+) -> dict[str, TargetMaterialization]:
+    """The last ``number`` materializations of an asset by a run, by partition, without loading their events."""
+    found = instance.get_asset_event_summary_records(
+        dg.DagsterEventType.ASSET_MATERIALIZATION, asset, run_id=run_id, limit=number
+    )
+    return {
+        str(made.partition): TargetMaterialization(storage_id=made.storage_id, run_id=run_id, timestamp=made.timestamp)
+        for made in found
+    }
 
 
 def failure_of_last_run(instance: dg.DagsterInstance, asset: dg.AssetKey, key: str) -> str:

@@ -1,15 +1,20 @@
 """The events of one shard at one stage: its materialization, or its error, and an evaluation of each check."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import dagster as dg
 
 from interleaved_assets.defs.interrupts import interrupts_deferred
-from interleaved_assets.defs.latest import event_type, latest_ids, observations
+from interleaved_assets.defs.latest import event_type, latest_ids, observations, some_at_a_time
 from interleaved_assets.defs.metadata import DATA_VERSION, INPUT_EVENT, rounded, shard_metadata
 from interleaved_assets.defs.partitions import SHARDS, progress
-from interleaved_assets.defs.private_api import TargetMaterialization, events_together, failure_of_last_run
+from interleaved_assets.defs.private_api import (
+    TargetMaterialization,
+    events_together,
+    failure_of_last_run,
+    last_materializations,
+)
 from interleaved_assets.model.errors import InterleavedError, describe
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, combine
@@ -18,8 +23,10 @@ from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.status import Status
 from interleaved_assets.settings import Settings
 
-OUTPUT_VALID: Final = "output_valid"
-"""The check of each stage that combines checks of one shard: each evaluation takes bytes and commits."""
+MATERIALIZATION_ERRORS: Final = "materialization_errors"
+"""The check of each stage that holds all that judge a shard alone: each evaluation takes 1.7 kB, and time."""
+TOGETHER: Final = 50
+"""Shards whose events are stored in one transaction, at most; on SQLite, other runs wait for it."""
 _FAILED_AT: Final = "failed_at"
 _ERROR: Final = "error"
 _RUNS_ASKED: Final = 100
@@ -30,40 +37,50 @@ class LoggedShard(NamedTuple):
     """A shard whose materialization is logged, for checks at the end of the step."""
 
     record: Record
-    target: TargetMaterialization | None
+    target: TargetMaterialization
 
 
-def record_success(
-    context: dg.AssetExecutionContext,
-    checks: Sequence[ShardCheck],
-    key: str,
-    outcome: StageOutcome,
-    pictures: Mapping[str, dg.MetadataValue],
-    tags: Mapping[str, str],
-    settings: Settings,
-) -> LoggedShard:
-    """Log a shard's materialization and its checks, except those that compare it with other shards.
+class Success(NamedTuple):
+    """A shard that was made, with what is logged of it, but the checks that compare it with other shards."""
 
-    Checks judge before anything is logged: where a check raises, the shard does not count as materialized.
-    """
-    basis = Basis(settings)
-    verdicts = _shown({check: check.judge(outcome.record, basis) for check in checks if not check.compares})
-    context.log_event(
-        dg.AssetMaterialization(
-            context.asset_key, partition=key, metadata=shard_metadata(outcome, settings, pictures), tags=tags
-        )
-    )
-    recorded = LoggedShard(outcome.record, _latest(context, key))
-    for name, verdict in verdicts.items():
-        _log(context, name, key, verdict, recorded.target)
-    return recorded
+    key: str
+    record: Record
+    metadata: Mapping[str, Any]
+    tags: Mapping[str, str]
+    verdict: Verdict
+
+    @classmethod
+    def judged(
+        cls,
+        key: str,
+        outcome: StageOutcome,
+        checks: Sequence[ShardCheck],
+        shown: Mapping[str, dg.MetadataValue],
+        tags: Mapping[str, str],
+        settings: Settings,
+    ) -> "Success":
+        """A shard whose checks have judged it. Where a check raises, the shard does not count as materialized.
+
+        ``shown`` are metadata besides its figures, such as pictures.
+        """
+        basis = Basis(settings)
+        verdict = combine({check: check.judge(outcome.record, basis) for check in checks if not check.compares})
+        return cls(key, outcome.record, shard_metadata(outcome, settings, shown), tags, verdict)
 
 
-def _shown(verdicts: Mapping[ShardCheck, Verdict]) -> dict[str, Verdict]:
-    """The verdicts by the name of the check of Dagster that shows them."""
-    combined = {check.name: verdict for check, verdict in verdicts.items() if check.is_combined}
-    shown = {OUTPUT_VALID: combine(combined)} if combined else {}
-    return shown | {check.name: verdict for check, verdict in verdicts.items() if not check.is_combined}
+def record_successes(context: dg.AssetExecutionContext, shards: Sequence[Success]) -> dict[str, LoggedShard]:
+    """Log the materializations of shards and their checks together: all of them or none."""
+    with events_together(context.instance):
+        for shard in shards:
+            context.log_event(
+                dg.AssetMaterialization(
+                    context.asset_key, partition=shard.key, metadata=dict(shard.metadata), tags=dict(shard.tags)
+                )
+            )
+        made = last_materializations(context.instance, context.asset_key, context.run.run_id, len(shards))
+        for shard in shards:
+            _log(context, MATERIALIZATION_ERRORS, shard.key, shard.verdict, made[shard.key])
+    return {shard.key: LoggedShard(shard.record, made[shard.key]) for shard in shards}
 
 
 class FirstFailure(NamedTuple):
@@ -105,10 +122,8 @@ def record_failure(
         )
     )
     verdict = Verdict(False, "ERROR", f"not materialized: {error}", {})
-    if broken := _shown({check: verdict for check in checks if isinstance(error, check.failed_by)}):
-        target = _latest(context, key)
-        for name, shown in broken.items():
-            _log(context, name, key, shown, target)
+    if broken := {check: verdict for check in checks if isinstance(error, check.failed_by)}:
+        _log(context, MATERIALIZATION_ERRORS, key, combine(broken), _latest(context, key))
 
 
 class ShardFailure(NamedTuple):
@@ -218,9 +233,9 @@ def record_comparisons(
     rates = keep_rates_of(elsewhere, stage, settings)
     here = {key: keep_rate(shard.record) for key, shard in recorded.items()}
     basis = Basis(settings, rates | {key: rate for key, rate in here.items() if rate is not None})
-    with interrupts_deferred():
-        for key, shard in recorded.items():
-            with events_together(context.instance):
+    for some in some_at_a_time(list(recorded.items()), TOGETHER):
+        with interrupts_deferred(), events_together(context.instance):
+            for key, shard in some:
                 for check in checks:
                     if check.compares:
                         _log(context, check.name, key, check.judge(shard.record, basis), shard.target)

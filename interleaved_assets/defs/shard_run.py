@@ -6,6 +6,7 @@ the step is marked so that Dagster records nothing for it. ``docs/dagster.md`` h
 alternatives that were tried.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -14,24 +15,26 @@ import dagster as dg
 
 from interleaved_assets.defs.executors import task_needs
 from interleaved_assets.defs.interrupts import interrupts_deferred
-from interleaved_assets.defs.latest import event_type, latest_ids, materialized_in_run
+from interleaved_assets.defs.latest import event_type, latest_ids, materialized_in_run, some_at_a_time
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.pictures import shard_pictures
 from interleaved_assets.defs.private_api import RECORDS_NOTHING, events_together, keep_connections
 from interleaved_assets.defs.shard_events import (
+    TOGETHER,
     FirstFailure,
     LoggedShard,
+    Success,
     log_error,
     record_comparisons,
     record_failure,
-    record_success,
+    record_successes,
     standing_failures,
 )
 from interleaved_assets.model.errors import ShardError, StorageError, describe
 from interleaved_assets.pipeline.checks.verdict import ShardCheck
 from interleaved_assets.pipeline.execute import list_compared
 from interleaved_assets.pipeline.many import take_patiently, take_together_patiently
-from interleaved_assets.pipeline.pools.arrival import Arrival
+from interleaved_assets.pipeline.pools.arrival import TICK_S, Arrival
 from interleaved_assets.pipeline.pools.cluster import on_cluster, sendable
 from interleaved_assets.pipeline.pools.threads import on_threads
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
@@ -83,33 +86,57 @@ def run_over_shards(
         all_keys = list(context.partition_keys)
         input_events = _input_events(context, stage, all_keys)
         stopped = _stopped_upstream(context, stage, all_keys, settings)
-    for key, first in stopped.items():
-        failed[key] = ShardError(f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}")
+    for some in some_at_a_time(list(stopped.items()), TOGETHER):
         with interrupts_deferred(), events_together(context.instance):
-            record_failure(context, stage, checks, key, failed[key], input_events[key], first)
+            for key, first in some:
+                failed[key] = ShardError(
+                    f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}"
+                )
+                record_failure(context, stage, checks, key, failed[key], input_events[key], first)
     keys = [key for key in all_keys if key not in stopped]
     progress = Progress(stage.name, len(keys), context.log.info)
-    for arrival in _arrivals(stage, keys, draw, settings):
-        with interrupts_deferred():
-            progress.tick()
-            if arrival is None:
-                continue
+
+    def log(arrivals: Sequence[Arrival[Done]]) -> None:
+        made: list[Success] = []
+        lost: dict[str, BaseException] = {}
+        for arrival in arrivals:
             key, done = arrival.key, arrival.result
-            progress.add(done.outcome if isinstance(done, Done) else None, arrival.host, arrival.queue_seconds)
-            if isinstance(done, Done):
-                if done.undrawn:
-                    log_error(context, f"{stage.name}, shard {key}: pictures could not be drawn", done.undrawn)
-                tags = version_tags(done.outcome.record, code_version, input_events[key])
-                try:
-                    shown = {**done.pictures, **_work_place(arrival)}
-                    with events_together(context.instance):
-                        recorded[key] = record_success(context, checks, key, done.outcome, shown, tags, settings)
-                except Exception as error:  # noqa: BLE001  any error concerns only this shard
-                    done = error
             if not isinstance(done, Done):
-                failed[key] = done
-                with events_together(context.instance):
-                    record_failure(context, stage, checks, key, done, input_events[key])
+                lost[key] = done
+                continue
+            if done.undrawn:
+                log_error(context, f"{stage.name}, shard {key}: pictures could not be drawn", done.undrawn)
+            shown = {**done.pictures, **_work_place(arrival)}
+            tags = version_tags(done.outcome.record, code_version, input_events[key])
+            try:
+                made.append(Success.judged(key, done.outcome, checks, shown, tags, settings))
+            except Exception as error:  # noqa: BLE001  any error concerns only this shard
+                lost[key] = error
+        if made:
+            recorded.update(record_successes(context, made))
+        failed.update(lost)
+        for key in lost:
+            with events_together(context.instance):
+                record_failure(context, stage, checks, key, lost[key], input_events[key])
+
+    waiting: list[Arrival[Done]] = []
+    logged = time.monotonic()
+    try:
+        for arrival in _arrivals(stage, keys, draw, settings):
+            with interrupts_deferred():
+                progress.tick()
+                if arrival is not None:
+                    outcome = arrival.result.outcome if isinstance(arrival.result, Done) else None
+                    progress.add(outcome, arrival.host, arrival.queue_seconds)
+                    waiting.append(arrival)
+                if arrival is None or len(waiting) == TOGETHER or time.monotonic() - logged >= TICK_S:
+                    ready = waiting.copy()
+                    waiting.clear()
+                    log(ready)
+                    logged = time.monotonic()
+    finally:
+        with interrupts_deferred():
+            log(waiting)
     with interrupts_deferred():
         whole = progress.end()
     if whole.made >= ENOUGH:
@@ -187,7 +214,7 @@ def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequenc
 def _arrivals(
     stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
 ) -> Iterator[Arrival[Done] | None]:
-    """The shards as they become ready; None about once a second in between, but where a stage takes all together."""
+    """The shards as they become ready; None at least once a second while there is none."""
     limit_s = settings.run.max_shard_seconds
     if settings.run.executor == "ray" and keys:
         work = partial(_together if stage.together else _one_by_one, stage, draw=draw, settings=settings)
@@ -202,10 +229,16 @@ def _arrivals(
             plugins=settings.plugins,
         )
     if stage.together:
-        return (Arrival(key, result) for key, result in _together(stage, keys, draw, settings))
+        return _each_at_once(_together(stage, keys, draw, settings))
     listed = list_compared(stage, keys, settings)
     take = partial(_take, stage, draw=draw, settings=settings, listed=listed)
     return on_threads(take, keys, stage.name, threads=settings.run.parallel_shards, limit_s=limit_s)
+
+
+def _each_at_once(results: Iterator[tuple[str, Done | BaseException]]) -> Iterator[Arrival[Done] | None]:
+    for key, result in results:
+        yield Arrival(key, result)
+        yield None  # the next one may take minutes
 
 
 def _work_place(arrival: Arrival[Done]) -> dict[str, dg.MetadataValue]:

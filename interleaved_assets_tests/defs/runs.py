@@ -14,7 +14,7 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.sensors import build_raw_shard_sensor
-from interleaved_assets.defs.shard_events import OUTPUT_VALID
+from interleaved_assets.defs.shard_events import MATERIALIZATION_ERRORS
 from interleaved_assets.settings import Settings
 
 STAGES = ("normalized", "image_scores", "filtered", "final_tars")
@@ -23,7 +23,7 @@ NO_TELEMETRY = {"telemetry": {"enabled": False}}
 
 
 _SEVERITIES = {"passed": "", "warning": "WARN", "error": "ERROR"}
-_SEPARATE = ("materialization_errors", "keep_rate_within_bounds", "up_to_date")
+_SEPARATE = ("keep_rate_within_bounds", "up_to_date")
 
 
 class Ran(NamedTuple):
@@ -120,7 +120,7 @@ def delete_partitions(result: dg.SensorResult, instance: dg.DagsterInstance) -> 
 
 
 class CheckResult(NamedTuple):
-    """The result of one check of a shard, by itself or as one of those that ``output_valid`` holds."""
+    """The result of one check of a shard, by itself or as one of those that ``materialization_errors`` holds."""
 
     passed: bool
     severity: str
@@ -140,14 +140,15 @@ def check_result(instance: dg.DagsterInstance, asset: str, check: str, key: str)
                 return CheckResult(found.passed, severity, str(found.description), figures)
             if check in figures:
                 result, _, summary = str(figures[check]).partition(": ")
-                own = {name.split("/")[1]: value for name, value in figures.items() if name.startswith(f"{check}/")}
+                prefix = "" if check == "rows_without_error" else f"{check}/"
+                own = {name.removeprefix(prefix): value for name, value in figures.items() if name.startswith(prefix)}
                 return CheckResult(result == "passed", _SEVERITIES[result], summary, own)
     raise AssertionError(f"{check} of {asset} was not evaluated for {key}")
 
 
 def check_key(asset: str, check: str) -> dg.AssetCheckKey:
     """The check of Dagster that has the result of ``check``."""
-    return dg.AssetCheckKey(dg.AssetKey(asset), check if check in _SEPARATE else OUTPUT_VALID)
+    return dg.AssetCheckKey(dg.AssetKey(asset), check if check in _SEPARATE else MATERIALIZATION_ERRORS)
 
 
 class Watcher:

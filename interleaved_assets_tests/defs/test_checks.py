@@ -32,20 +32,20 @@ from interleaved_assets_tests.layouts import foreign_tar
 CHECKS = {
     "normalized": {
         "layout_as_expected",
-        "materialization_errors",
+        "rows_without_error",
         "rows_accounted_for",
         "schema_canonical",
         "keys_unique",
     },
-    "image_scores": {"materialization_errors", "every_image_scored", "scores_in_range", "schema_canonical"},
+    "image_scores": {"rows_without_error", "every_image_scored", "scores_in_range", "schema_canonical"},
     "filtered": {
-        "materialization_errors",
+        "rows_without_error",
         "rows_accounted_for",
         "schema_canonical",
         "keys_unique",
         "keep_rate_within_bounds",
     },
-    "final_tars": {"materialization_errors", "rows_accounted_for", "reads_back"},
+    "final_tars": {"rows_without_error", "rows_accounted_for", "reads_back"},
 }
 
 
@@ -91,9 +91,7 @@ def test_every_check_of_a_good_shard_passes_and_the_ui_shows_it(tmp_path: Path, 
             assert (found.passed, shown(instance, asset, check)) == (True, {"passed": {"a", "b"}})
             description = str(specs[check_key(asset, check)].description)
             assert len(description) > 60
-            assert ("`" + check + "`" in description) == (
-                check not in ("materialization_errors", "keep_rate_within_bounds")
-            )
+            assert ("`" + check + "`" in description) == (check != "keep_rate_within_bounds")
             assert found.severity == ""
     assert check_result(instance, "filtered", "rows_accounted_for", "a").description == (
         "13 rows in = 12 kept + 1 dropped with a reason"
@@ -163,7 +161,7 @@ def test_a_foreign_layout_and_a_cut_tar_fail_their_checks(tmp_path: Path, instan
     found = check_result(instance, "normalized", "layout_as_expected", "b")
     assert (found.passed, found.severity) == (False, "ERROR")
     assert str(found.description).startswith("not materialized: shard b: 20 of 20 samples yield no text and no image")
-    found = check_result(instance, "normalized", "materialization_errors", "a")
+    found = check_result(instance, "normalized", "rows_without_error", "a")
     assert (found.passed, found.severity) == (False, "ERROR")
     assert "a.tar: truncated_shard: the tar is cut at byte" in str(found.description)
     assert {asset: materialized(instance, asset) for asset in STAGES} == {asset: set() for asset in STAGES}
@@ -209,7 +207,7 @@ def test_an_image_without_a_row_of_scores(
     found = check_result(instance, "image_scores", "every_image_scored", "a")
     assert (found.passed, found.severity) == (False, "ERROR")
     assert found.description == "4 rows for 5 images, 0 of them with a reason instead of a score"
-    missing = check_result(instance, "filtered", "materialization_errors", "a")
+    missing = check_result(instance, "filtered", "rows_without_error", "a")
     assert (missing.passed, missing.figures["errors_unscored"]) == (False, 1)
 
 
@@ -219,7 +217,7 @@ def test_a_missing_score_fails_the_check_of_the_selection(
     score = image_scores.score_images
     monkeypatch.setattr(image_scores, "score_images", lambda images, settings: score(images, settings).slice(1))
     assert not run(instance, tmp_path, '[selection]\non_score_error = "error"\n').success
-    found = check_result(instance, "filtered", "materialization_errors", "b")
+    found = check_result(instance, "filtered", "rows_without_error", "b")
     assert (found.passed, found.severity) == (False, "ERROR")
     assert "not materialized: b: sample" in str(found.description)
     assert materialized(instance, "filtered") == set()

@@ -33,7 +33,7 @@ def test_a_run_exports_the_images_of_each_shard(tmp_path: Path) -> None:
         record = read_record(shown["b"]["record"].value, {})
         assert record is not None
         assert len(record.outputs) == 50
-        for check in ("materialization_errors", "rows_accounted_for"):
+        for check in ("rows_without_error", "rows_accounted_for"):
             passed = {key: check_result(instance, KEY.to_user_string(), check, key).passed for key in ("a", "b")}
             assert passed == {"a": True, "b": check == "rows_accounted_for"}
 
@@ -44,5 +44,5 @@ def test_it_is_there_only_if_enabled(tmp_path: Path) -> None:
         assert (KEY in graph.get_all_asset_keys()) == there
         if there:
             names = {key.name for key in graph.asset_check_keys if key.asset_key == KEY}
-            assert names == {"materialization_errors", "output_valid", "up_to_date"}
+            assert names == {"materialization_errors", "up_to_date"}
             assert graph.get(KEY).parent_keys == {AssetKey(name) for name in ("filtered", "image_scores", "final_tars")}

@@ -75,13 +75,13 @@ def test_a_shard_whose_events_are_stored_when_ctrl_c_arrives_is_recorded(
     settings = project(tmp_path)
     good_shard(tmp_path / "raw/a.tar")
     good_shard(tmp_path / "raw/b.tar")
-    store = shard_run.record_success
+    store = shard_run.record_successes
 
     def store_interrupted(*args: Any, **kwargs: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         return store(*args, **kwargs)
 
-    monkeypatch.setattr(shard_run, "record_success", store_interrupted)
+    monkeypatch.setattr(shard_run, "record_successes", store_interrupted)
     job = build_definitions(settings).resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance:
         first, *_ = register_all(instance, settings)

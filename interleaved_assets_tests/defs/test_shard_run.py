@@ -21,7 +21,8 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
-from interleaved_assets.model.errors import ShardError, StorageUnavailable
+from interleaved_assets.defs.shard_events import LoggedShard, Success
+from interleaved_assets.model.errors import ClusterUnavailable, ShardError, StorageUnavailable
 from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -91,7 +92,7 @@ def test_a_run_over_several_shards_records_each_of_them(tmp_path: Path, instance
         assert "![plots](data:image/svg+xml," in str(filtered.metadata["pictures"].value)
     passed = dict.fromkeys(keys, True)
     assert check_results(instance, "filtered", "rows_accounted_for", *keys) == passed
-    assert check_results(instance, "normalized", "materialization_errors", *keys) == passed
+    assert check_results(instance, "normalized", "rows_without_error", *keys) == passed
 
 
 def test_each_shard_is_materialized_once_per_asset(tmp_path: Path, instance: DagsterInstance) -> None:
@@ -105,6 +106,91 @@ def test_each_shard_is_materialized_once_per_asset(tmp_path: Path, instance: Dag
     for asset in STAGES:
         events = instance.fetch_materializations(AssetKey(asset), limit=50).records
         assert sorted(str(event.partition_key) for event in events) == ["a", "a", "b"]
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The shards whose events are stored together, in runs whose clock stands still."""
+    found: list[list[str]] = []
+    record = shard_run.record_successes
+
+    def noted(context: dg.AssetExecutionContext, made: Sequence[Success]) -> dict[str, LoggedShard]:
+        found.append([shard.key for shard in made])
+        return record(context, made)
+
+    monkeypatch.setattr(shard_run, "record_successes", noted)
+    monkeypatch.setattr(shard_run, "TICK_S", float("inf"))
+    return found
+
+
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrivals = shard_run._arrivals
+    monkeypatch.setattr(shard_run, "_arrivals", lambda *args: filter(None, arrivals(*args)))
+
+
+def test_shards_that_become_ready_together_are_logged_together(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
+) -> None:
+    settings = project(tmp_path)
+    for name in "abcd":
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    (tmp_path / "raw/e.tar").write_bytes(b"this is no tar" * 100)
+    keys = register_all(instance, settings)
+    without_pauses(monkeypatch)
+    monkeypatch.setattr(shard_run, "TOGETHER", 3)
+    assert not run(instance, settings, keys, ["normalized"]).success
+    assert [key for some in logged for key in sorted(some)] == ["a", "b", "c", "d"]
+    assert len(logged) == 2
+    assert materialized(instance, "normalized") == {"a", "b", "c", "d"}
+    for key in ("a", "b", "c", "d"):
+        (made,) = instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset_key=AssetKey("normalized"), asset_partitions=[key]), limit=5
+        ).records
+        check = check_key("normalized", "rows_without_error")
+        history = instance.event_log_storage.get_asset_check_execution_history(check, limit=20)
+        (record,) = [record for record in history if record.partition == key]
+        target = record.event.dagster_event.asset_check_evaluation_data.target_materialization_data  # type: ignore[union-attr]
+        assert target is not None
+        assert (target.storage_id, target.run_id) == (made.storage_id, made.run_id)
+        assert target.timestamp == pytest.approx(made.timestamp, abs=1e-5)
+
+
+def test_a_pause_ends_the_wait_for_further_shards(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
+) -> None:
+    settings = project(tmp_path)
+    for name in "ab":
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    keys = register_all(instance, settings)
+    arrivals = shard_run._arrivals
+
+    def with_pauses(*args: Any) -> Iterator[Any]:
+        for arrival in filter(None, arrivals(*args)):
+            yield arrival
+            yield None
+
+    monkeypatch.setattr(shard_run, "_arrivals", with_pauses)
+    assert run(instance, settings, keys, ["normalized"]).success
+    assert sorted(logged) == [["a"], ["b"]]
+
+
+def test_shards_that_wait_to_be_logged_are_logged_where_the_step_ends_with_an_error(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
+) -> None:
+    settings = project(tmp_path)
+    for name in "ab":
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    keys = register_all(instance, settings)
+    arrivals = shard_run._arrivals
+
+    def lost(*args: Any) -> Iterator[Any]:
+        yield from filter(None, arrivals(*args))
+        raise ClusterUnavailable("the cluster was lost")
+
+    monkeypatch.setattr(shard_run, "_arrivals", lost)
+    assert not run(instance, settings, keys, ["normalized"]).success
+    assert [sorted(some) for some in logged] == [["a", "b"]]
+    assert materialized(instance, "normalized") == {"a", "b"}
 
 
 def test_one_bad_shard_does_not_fail_its_neighbours(tmp_path: Path, instance: DagsterInstance) -> None:
@@ -153,7 +239,7 @@ def test_policy_error_fails_the_check_of_the_shard(tmp_path: Path, instance: Dag
     keys = register_all(instance, settings)
     assert not run(instance, settings, keys).success
     assert materialized(instance, "normalized") == {"a"}
-    assert check_results(instance, "normalized", "materialization_errors", "a", "b") == {"a": True, "b": False}
+    assert check_results(instance, "normalized", "rows_without_error", "a", "b") == {"a": True, "b": False}
 
 
 def test_checks_of_a_shard_that_fails_name_the_run_that_made_it_last(tmp_path: Path, instance: DagsterInstance) -> None:
@@ -164,7 +250,7 @@ def test_checks_of_a_shard_that_fails_name_the_run_that_made_it_last(tmp_path: P
     (made,) = instance.fetch_materializations(AssetKey("normalized"), limit=5).records
     shard_without_an_image(tmp_path / "raw" / "a.tar")
     assert not run(instance, settings, keys).success
-    check = check_key("normalized", "materialization_errors")
+    check = check_key("normalized", "rows_without_error")
     history = instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
     evaluation = history[0].event.dagster_event.asset_check_evaluation_data  # type: ignore[union-attr]
     target = evaluation.target_materialization_data
@@ -197,7 +283,7 @@ def test_policy_drop_row_keeps_the_shard_and_warns(tmp_path: Path, instance: Dag
     shard_without_an_image(tmp_path / "raw" / "b.tar")
     keys = register_all(instance, settings)
     assert run(instance, settings, keys).success
-    assert check_results(instance, "normalized", "materialization_errors", "b") == {"b": False}
+    assert check_results(instance, "normalized", "rows_without_error", "b") == {"b": False}
     metadata = last_made(instance, "normalized", "b").metadata
     assert metadata["errors"].value == 1
     assert metadata["rows_in"].value == metadata["dagster/partition_row_count"].value + 1

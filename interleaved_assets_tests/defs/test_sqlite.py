@@ -103,7 +103,7 @@ def test_planned_checks_take_no_more_bytes_a_shard_in_larger_runs(
         tags = {RANGE_START: keys[0], RANGE_END: last}
         instance.create_run_for_job(job, asset_selection=frozenset(map(dg.AssetKey, STAGES)), tags=tags)
     assert max(rows(home / "history/runs/index.db", largest))[0] < 1_000
-    check = dg.AssetCheckKey(dg.AssetKey("filtered"), "output_valid")
+    check = dg.AssetCheckKey(dg.AssetKey("filtered"), "materialization_errors")
     info = instance.event_log_storage.get_asset_check_partition_info([check])
     assert {one.partition_key for one in info} == set(keys)
 

@@ -96,9 +96,9 @@ def test_checks_of_clip_scores(settings: Settings, model: Model, instance: dg.Da
     model.values |= {"b": 1.5}
     assert run(instance, settings).success
     assert (model.loaded, model.given) == (1, [list(KEYS)])
-    for check in ("materialization_errors", "every_image_scored", "schema_canonical"):
+    for check in ("rows_without_error", "every_image_scored", "schema_canonical"):
         assert all(check_result(instance, "clip_scores", check, key).passed for key in KEYS)
-    assert shown(instance, "clip_scores", "output_valid") == {"passed": {"a", "c"}, "failed": {"b"}}
+    assert shown(instance, "clip_scores", "materialization_errors") == {"passed": {"a", "c"}, "failed": {"b"}}
     found = check_result(instance, "clip_scores", "scores_in_range", "b")
     assert found.description == "clip_score: values from 1.5 to 1.5, outside of -1 to 1"
     assert found.figures["embedding_max"] == pytest.approx(1, abs=0.001)
@@ -114,7 +114,7 @@ def test_scores_of_another_schema_and_without_reason(
     assert scored == {"a": True, "b": False, "c": True}
     found = check_result(instance, "clip_scores", "every_image_scored", "b")
     assert found.description == "5 rows for 5 images, 0 of them with a reason instead of a score, 5 with neither"
-    assert shown(instance, "clip_scores", "output_valid") == {"failed": set(KEYS)}
+    assert shown(instance, "clip_scores", "materialization_errors") == {"failed": set(KEYS)}
     assert check_result(instance, "clip_scores", "schema_canonical", "a").description == "more is not expected"
 
 

@@ -76,7 +76,7 @@ def test_a_shard_is_not_called_stale(page: Page) -> None:
 
 
 def test_checks_stand_with_their_metrics_and_every_shard(page: Page) -> None:
-    page.goto("/assets/filtered?view=checks&checkDetail=output_valid")
+    page.goto("/assets/filtered?view=checks&checkDetail=materialization_errors")
     expect(page.get_by_text("passed: 13 rows in = 12 kept + 1 dropped with a reason")).to_be_visible()
     keep(page, "check-overview")
     page.get_by_text("Execution history").click()

@@ -101,7 +101,7 @@ def test_a_shard_in_another_layout_says_what_was_found_and_is_not_published(page
     expect(error).to_contain_text("docs/formats.md")
     keep(page, "why-other-layout")
     assert not (outputs(live) / "tars/foreign.tar").exists()
-    page.goto("/assets/normalized?view=checks&checkDetail=output_valid")
+    page.goto("/assets/normalized?view=checks&checkDetail=materialization_errors")
     expect(page.get_by_text("The shard has the layout that").first).to_be_visible()
     keep(page, "why-other-layout-check")
 

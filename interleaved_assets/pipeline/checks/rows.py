@@ -63,15 +63,15 @@ def judge_read_back(record: Record, _: Basis) -> Verdict:
     )
 
 
-MATERIALIZATION_ERRORS: Final = ShardCheck(
-    "materialization_errors",
+ROWS_WITHOUT_ERROR: Final = ShardCheck(
+    "rows_without_error",
     "No row of the shard has an error: bytes that could not be read, an image that could not be measured or has no "
     "score. Counted by code. Warns; fails as an error where the share of such rows is above errors.max_error_rate, and "
     "where the shard is not materialized: under the policy 'error', if its tar is cut, and if more of its samples lost "
     "rows than publish.max_lost_samples allows.",
     judge_errors,
     (MaterializeError, ScoreError, IncompleteShard),
-    separate=True,
+    counts=True,
 )
 ROWS_ACCOUNTED_FOR: Final = ShardCheck(
     "rows_accounted_for",

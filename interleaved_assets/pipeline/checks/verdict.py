@@ -34,8 +34,8 @@ class ShardCheck(NamedTuple):
 
     ``judge`` judges the record of a shard that completed the stage. If the stage raised one of the exceptions
     ``failed_by``, there is no record, and the check fails with the message of the exception. A check that ``compares``
-    needs figures of other shards and is judged once all shards of a step are done. Checks that are not ``separate`` and
-    compare nothing are shown together (:func:`combine`).
+    needs figures of other shards and is judged once all shards of a step are done. The others are shown together
+    (:func:`combine`), with the figures of one that ``counts`` also where it passes.
     """
 
     name: str
@@ -43,29 +43,27 @@ class ShardCheck(NamedTuple):
     judge: Callable[[Record, Basis], Verdict]
     failed_by: tuple[type[Exception], ...] = ()
     compares: bool = False
-    separate: bool = False
-
-    @property
-    def is_combined(self) -> bool:
-        """Whether it is shown as one of several in one check of the orchestrator."""
-        return not (self.compares or self.separate)
+    counts: bool = False
 
 
-def combine(verdicts: Mapping[str, Verdict]) -> Verdict:
+def combine(verdicts: Mapping[ShardCheck, Verdict]) -> Verdict:
     """One verdict for several checks of a shard: it passes where all of them do.
 
     It has the severity of the worst check that fails, and the summaries of those that fail; none where all pass. Its
-    figures are the result and the summary of each check, by name, and of each that fails its figures too, as
-    ``<check>/<figure>``.
+    figures are those of the check that counts; the result and the summary of each check, by name; and of each other
+    one that fails its figures too, as ``<check>/<figure>``.
     """
-    failed = {name: verdict for name, verdict in verdicts.items() if not verdict.passed}
+    failed = {check: verdict for check, verdict in verdicts.items() if not verdict.passed}
     severity: Severity = "WARN" if all(verdict.severity == "WARN" for verdict in failed.values()) else "ERROR"
     figures: dict[str, float | int | str] = {}
-    for name, verdict in verdicts.items():
-        figures[name] = f"{'passed' if verdict.passed else _FAILED[verdict.severity]}: {verdict.summary}"
-    for name, verdict in failed.items():
-        figures |= {f"{name}/{figure}": value for figure, value in verdict.figures.items()}
-    summary = "; ".join(f"{name}: {verdict.summary}" for name, verdict in failed.items())
+    for check, verdict in verdicts.items():
+        figures |= verdict.figures if check.counts else {}
+    for check, verdict in verdicts.items():
+        figures[check.name] = f"{'passed' if verdict.passed else _FAILED[verdict.severity]}: {verdict.summary}"
+    for check, verdict in failed.items():
+        if not check.counts:
+            figures |= {f"{check.name}/{figure}": value for figure, value in verdict.figures.items()}
+    summary = "; ".join(f"{check.name}: {verdict.summary}" for check, verdict in failed.items())
     return Verdict(not failed, severity, summary, figures)
 
 
