@@ -38,7 +38,7 @@ def show_status(file: str | None, *, as_json: bool) -> int:
         to_make = ", ".join(stages_due([line.status], stages))
         table.add_row(str(line.status.state), f"{line.shards:,}", why, to_make, line.examples)
     out.print(table)
-    due = [status for status in statuses.values() if status.stage]
+    due = [status for status in statuses.values() if stages_due([status], stages)]
     out.print(
         f"tonight: {len(due):,} shards through {', '.join(stages_due(due, stages)) or 'no stage'}. The schedule "
         f"nightly ({settings.watch.nightly}, UTC) requests them while it is on. Failed shards count as missing here; "

@@ -62,7 +62,9 @@ def range_requests(
     due: Mapping[str, Status],
     settings: Settings,
 ) -> list[dg.RunRequest]:
-    """A request for each range, with tags that say how many shards are due in it, at which stages, and why.
+    """A request for each range, of the stages that are due in it, with tags that say how many shards are due, and why.
+
+    Earlier stages, at which all of its shards are current, are left out: they would log events for each shard again.
 
     Args:
         ranges: first and last key of each.
@@ -77,14 +79,16 @@ def range_requests(
     for first, last in ranges:
         keys = registered[place[first] : place[last] + 1]
         found = {key: due[key] for key in keys if key in due}
+        wanted = stages_due(found.values(), stages)
         tags = {
             RANGE_START: first,
             RANGE_END: last,
             DUE_SHARDS: f"{len(found)} of {len(keys)} in the range",
-            DUE_STAGES: ", ".join(stages_due(found.values(), stages)),
+            DUE_STAGES: ", ".join(wanted),
             DUE_REASONS: in_short(status_lines(found)),
         }
-        requests.append(dg.RunRequest(run_key=f"{tick}:{first}", tags=tags))
+        selected = [dg.AssetKey(name) for name in wanted]
+        requests.append(dg.RunRequest(run_key=f"{tick}:{first}", tags=tags, asset_selection=selected))
     return requests
 
 

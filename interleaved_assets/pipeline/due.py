@@ -2,12 +2,12 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from interleaved_assets.pipeline.raw.listing import RawShard
-from interleaved_assets.pipeline.stages.dag import StageDag, from_stage_on
+from interleaved_assets.pipeline.stages.dag import StageDag
 from interleaved_assets.pipeline.status import COMPLETE, State, Status, shard_statuses
 from interleaved_assets.settings import Settings
 
@@ -70,10 +70,16 @@ def due_shards(
     return due
 
 
-def stages_due(statuses: Iterable[Status], stages: StageDag) -> list[str]:
-    """The stages that make shards with these statuses current, in order: from their first stage that is not current."""
-    wanted = {name for status in statuses if status.stage for name in from_stage_on(status.stage, stages)}
-    return [name for name in stages if name in wanted]
+def stages_due(statuses: Collection[Status], stages: StageDag) -> list[str]:
+    """The stages that make shards with these statuses current: all from the first that is not current of any of them.
+
+    Those after it in the order include stages that do not read it: they may be not current too, which a status does
+    not say. A shard with an unreadable record goes through all.
+    """
+    order = list(stages)
+    places = [order.index(status.stage) for status in statuses if status.stage]
+    places += [0 for status in statuses if status.state is State.UNREADABLE]
+    return order[min(places) :] if places else []
 
 
 def _status_in_progress(key: str, progress: Progress) -> Status:

@@ -20,7 +20,7 @@ from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, 
 from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings
-from interleaved_assets_tests.defs.runs import Restorable, instance_on_disk
+from interleaved_assets_tests.defs.runs import STAGES, Restorable, instance_on_disk
 from interleaved_assets_tests.documents import good_shard, project
 
 
@@ -166,6 +166,29 @@ def test_changed_settings_make_every_shard_a_case_for_the_night(made: Made) -> N
         "interleaved/stages": "filtered, final_tars",
         "interleaved/reasons": "4 filtered stale: settings changed: min_sharpness 100.0 → 1.0",
     }
+
+
+def test_a_run_of_the_night_leaves_out_the_stages_that_are_current(made: Made) -> None:
+    changed = project(
+        made.folder, "[run]\nshards_per_run = 4\n[watch]\nquiet_seconds = 0\n[selection]\nmin_sharpness = 1\n"
+    )
+    good_shard(made.folder / "raw/e.tar", seed=9)
+    requested = requests(made.instance, changed)
+    assert [(request.tags[RANGE_START], request.tags[RANGE_END]) for request in requested] == [("a", "d"), ("e", "e")]
+    last, new = requested
+    assert last.asset_selection == [dg.AssetKey("filtered"), dg.AssetKey("final_tars")]
+    assert new.asset_selection == [dg.AssetKey(name) for name in STAGES]
+    before = {name: materializations(made.instance, name) for name in STAGES}
+    job = build_definitions(changed).resolve_job_def("bring_up_to_date")
+    result = job.execute_in_process(instance=made.instance, tags=last.tags, asset_selection=last.asset_selection)
+    assert result.success
+    made_now = {name: materializations(made.instance, name) - before[name] for name in STAGES}
+    assert made_now == {"normalized": 0, "image_scores": 0, "filtered": 4, "final_tars": 4}
+    assert [request.tags[RANGE_START] for request in requests(made.instance, changed)] == ["e"]
+
+
+def materializations(instance: dg.DagsterInstance, asset: str) -> int:
+    return len(instance.fetch_materializations(dg.AssetKey(asset), limit=100).records)
 
 
 def test_a_recorded_shard_without_materialization_is_requested(

@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import COMPLETE, CURRENT, CurrentStages, State, shard_statuses
+from interleaved_assets.pipeline.status import COMPLETE, CURRENT, CurrentStages, State, Status, shard_statuses
 from interleaved_assets.pipeline.stored_records import read_records, read_valid_records
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
@@ -188,5 +188,8 @@ def test_stages_that_wait_for_a_stale_one_have_its_status_and_others_none(settin
     assert {name: status.text for name, status in found.items()} == dict.fromkeys(
         ("image_scores", "filtered", "final_tars"), scores
     )
-    assert stages_due(found.values(), stage_dag(changed)) == ["image_scores", "filtered", "final_tars"]
+    stages = stage_dag(changed)
+    assert stages_due(list(found.values()), stages) == ["image_scores", "filtered", "final_tars"]
+    assert stages_due([COMPLETE], stages) == []
+    assert stages_due([COMPLETE, Status(State.UNREADABLE, "damaged")], stages) == list(stages)
     assert CurrentStages.of(settings).not_current(records_of(settings)) == {}

@@ -52,11 +52,6 @@ def downstream_of(name: str, stages: StageDag) -> frozenset[str]:
     return frozenset(found - {name})
 
 
-def from_stage_on(name: str, stages: StageDag) -> list[str]:
-    """``name`` and the stages downstream of it, in order."""
-    return [stage for stage in stages if stage == name or stage in downstream_of(name, stages)]
-
-
 def is_last_of(name: str, selected: Iterable[str], stages: StageDag) -> bool:
     """Whether none of the ``selected`` stages comes after ``name``."""
     return not downstream_of(name, stages) & set(selected)
