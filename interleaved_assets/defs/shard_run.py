@@ -9,7 +9,7 @@ alternatives that were tried.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import dagster as dg
 
@@ -34,7 +34,7 @@ from interleaved_assets.model.errors import ShardError, StorageError, describe
 from interleaved_assets.pipeline.checks.verdict import ShardCheck
 from interleaved_assets.pipeline.execute import list_compared
 from interleaved_assets.pipeline.many import take_patiently, take_together_patiently
-from interleaved_assets.pipeline.pools.arrival import TICK_S, Arrival
+from interleaved_assets.pipeline.pools.arrival import Arrival
 from interleaved_assets.pipeline.pools.cluster import on_cluster, sendable
 from interleaved_assets.pipeline.pools.threads import on_threads
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
@@ -43,6 +43,9 @@ from interleaved_assets.pipeline.stored_records import ListedRecords
 from interleaved_assets.pipeline.throughput import ENOUGH, Progress, write_throughput
 from interleaved_assets.reporting.shard.stored_pictures import Draw
 from interleaved_assets.settings import Settings
+
+PATIENCE_S: Final = 5.0
+"""Seconds that a shard may wait for others to be logged with it: in PostgreSQL it takes as long alone."""
 
 
 class Done(NamedTuple):
@@ -120,7 +123,9 @@ def run_over_shards(
                 record_failure(context, stage, checks, key, lost[key], input_events[key])
 
     waiting: list[Arrival[Done]] = []
-    logged = time.monotonic()
+    since = 0.0
+    # without a pool, nothing comes here until the next shard is ready
+    patience = 0.0 if stage.together and settings.run.executor != "ray" else PATIENCE_S
     try:
         for arrival in _arrivals(stage, keys, draw, settings):
             with interrupts_deferred():
@@ -128,12 +133,12 @@ def run_over_shards(
                 if arrival is not None:
                     outcome = arrival.result.outcome if isinstance(arrival.result, Done) else None
                     progress.add(outcome, arrival.host, arrival.queue_seconds)
+                    since = since if waiting else time.monotonic()
                     waiting.append(arrival)
-                if arrival is None or len(waiting) == TOGETHER or time.monotonic() - logged >= TICK_S:
+                if len(waiting) == TOGETHER or (waiting and time.monotonic() - since >= patience):
                     ready = waiting.copy()
                     waiting.clear()
                     log(ready)
-                    logged = time.monotonic()
     finally:
         with interrupts_deferred():
             log(waiting)
@@ -214,7 +219,7 @@ def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequenc
 def _arrivals(
     stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
 ) -> Iterator[Arrival[Done] | None]:
-    """The shards as they become ready; None at least once a second while there is none."""
+    """The shards as they become ready; None about once a second in between, but where a stage takes all together."""
     limit_s = settings.run.max_shard_seconds
     if settings.run.executor == "ray" and keys:
         work = partial(_together if stage.together else _one_by_one, stage, draw=draw, settings=settings)
@@ -229,16 +234,10 @@ def _arrivals(
             plugins=settings.plugins,
         )
     if stage.together:
-        return _each_at_once(_together(stage, keys, draw, settings))
+        return (Arrival(key, result) for key, result in _together(stage, keys, draw, settings))
     listed = list_compared(stage, keys, settings)
     take = partial(_take, stage, draw=draw, settings=settings, listed=listed)
     return on_threads(take, keys, stage.name, threads=settings.run.parallel_shards, limit_s=limit_s)
-
-
-def _each_at_once(results: Iterator[tuple[str, Done | BaseException]]) -> Iterator[Arrival[Done] | None]:
-    for key, result in results:
-        yield Arrival(key, result)
-        yield None  # the next one may take minutes
 
 
 def _work_place(arrival: Arrival[Done]) -> dict[str, dg.MetadataValue]:

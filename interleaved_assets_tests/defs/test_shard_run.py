@@ -6,6 +6,7 @@ import logging
 import pickle
 import tarfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -110,7 +111,7 @@ def test_each_shard_is_materialized_once_per_asset(tmp_path: Path, instance: Dag
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The shards whose events are stored together, in runs whose clock stands still."""
+    """The shards whose events are stored together, in runs in which they wait for each other as long as it takes."""
     found: list[list[str]] = []
     record = shard_run.record_successes
 
@@ -119,13 +120,8 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return record(context, made)
 
     monkeypatch.setattr(shard_run, "record_successes", noted)
-    monkeypatch.setattr(shard_run, "TICK_S", float("inf"))
+    monkeypatch.setattr(shard_run, "PATIENCE_S", float("inf"))
     return found
-
-
-def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    arrivals = shard_run._arrivals
-    monkeypatch.setattr(shard_run, "_arrivals", lambda *args: filter(None, arrivals(*args)))
 
 
 def test_shards_that_become_ready_together_are_logged_together(
@@ -136,7 +132,6 @@ def test_shards_that_become_ready_together_are_logged_together(
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     (tmp_path / "raw/e.tar").write_bytes(b"this is no tar" * 100)
     keys = register_all(instance, settings)
-    without_pauses(monkeypatch)
     monkeypatch.setattr(shard_run, "TOGETHER", 3)
     assert not run(instance, settings, keys, ["normalized"]).success
     assert [key for some in logged for key in sorted(some)] == ["a", "b", "c", "d"]
@@ -155,21 +150,25 @@ def test_shards_that_become_ready_together_are_logged_together(
         assert target.timestamp == pytest.approx(made.timestamp, abs=1e-5)
 
 
-def test_a_pause_ends_the_wait_for_further_shards(
+def test_a_shard_waits_for_others_for_a_limited_time(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
 ) -> None:
     settings = project(tmp_path)
     for name in "ab":
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     keys = register_all(instance, settings)
+    monkeypatch.setattr(shard_run, "PATIENCE_S", 0.5)
     arrivals = shard_run._arrivals
 
-    def with_pauses(*args: Any) -> Iterator[Any]:
+    def with_a_pause(*args: Any) -> Iterator[Any]:
         for arrival in filter(None, arrivals(*args)):
             yield arrival
+            time.sleep(1)
+            assert not instance.get_materialized_partitions(AssetKey("normalized")) & {arrival.key}
             yield None
+            assert arrival.key in instance.get_materialized_partitions(AssetKey("normalized"))
 
-    monkeypatch.setattr(shard_run, "_arrivals", with_pauses)
+    monkeypatch.setattr(shard_run, "_arrivals", with_a_pause)
     assert run(instance, settings, keys, ["normalized"]).success
     assert sorted(logged) == [["a"], ["b"]]
 
@@ -184,7 +183,7 @@ def test_shards_that_wait_to_be_logged_are_logged_where_the_step_ends_with_an_er
     arrivals = shard_run._arrivals
 
     def lost(*args: Any) -> Iterator[Any]:
-        yield from filter(None, arrivals(*args))
+        yield from arrivals(*args)
         raise ClusterUnavailable("the cluster was lost")
 
     monkeypatch.setattr(shard_run, "_arrivals", lost)
