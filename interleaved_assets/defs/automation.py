@@ -38,8 +38,8 @@ def build_automation_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefin
     @dg.sensor(
         name="automation",
         job=job,
-        description="Launches all stages for shards that raw_shard_sensor has reported as new or changed: once for "
-        "each content, and not while a run or a backfill works on the shard.",
+        description="Launches the stages that are due for shards that raw_shard_sensor has reported as new or changed: "
+        "once for each content, and not while a run or a backfill works on the shard.",
         minimum_interval_seconds=settings.watch.interval_seconds,
         default_status=from_the_start(settings),
     )

@@ -22,8 +22,8 @@ DUE_STAGES: Final = "interleaved/stages"
 DUE_REASONS: Final = "interleaved/reasons"
 BRING_UP_TO_DATE: Final = "bring_up_to_date"
 LARGEST_GAP: Final = 10
-"""Consecutive current shards that a range may include. A further run costs 8.6 s, a further shard 4 assets × 0.15 s
-(``benchmarks/README.md``)."""
+"""Consecutive current shards that a range may include: a further run takes seconds (``docs/deploy/scale.md``), a
+current shard a few hundredths of one."""
 
 # the type of dg.define_asset_job, which has no public name
 AssetJob = Any

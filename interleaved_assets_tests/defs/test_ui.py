@@ -129,7 +129,7 @@ def test_the_report_shows_the_state_of_the_data_set(page: Page) -> None:
 def test_sensors_and_schedules_show_their_descriptions(page: Page) -> None:
     page.goto("/automation")
     for name, purpose in (  # in the order of the page: a description lies over the line above its own
-        ("automation", "Launches all stages for shards"),
+        ("automation", "Launches the stages that are due for shards"),
         ("delete_old_runs", "Deletes runs older than"),
         ("nightly", "missing, failed or stale"),
         ("raw_shard_sensor", "adds a partition for each new shard"),
