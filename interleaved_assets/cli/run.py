@@ -1,7 +1,12 @@
 """``interleaved run``: shards through the stages, without Dagster."""
 
+import os
+import signal
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from rich.table import Table
 
@@ -25,7 +30,10 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
     stages = list(stage_dag(settings))
     counts: dict[str, Counter[str]] = {name: Counter() for name in stages}
     failed = undrawn = 0
-    with progress("stages of shards", len(chosen) * len(stages), out, as_json=as_json) as advance:
+    with (
+        progress("stages of shards", len(chosen) * len(stages), out, as_json=as_json) as advance,
+        _ctrl_c_is_answered(),
+    ):
         for one in run_shards(chosen, settings, threads=jobs):
             advance()
             failed += isinstance(one.result, Exception)
@@ -49,6 +57,27 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
         out.print(table)
     out.print(f"{counted(len(chosen), 'shard')}: {len(chosen) - failed:,} current, {failed:,} failed")
     return 2 if failed or undrawn else 0
+
+
+@contextmanager
+def _ctrl_c_is_answered() -> Iterator[None]:
+    """Say at Ctrl-C what the command waits for: a large shard takes minutes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def answer(number: int, _: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        # not print(): the signal may have interrupted one
+        os.write(2, b"interleaved: Ctrl-C: the shards in work are finished first\n")
+        signal.raise_signal(number)
+
+    signal.signal(signal.SIGINT, answer)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _store_pictures(key: str, outcome: StageOutcome, settings: Settings) -> bool:
