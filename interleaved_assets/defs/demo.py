@@ -70,7 +70,7 @@ on_score_error = "drop_row" # an image that cannot be decoded has no score
 """Settings that the demo writes into a folder without any: those of the repository, without CLIP's demo model."""
 INSTANCE = """\
 storage:
-  custom: {module: interleaved_assets.defs.sqlite, class: SqliteStorage, config: {base_dir: {env: DAGSTER_HOME}}}
+  custom: {module: interleaved_assets.defs.sqlite, class: SqliteStorage}
 nux: {enabled: false}
 telemetry: {enabled: false}
 """

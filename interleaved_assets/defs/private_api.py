@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -159,7 +159,9 @@ def keep_files_open(storage: SqliteEventLogStorage) -> None:
     files = _SqliteFiles(storage)
     storage._connect = files.connect  # type: ignore[method-assign]
     storage.has_table = files.has_table  # type: ignore[method-assign]
+    storage.store_event = files.store_event  # type: ignore[method-assign]
     storage.store_event_batch = files.store_event_batch  # type: ignore[method-assign]
+    storage.dispose = files.dispose  # type: ignore[method-assign]
     storage._store_asset_check_evaluation_planned = partial(store_planned_checks, storage)  # type: ignore[method-assign]
     storage.transaction = files.transaction  # type: ignore[attr-defined]
 
@@ -196,11 +198,16 @@ class _SqliteFiles:
     def __init__(self, storage: SqliteEventLogStorage) -> None:
         self._storage = storage
         self._look_for_table = storage.has_table
+        self._store_event = storage.store_event
+        self._dispose_storage = storage.dispose
         self._tables: set[str] = set()
         self._engines: OrderedDict[str, _Kept] = OrderedDict()
         self._changes: dict[str, int] = {}  # by file, rows changed by its connection
+        self._transactions = Lock()  # held by a thread during its transaction
         self._thread: int | None = None  # that has a transaction open
         self._in_transaction: dict[str, Connection] = {}  # by file, in the order in which it was used first
+        self._messages: list[dg.EventLogEntry] = []  # that other threads have logged during the transaction
+        self._messages_lock = Lock()
 
     @contextmanager
     def connect(self, shard: str) -> Iterator[Connection]:
@@ -223,18 +230,44 @@ class _SqliteFiles:
         if self._thread == get_ident():
             yield  # inside of another one
             return
-        with self._storage._db_lock:
-            self._thread = get_ident()
+        with self._transactions:
+            with self._messages_lock:
+                self._thread = get_ident()
             try:
-                yield
-                for shard, connection in self._in_transaction.items():
-                    connection.commit()
-                    self._show(shard, connection)
+                with self._storage._db_lock:
+                    yield from self._commit_or_roll_back()
             finally:
-                self._thread = None
-                for connection in self._in_transaction.values():
-                    connection.close()  # rolls back what is not committed
-                self._in_transaction.clear()
+                with self._messages_lock:
+                    self._thread = None
+                    messages, self._messages = self._messages, []
+                    for message in messages:
+                        self._store_event(message)
+
+    def _commit_or_roll_back(self) -> Iterator[None]:
+        try:
+            yield
+            for shard, connection in self._in_transaction.items():
+                connection.commit()
+                self._show(shard, connection)
+        finally:
+            for connection in self._in_transaction.values():
+                connection.close()  # rolls back what is not committed
+            self._in_transaction.clear()
+
+    def store_event(self, event: dg.EventLogEntry) -> None:
+        """Does what ``SqliteEventLogStorage.store_event`` does; log messages do not wait for another thread's block.
+
+        A thread that logs holds the lock of Dagster's log handler, for which the events of the block wait. Therefore
+        the thread of the block stores such messages when it ends.
+        """
+        if event.is_dagster_event:
+            self._store_event(event)
+            return
+        with self._messages_lock:  # no block begins before the message is stored
+            if self._thread in (None, get_ident()):
+                self._store_event(event)
+            else:
+                self._messages.append(event)
 
     def _show(self, shard: str, connection: Connection) -> None:
         """Change the file's time where the connection has changed its content since the last call.
@@ -243,7 +276,7 @@ class _SqliteFiles:
         one while a connection is open.
         """
         changes = connection.connection.dbapi_connection.total_changes  # type: ignore[union-attr]
-        if changes != self._changes.get(shard):
+        if changes != self._changes.get(shard, 0):  # a connection that only reads leaves the time
             self._changes[shard] = changes
             os.utime(self._storage.path_for_shard(shard))
 
@@ -255,22 +288,34 @@ class _SqliteFiles:
 
     def _open(self, shard: str) -> Engine:
         kept = self._engines.pop(shard, None)
-        if kept is not None and kept.file != self._file(shard):
-            kept.engine.dispose()  # the file was deleted, as by ``dagster run wipe``
-            self._storage._initialized_dbs.discard(shard)
+        file = self._file(shard)
+        if kept is not None and kept.file != file:  # it was deleted, as by ``dagster run wipe``
+            kept.engine.dispose()
             self._changes.pop(shard, None)
             kept = None
+            file = None
+        if file is None:
+            self._storage._initialized_dbs.discard(shard)
         url = self._storage.conn_string_for_shard(shard)
         if shard not in self._storage._initialized_dbs:  # makes the tables of a new run
             engine = create_engine(url, poolclass=NullPool, connect_args=_WAITS)
             self._storage._initdb(engine, for_index_shard=shard == INDEX_SHARD_NAME)
             self._storage._initialized_dbs.add(shard)
         self._engines[shard] = kept = kept or _Kept(_engine(url), self._file(shard))
-        if len(self._engines) > _KEPT_FILES:
+        while len(self._engines) > _KEPT_FILES and not self._in_transaction:
             oldest, unused = self._engines.popitem(last=False)
             unused.engine.dispose()
             self._changes.pop(oldest, None)
         return kept.engine
+
+    def dispose(self) -> None:
+        """Close all files. Otherwise they stay open until Python's garbage collector finds the storage."""
+        self._dispose_storage()
+        with self._storage._db_lock:
+            for kept in self._engines.values():
+                kept.engine.dispose()
+            self._engines.clear()
+            self._changes.clear()
 
     def _file(self, shard: str) -> int | None:
         """The number of the file on its disk; None where there is none."""

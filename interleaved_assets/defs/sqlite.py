@@ -3,9 +3,21 @@
 It has the files and contents of Dagster's own storage, and either can follow the other in one folder.
 """
 
+from pathlib import Path
 from typing import Any
 
-from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
+import dagster as dg
+from dagster._config import StringSource
+from dagster._config.config_schema import UserConfigSchema
+from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.runs import SqliteRunStorage
+from dagster._core.storage.schedules import SqliteScheduleStorage
+from dagster._core.storage.sqlite_storage import (
+    DagsterSqliteStorage,
+    _event_logs_directory,
+    _runs_directory,
+    _schedule_directory,
+)
 from dagster._serdes import ConfigurableClassData
 
 from interleaved_assets.defs.private_api import keep_files_open
@@ -16,13 +28,65 @@ class SqliteStorage(DagsterSqliteStorage):
 
     By default Dagster opens and closes a connection for each statement, also in the daemon, which stores an event for
     each shard and asset of a run that it puts into the queue.
+
+    Without ``base_dir`` the files are in the folder of the instance, as with Dagster's default storage: the one that
+    ``DAGSTER_HOME`` names, also where that begins with ``~``, or the temporary one that ``dagster dev`` and ``dagster
+    definitions validate`` make without ``DAGSTER_HOME``.
     """
 
-    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
-        super().__init__(base_dir, inst_data)
-        keep_files_open(self._event_log_storage)
+    def __init__(self, base_dir: str | None = None, inst_data: ConfigurableClassData | None = None) -> None:
+        if base_dir is not None:
+            super().__init__(base_dir, inst_data)
+            keep_files_open(self._event_log_storage)
+            return
+        self._run_storage = SqliteRuns()
+        self._event_log_storage = SqliteEvents()
+        self._schedule_storage = SqliteSchedules()
+        self._inst_data = inst_data
+
+    @classmethod
+    def config_type(cls) -> UserConfigSchema:
+        """``base_dir``, which may be left out."""
+        return {"base_dir": dg.Field(StringSource, is_required=False)}
 
     @classmethod
     def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> "SqliteStorage":
-        """The storage below the folder ``base_dir``."""
-        return cls.from_local(config_value["base_dir"], inst_data)
+        """The storage below the folder ``base_dir``, or without it below that of the instance."""
+        if "base_dir" not in config_value:
+            return cls(inst_data=inst_data)
+        return cls.from_local(str(Path(config_value["base_dir"]).expanduser()), inst_data)
+
+
+# Dagster takes the three storages from the unified one before there is an instance, and registers the instance with
+# each of them before it uses it.
+
+
+class SqliteEvents(SqliteEventLogStorage):
+    def __init__(self) -> None:
+        """Is opened below the folder of the instance that is registered."""
+
+    def register_instance(self, instance: dg.DagsterInstance) -> None:
+        if not self.has_instance:
+            super().__init__(_event_logs_directory(instance.root_directory))
+            keep_files_open(self)
+        super().register_instance(instance)
+
+
+class SqliteRuns(SqliteRunStorage):
+    def __init__(self) -> None:
+        """Is opened below the folder of the instance that is registered."""
+
+    def register_instance(self, instance: dg.DagsterInstance) -> None:
+        if not self.has_instance:
+            vars(self).update(vars(SqliteRunStorage.from_local(_runs_directory(instance.root_directory))))
+        super().register_instance(instance)
+
+
+class SqliteSchedules(SqliteScheduleStorage):
+    def __init__(self) -> None:
+        """Is opened below the folder of the instance that is registered."""
+
+    def register_instance(self, instance: dg.DagsterInstance) -> None:
+        if not self.has_instance:
+            vars(self).update(vars(SqliteScheduleStorage.from_local(_schedule_directory(instance.root_directory))))
+        super().register_instance(instance)

@@ -179,6 +179,53 @@ def test_another_thread_waits_for_the_end_of_a_block(tmp_path: Path) -> None:
         assert materializations(tmp_path / "home") == 2
 
 
+def test_threads_that_log_do_not_block_a_block(tmp_path: Path) -> None:
+    """Such a thread holds the lock of Dagster's log handler, for which the events of the block wait."""
+
+    @dg.asset
+    def a(context: dg.AssetExecutionContext) -> None:
+        keep_connections(context.instance)
+        with ThreadPoolExecutor(1) as other, events_together(context.instance):
+            context.log_event(dg.AssetObservation("a"))
+            other.submit(dg.get_dagster_logger().info, "from a thread").result(timeout=30)
+            context.log_event(dg.AssetObservation("a"))
+
+    with instance_on_disk(tmp_path / "home") as instance:
+        run = dg.materialize([a], instance=instance)
+        logged = [entry.dagster_event_type or entry.user_message for entry in instance.all_logs(run.run_id)]
+        first = logged.index(dg.DagsterEventType.ASSET_OBSERVATION)
+        observed = [dg.DagsterEventType.ASSET_OBSERVATION] * 2
+        assert [*observed, "from a thread"] == logged[first : first + 3]
+
+
+def test_what_a_thread_logs_during_a_block_that_raises_is_stored(tmp_path: Path) -> None:
+    with instance_on_disk(tmp_path / "home") as instance, ThreadPoolExecutor(1) as other:
+        keep_connections(instance)
+        instance.report_runless_asset_event(EVENT)
+        message = dg.EventLogEntry(None, "info", "from a thread", "", 1.0)
+
+        def interrupted() -> None:
+            with events_together(instance):
+                instance.report_runless_asset_event(EVENT)
+                other.submit(instance.handle_new_event, message).result(timeout=30)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert materializations(tmp_path / "home") == 1
+        assert [entry.user_message for entry in instance.all_logs("")][-1] == "from a thread"
+
+
+def test_a_block_may_read_many_runs(tmp_path: Path) -> None:
+    with instance_on_disk(tmp_path / "home") as instance:
+        keep_connections(instance)
+        with events_together(instance):
+            instance.report_runless_asset_event(EVENT)
+            for number in range(6):
+                assert not instance.all_logs(f"run-{number}")
+        assert materializations(tmp_path / "home") == 1
+
+
 def test_without_kept_connections_a_block_changes_nothing(tmp_path: Path) -> None:
     with instance_on_disk(tmp_path / "home") as instance, events_together(instance):
         instance.report_runless_asset_event(EVENT)

@@ -1,5 +1,7 @@
 """The storage in SQLite that ``dagster.yaml`` names: the contents of Dagster's own, in files that stay open."""
 
+import gc
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -8,11 +10,13 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.instance.ref import InstanceRef
 
 from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
+from interleaved_assets.defs.sqlite import SqliteStorage
 from interleaved_assets_tests.defs.connections import connections, writing_commits
 from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk, run_chain
 from interleaved_assets_tests.documents import good_and_damaged_shards, project
@@ -108,6 +112,61 @@ def test_planned_checks_take_no_more_bytes_a_shard_in_larger_runs(
     assert {one.partition_key for one in info} == set(keys)
 
 
+def test_the_files_are_in_the_folder_of_the_instance(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ``DAGSTER_HOME``, as ``dagster dev`` and ``interleaved forget`` may be called."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.chdir(home.parent)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        instance.add_dynamic_partitions("shards", ["a"])
+        reference = instance.get_ref()
+    temporary = home.parent / "temporary"
+    with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(temporary), config_dir=str(home))) as other:
+        assert not other.get_dynamic_partitions("shards")
+    with dg.DagsterInstance.from_ref(reference) as worker:  # in another process
+        assert worker.get_dynamic_partitions("shards") == ["a"]
+    for folder in (home, temporary):
+        assert {str(file.relative_to(folder)) for file in folder.rglob("*.db")} == {
+            "history/runs.db",
+            "history/runs/index.db",
+            "schedules/schedules.db",
+        }
+
+
+def test_a_folder_of_its_own_may_be_below_the_users(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home.parent))
+    monkeypatch.chdir(home)
+    SqliteStorage.from_config_value(None, {"base_dir": "~/other"}).dispose()
+    assert (home.parent / "other/history/runs/index.db").is_file()
+    assert not (home / "~").exists()
+
+
+def test_a_closed_instance_leaves_no_files_open(home: Path) -> None:
+    """Dagster opens an instance for each tick of a sensor."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(5):
+            with opened(home) as instance:
+                instance.report_runless_asset_event(EVENT)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+    finally:
+        gc.enable()
+
+
+def test_readers_leave_the_time_of_a_file(instance: dg.DagsterInstance, home: Path) -> None:
+    """Who watches a run reads when the time changes, and would else do so for ever while others are read in between."""
+    job = dg.Definitions([dg.asset(lambda: None, name="a")]).resolve_implicit_global_asset_job_def()
+    run = instance.create_run_for_job(job)
+    file = home / f"history/runs/{run.run_id}.db"
+    os.utime(file, (1, 1))
+    with opened(home) as reader:
+        assert reader.all_logs(run.run_id)
+        assert file.stat().st_mtime == 1
+    instance.report_engine_event("written", run)
+    assert file.stat().st_mtime > 1
+
+
 def test_a_file_that_was_deleted_is_made_again(instance: dg.DagsterInstance, home: Path) -> None:
     """``dagster run wipe`` in another process deletes the files; what is stored afterwards must not be lost."""
     instance.report_runless_asset_event(EVENT)
@@ -120,6 +179,7 @@ def test_a_file_that_was_deleted_is_made_again(instance: dg.DagsterInstance, hom
 
 def test_dagsters_own_storage_reads_the_files(instance: dg.DagsterInstance, home: Path) -> None:
     instance.report_runless_asset_event(EVENT)
+    (home / "dagster.yaml").unlink()
     with instance_on_disk(home) as plain:
         assert type(plain.event_log_storage).__module__.startswith("dagster.")
         assert len(plain.fetch_materializations(EVENT.asset_key, limit=9).records) == 1
