@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from interleaved_assets.model.shown import cut_list, markdown_cell
+from interleaved_assets.model.shown import cut_list, markdown_cell, markdown_table
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status import EXAMPLES
 from interleaved_assets.pipeline.throughput import Throughput
@@ -131,7 +131,7 @@ def markdown_report(
     parts += [markdown_cell(note) for note in _notes(data)]
 
     def add(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], numeric_from: int = 1) -> None:
-        parts.extend([*([f"#### {title}"] if title else []), text.markdown_table(header, rows, numeric_from)])
+        parts.extend([*([f"#### {title}"] if title else []), markdown_table(header, rows, numeric_from)])
 
     in_and_out = [
         (tally.name, text.count(tally.before), text.count(tally.after), text.share(tally.after, tally.before))
