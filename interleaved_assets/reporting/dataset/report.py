@@ -14,6 +14,7 @@ from interleaved_assets.pipeline.throughput import Throughput
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.dataset.about import About
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example, ShardLine
+from interleaved_assets.reporting.dataset.charts import reasons_chart, score_charts
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
 from interleaved_assets.reporting.facts import explained_errors
@@ -68,9 +69,6 @@ def html_report(
         selection: the thresholds in force, for the threshold explorer; by default those of a new project.
         pages: by key of a shard, the place of the page with its documents, relative to the report.
     """
-    # here, so that loading the definitions and running over shards do not wait for matplotlib
-    from interleaved_assets.reporting.dataset.charts import reasons_chart, score_charts
-
     selection = selection or SelectionSettings()
     script = Markup("\n").join(source(name) for name in ("dataset_report.js", "explorer.js"))
     style = Markup("\n").join(source(name) for name in ("theme.css", "dataset_report.css", "explorer.css"))
