@@ -1,6 +1,7 @@
 """The records in the storage: those of one shard, those of many that were listed, and which shards have one."""
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from interleaved_assets.io.storage import (
@@ -17,7 +18,6 @@ from interleaved_assets.pipeline.record import (
     Record,
     content_stamp,
     has_its_outputs,
-    has_listed_outputs,
     parse_record,
     read_record,
     recent_content,
@@ -140,10 +140,11 @@ class ListedRecords:
     def read_valid(self, paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record]:
         """The valid records of one shard by stage, as :func:`read_valid_records` returns them."""
         found = {name: self.read(paths, name) for name in stages}
+        present = partial(read_stamp, storage_options=paths.options)
         return {
             name: record
             for name, record in found.items()
-            if record is not None and has_its_outputs(record, paths.options, self.stamp_at)
+            if record is not None and has_its_outputs(record, self.stamp_at, present)
         }
 
     def known_valid(self, paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record] | None:
@@ -159,7 +160,7 @@ class ListedRecords:
             content = None if stamp is None else self._known_content(paths, stage, stamp)
             if content is not None:
                 record = parse_record(content, uri)
-                if record is not None and not has_listed_outputs(record, self.stamp_at):
+                if record is not None and not has_its_outputs(record, self.stamp_at):
                     return None
                 if record is not None:
                     found[stage] = record
