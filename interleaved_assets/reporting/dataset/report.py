@@ -14,11 +14,11 @@ from interleaved_assets.pipeline.throughput import Throughput
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.dataset.about import About
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example, ShardLine
-from interleaved_assets.reporting.dataset.charts import reasons_chart, score_charts
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
 from interleaved_assets.reporting.facts import explained_errors
 from interleaved_assets.reporting.page import policy_hash, source, template
+from interleaved_assets.reporting.plots.figures import reasons_bar, score_charts
 from interleaved_assets.reporting.sketch import BINS, ScoreSketch
 from interleaved_assets.selection.settings import SelectionSettings
 
@@ -84,7 +84,7 @@ def html_report(
         statuses=data.by_status(),
         problems=[*problems, *_problems(data, min_keep_rate)],
         notes=_notes(data),
-        reasons_chart=reasons_chart(data),
+        reasons_chart=reasons_bar(data.total("rows_kept"), _rows_by_name(data)),
         reasons=[
             (reason, data.rows[reason], data.images[reason], data.samples[reason], data.examples[reason])
             for reason in data.by_frequency()
@@ -200,6 +200,14 @@ def _score_cells(sketch: ScoreSketch) -> list[str]:
 def _states(data: DatasetAggregate) -> list[str]:
     """``12 complete``, ``1 failed``: the most frequent first."""
     return [f"{number:,} {state}" for state, number in text.most_frequent(data.by_state())]
+
+
+def _rows_by_name(data: DatasetAggregate) -> Counter[str]:
+    """Dropped rows by the name of the reason, over all stages."""
+    found = Counter[str]()
+    for reason, number in data.rows.items():
+        found[reason.name] += number
+    return found
 
 
 def publishing_problems(data: DatasetAggregate) -> list[str]:

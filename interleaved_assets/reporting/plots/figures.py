@@ -9,6 +9,7 @@ from html import escape
 from typing import Final
 
 import numpy as np
+from markupsafe import Markup
 
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.measures import Measure
@@ -36,20 +37,26 @@ _MOST_TICKS: Final = 7
 _MOST_LINES: Final = 5
 
 
-def reasons_bar(kept: int, dropped: Mapping[str, int]) -> str:
+def reasons_bar(kept: int, dropped: Mapping[str, int]) -> Markup:
     """Bars of kept rows and of dropped rows by reason, the most frequent first; rare reasons share one bar."""
     bars, height = reasons(kept, dropped)
     return _chart(bars, "Rows kept, and rows dropped by reason", _REASONS_WIDTH, height)
 
 
-def score_histogram(sketch: ScoreSketch, title: str | None = None) -> str:
+def score_charts(sketch: ScoreSketch) -> list[Markup]:
+    """The histogram, and a keep-rate curve for each bound in force; without bounds, the curve of the minimum."""
+    bounds = [name for name in ("minimum", "maximum") if getattr(sketch.measure, name) is not None]
+    return [score_histogram(sketch), *(keep_rate_curve(sketch, bound) for bound in bounds or ["minimum"])]
+
+
+def score_histogram(sketch: ScoreSketch) -> Markup:
     """Histogram of one score with the bounds drawn in and the dropped side shaded.
 
     Where the measure has ``zero_means``, values of exactly 0 are counted in the subtitle and have no bar. Without
-    values, the chart has a text instead. The default title is the label of the measure.
+    values, the chart has a text instead.
     """
     measure = sketch.measure
-    head, description = title_text(title or measure.label, summary(sketch)), f"Histogram of {measure.label}"
+    head, description = title_text("Distribution", summary(sketch)), f"Histogram of {measure.label}"
     if not has_bars(sketch):
         return _nothing(head, description)
     edges = display_edges(sketch)
@@ -62,7 +69,7 @@ def score_histogram(sketch: ScoreSketch, title: str | None = None) -> str:
     return _chart(f"{head}{axes}{bars_and_bounds(sketch, edges, counts, _AREA)}", description)
 
 
-def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None) -> str:
+def keep_rate_curve(sketch: ScoreSketch, bound: str) -> Markup:
     """Keep rate over possible values of a bound (``"minimum"`` or ``"maximum"``); the value in force is marked.
 
     The values are those that :func:`score_histogram` shows, so that both have the same axis.
@@ -71,7 +78,8 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None) -
     edges = display_edges(sketch) if sketch.count else np.empty(0)
     thresholds, rates = sketch.keep_curve(bound, (edges[0], edges[-1])) if len(edges) else (edges, edges)
     in_force = measure.minimum if bound == "minimum" else measure.maximum
-    head = title_text(title or f"{measure.label}: {curve_title(measure, bound)}", _now(sketch, in_force))
+    what = f"What {'a' if in_force is None else 'another'} {bound} would keep"
+    head = title_text(what, _now(sketch, in_force))
     description = f"Keep rate over the {bound} of {measure.label}"
     if not len(thresholds):
         return _nothing(head, description)
@@ -95,10 +103,6 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None) -
         drawn.append(f"<path class='n' d='M{at},{_AREA.top}V{_AREA.bottom}'/>")
         drawn.append(f"<circle class='k b' cx='{at}' cy='{height(100 * sketch.keep_rate)}' r='4'/>")
     return _chart("".join(drawn), description)
-
-
-def curve_title(measure: Measure, bound: str) -> str:
-    return f"what {'a' if getattr(measure, bound) is None else 'another'} {bound} would keep"
 
 
 def _uncapitalized(label: str) -> str:
@@ -138,11 +142,11 @@ def _axes(edges: np.ndarray, measure: Measure, lines: Mapping[float, str], horiz
     return "".join(drawn)
 
 
-def _nothing(head: str, description: str) -> str:
+def _nothing(head: str, description: str) -> Markup:
     middle = f"class='m' x='{_WIDTH // 2}' y='{_HEIGHT // 2}'"
     return _chart(f"{head}<text {middle}>No values to show</text>", description)
 
 
-def _chart(drawn: str, description: str, width: int = _WIDTH, height: int = _HEIGHT) -> str:
-    """``description`` is the text for screen readers."""
-    return f'<svg role="img" aria-label="{escape(description)}" viewBox="0 0 {width} {height}">{drawn}</svg>'
+def _chart(drawn: str, description: str, width: int = _WIDTH, height: int = _HEIGHT) -> Markup:
+    """``drawn`` has its texts escaped; ``description`` is the text for screen readers."""
+    return Markup(f'<svg role="img" aria-label="{escape(description)}" viewBox="0 0 {width} {height}">{drawn}</svg>')
