@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from PIL import Image
 
 from interleaved_assets.demo.pictures import Picture
+from interleaved_assets.io.archive.writer import MemberWriter
 
 Item = str | Picture
 FileFormat = Literal["jpg", "png", "webp"]
@@ -89,12 +89,10 @@ def encode(picture: Picture, extension: FileFormat) -> bytes:
 def pack_tar(members: Iterable[Member]) -> bytes:
     """A tar of ``members`` in order, the same bytes each time: no time, no owner."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for name, data in members:
-            header = tarfile.TarInfo(name)
-            header.size = len(data)
-            header.mode = 0o644
-            tar.addfile(header, io.BytesIO(data))
+    tar = MemberWriter(buffer)
+    for name, data in members:
+        tar.put(name, data)
+    tar.finish()
     return buffer.getvalue()
 
 

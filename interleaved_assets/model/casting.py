@@ -99,29 +99,37 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def mapped_type(dtype: pa.DataType, rule: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """``rule`` of ``dtype``, after it was applied to the types in it; types in list views are left to ``rule``."""
+    if pa.types.is_struct(dtype):
+        return rule(pa.struct([mapped_field(field, rule) for field in dtype]))
+    if pa.types.is_map(dtype):
+        return pa.map_(mapped_field(dtype.key_field, rule), mapped_field(dtype.item_field, rule), dtype.keys_sorted)
+    if pa.types.is_fixed_size_list(dtype):
+        return pa.list_(mapped_field(dtype.value_field, rule), dtype.list_size)
+    if pa.types.is_large_list(dtype):
+        return pa.large_list(mapped_field(dtype.value_field, rule))
+    return pa.list_(mapped_field(dtype.value_field, rule)) if pa.types.is_list(dtype) else rule(dtype)
+
+
+def mapped_field(field: pa.Field, rule: Callable[[pa.DataType], pa.DataType]) -> pa.Field:
+    """``field`` with the type of :func:`mapped_type`."""
+    return field.with_type(mapped_type(field.type, rule))
+
+
 def _without_views(dtype: pa.DataType) -> pa.DataType:
+    return mapped_type(dtype, _plain)
+
+
+def _plain(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(dtype):
         return pa.large_string()
-    if pa.types.is_binary_view(dtype):
-        return pa.large_binary()
-    if pa.types.is_struct(dtype):
-        return pa.struct([_field_without_views(field) for field in dtype])
-    if pa.types.is_map(dtype):
-        return pa.map_(_field_without_views(dtype.key_field), _field_without_views(dtype.item_field), dtype.keys_sorted)
-    if pa.types.is_fixed_size_list(dtype):
-        return pa.list_(_field_without_views(dtype.value_field), dtype.list_size)
-    if pa.types.is_large_list(dtype):
-        return pa.large_list(_field_without_views(dtype.value_field))
-    return pa.list_(_field_without_views(dtype.value_field)) if pa.types.is_list(dtype) else dtype
+    return pa.large_binary() if pa.types.is_binary_view(dtype) else dtype
 
 
 def _without_view_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
     values = array.dictionary.cast(_without_views(array.type.value_type))
     return pa.DictionaryArray.from_arrays(array.indices, values, ordered=array.type.ordered)
-
-
-def _field_without_views(field: pa.Field) -> pa.Field:
-    return field.with_type(_without_views(field.type))
 
 
 def _is_list_view(dtype: pa.DataType) -> bool:

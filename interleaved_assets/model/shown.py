@@ -6,7 +6,7 @@ command line :func:`escaped`, cells of Markdown tables :func:`markdown_cell`.
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 # limited length: without it, time is quadratic in the length of a run of letters
@@ -57,6 +57,13 @@ def markdown_cell(value: object) -> str:
     """``value`` as literal text in a Markdown table: text from data can neither end the cell nor add markup."""
     line = escaped(" ".join(html.escape(str(value), quote=False).split()))
     return re.sub(r"([\\|`*_\[\]#~!])", r"\\\1", line)
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric_from: int = 1) -> str:
+    """A Markdown table; columns from ``numeric_from`` on are right-aligned. Cells are escaped."""
+    rules = ["---" if number < numeric_from else "---:" for number in range(len(header))]
+    lines = [header, rules, *([markdown_cell(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _keeping_punctuation(url: str) -> str:

@@ -25,7 +25,7 @@ from interleaved_assets.pipeline.record import (
     write_record,
 )
 from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
-from interleaved_assets.pipeline.stored_records import ListedRecords
+from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords
 from interleaved_assets.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ class Attempt:
     source: RawSource | None
     found: Record | None
     """The record that existed before; None if there was none."""
-    listed: ListedRecords | None = None
-    """The listing that the records were compared by; None if the storage was asked."""
+    listed: ListedRecords = NOT_LISTED
+    """The listing that the records were compared by."""
     stamps: dict[str, str | None] = field(default_factory=dict)
     """Stamp of each file that the stage reads by URI, as of :meth:`begin`; empty before."""
     pinned: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Attempt:
         settings: Settings,
         code_version: str,
         files: Mapping[str, str],
-        listed: ListedRecords | None = None,
+        listed: ListedRecords = NOT_LISTED,
     ) -> "Attempt":
         """Read the records of the shard's inputs and its own; ``files`` are the versions of the stage's files.
 
@@ -74,13 +74,8 @@ class Attempt:
             ShardError: an input has no record; a record is damaged.
         """
         started = time.perf_counter()
-        options = settings.storage.options
         paths = settings.storage.shard(key)
-
-        def read_one(name: str) -> Record | None:
-            return listed.read(paths, name) if listed else read_record(paths.record(name), options)
-
-        recorded = read_one(stage.name)
+        recorded = listed.read(paths, stage.name)
         raw, source = None, None
         inputs = dict(files)
         read: dict[str, Record] = {}
@@ -92,7 +87,7 @@ class Attempt:
                 source = RawSource(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
                 inputs[name] = version
             else:
-                upstream = read_one(name)
+                upstream = listed.read(paths, name)
                 if upstream is None:
                     raise ShardError(f"shard {key}: {stage.name} needs {name}, which has not been materialized for it")
                 inputs[name] = upstream.data_version
@@ -203,8 +198,6 @@ class Attempt:
         """``record`` with present stamps if it has the same inputs, code version and output content, else None."""
         if record is None or (record.inputs, record.code_version) != (self.inputs, self.code_version):
             return None
-        if self.listed is None:
-            return with_present_stamps(record, self.shard.options)
         return with_present_stamps(record, self.shard.options, self.listed.stamp_at)
 
     def _unchanged(self, record: Record) -> StageOutcome:

@@ -10,7 +10,7 @@ from interleaved_assets.pipeline.raw.listing import RawShard, list_raw_files
 from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.status import COMPLETE, CurrentStages, State, Status
-from interleaved_assets.pipeline.stored_records import ListedRecords, list_records, read_valid_records, recorded_stages
+from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords, list_records, recorded_stages
 from interleaved_assets.settings import Settings, StorageSettings
 
 VANISHED: Final = Status(State.VANISHED, "vanished: the raw shard is gone, its outputs are kept until it is forgotten")
@@ -32,7 +32,7 @@ class DatasetStatus:
         errors: by shard, the error of its last run, as far as known.
         problem: the error if the raw root or a folder of it could not be listed, else empty.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
-        listed: the listing of records and outputs in a bucket; None for local files.
+        listed: the listing of records and outputs in a bucket.
         may_be_hidden: whether the raw shard with a key may be in a folder that cannot be listed.
     """
 
@@ -45,13 +45,12 @@ class DatasetStatus:
     errors: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    listed: ListedRecords | None = None
+    listed: ListedRecords = NOT_LISTED
     may_be_hidden: Callable[[str], bool] = _not_hidden
 
     def valid_records(self, key: str) -> dict[str, Record]:
         """The shard's valid records by stage; only records that were listed are read."""
-        read = self.listed.read_valid if self.listed else read_valid_records
-        return read(self.storage.shard(key), self.recorded.get(key, ()))
+        return self.listed.read_valid(self.storage.shard(key), self.recorded.get(key, ()))
 
     def status(self, key: str, records: Mapping[str, Record]) -> Status:
         """The status of the shard with these valid records."""
@@ -104,7 +103,7 @@ def read_dataset_status(
     except StorageError as error:
         problem = str(error)
     listed = list_records(settings.storage, stages.stages)
-    recorded = listed.recorded_stages() if listed else recorded_stages(settings.storage, stages.stages)
+    recorded = listed.recorded_stages() if listed.has_all else recorded_stages(settings.storage, stages.stages)
     keys = sorted({*(raws or ()), *recorded, *registered})
     versions = snapshot_versions((raws or {}).values(), settings.storage)
     return DatasetStatus(

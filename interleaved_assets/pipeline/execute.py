@@ -10,13 +10,13 @@ from interleaved_assets.pipeline.attempt import Attempt
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
-from interleaved_assets.pipeline.stored_records import ListedRecords, list_records
+from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords, list_records
 from interleaved_assets.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 
-def take_through(stage: Stage, key: str, settings: Settings, listed: ListedRecords | None = None) -> StageOutcome:
+def take_through(stage: Stage, key: str, settings: Settings, listed: ListedRecords = NOT_LISTED) -> StageOutcome:
     """Bring the output of ``stage`` for one shard up to date.
 
     With ``listed``, a shard that was current when files were listed is taken as unchanged.
@@ -54,12 +54,12 @@ def _unchanged_as_listed(
     settings: Settings,
     code_version: str,
     files: Mapping[str, str],
-    listed: ListedRecords | None,
+    listed: ListedRecords,
 ) -> StageOutcome | None:
     """The outcome if the listing shows that the record is current, else None."""
     paths = settings.storage.shard(key)
     needed = [paths.record(name) for name in (stage.name, *stage.inputs) if name != RAW_SHARDS]
-    if listed is None or any(listed.stamp_at(uri) is None for uri in needed):
+    if any(listed.stamp_at(uri) is None for uri in needed):
         return None
     return Attempt.of(stage, key, settings, code_version, files, listed).current()
 
@@ -156,17 +156,17 @@ def _attempts(
     yield from zip(keys, parallel_map(prepare, keys, threads=READERS), strict=True)
 
 
-def list_compared(stage: Stage, keys: Sequence[str], settings: Settings) -> ListedRecords | None:
+def list_compared(stage: Stage, keys: Sequence[str], settings: Settings) -> ListedRecords:
     """List what :func:`take_through` compares of many shards: records at ``stage`` and its inputs, and its outputs.
 
-    None if this would save no requests, or if the storage refuses it: each shard is then looked at alone.
+    Nothing is listed if this would save no requests, or if the storage refuses it: each shard is then looked at alone.
     """
     inputs = [name for name in stage.inputs if name != RAW_SHARDS]
     try:
         return list_records(settings.storage, [stage.name], keys, inputs=inputs)
     except StorageError as error:
         logger.warning("%s: the shards are looked at one by one: %s", stage.name, error)
-        return None
+        return NOT_LISTED
 
 
 def _finish(attempt: Attempt, work: Work | InterleavedError) -> StageOutcome | InterleavedError:

@@ -17,7 +17,7 @@ from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.pools.threads import on_threads
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stored_records import ListedRecords
+from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords
 from interleaved_assets.settings import Settings
 
 _PAUSE_SECONDS: Final = 30.0
@@ -83,7 +83,7 @@ def take_patiently(stage: Stage, key: str, settings: Settings, listed: ListedRec
         wait=lambda state: _pause(state.attempt_number),
         reraise=True,
     )
-    return tries(take_through, stage, key, settings, listed)
+    return tries(take_through, stage, key, settings, listed or NOT_LISTED)
 
 
 def as_completed(

@@ -12,6 +12,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -234,30 +235,18 @@ def _paths_beside(record: Record, uri: str) -> "ShardPaths | None":
 def read_valid_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
     """The record at ``uri`` if every output has the stamp that the record names, else None. No output is read."""
     record = read_record(uri, storage_options)
-    return record if record is not None and has_its_outputs(record, storage_options) else None
+    present = partial(read_stamp, storage_options=storage_options)
+    return record if record is not None and has_its_outputs(record, present) else None
 
 
-def has_its_outputs(
-    record: Record, storage_options: Mapping[str, object], stamp_at: Callable[[str], str | None] = lambda _: None
-) -> bool:
+def has_its_outputs(record: Record, *stamps_at: Callable[[str], str | None]) -> bool:
     """Whether every output has the stamp that the record names. No output is read.
 
     Args:
-        stamp_at: returns the stamp that the file at a URI had when files were listed. The storage is asked for the
-            stamp of an output that has another stamp in the listing, or none.
+        stamps_at: each returns the stamp of the file at a URI, or None: as it was when files were listed, or as it is
+            now. The later ones are asked only for outputs that have another stamp, or none, in those before.
     """
-    return all(
-        _matches(output, stamp_at(output.uri)) or _matches(output, read_stamp(output.uri, storage_options))
-        for output in record.outputs.values()
-    )
-
-
-def has_listed_outputs(record: Record, stamp_at: Callable[[str], str | None]) -> bool:
-    """Whether every output has the stamp that the record names in a listing, without a request.
-
-    If not, :func:`has_its_outputs` may still find that it has: the listing may be older than the record.
-    """
-    return all(_matches(output, stamp_at(output.uri)) for output in record.outputs.values())
+    return all(any(_matches(output, at(output.uri)) for at in stamps_at) for output in record.outputs.values())
 
 
 def _matches(output: OutputFile, stamp: str | None) -> bool:
@@ -270,7 +259,7 @@ def with_present_stamps(
     """``record`` with the present stamps of its outputs; None if an output is missing or has other content.
 
     An output with a new stamp (it was copied, or written again with the same bytes) is read and compared by its hash.
-    The record is not written. ``stamp_at`` is as for :func:`has_its_outputs`.
+    The record is not written. ``stamp_at`` returns the stamp that the file at a URI had when files were listed.
     """
     outputs: dict[str, OutputFile] = {}
     for role, output in record.outputs.items():

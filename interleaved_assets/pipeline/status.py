@@ -14,7 +14,7 @@ from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, StageDag, stage_dag
-from interleaved_assets.pipeline.stored_records import list_records, read_valid_records
+from interleaved_assets.pipeline.stored_records import list_records
 from interleaved_assets.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -222,10 +222,7 @@ def shard_statuses(
     def status_of(raw: RawShard) -> tuple[str, Status | None]:
         paths = settings.storage.shard(raw.key)
         try:
-            if listed is None:
-                records = read_valid_records(paths, present.stages)
-            else:
-                records = listed.read_valid(paths, present.stages)
+            records = listed.read_valid(paths, present.stages)
         except ShardError as error:
             return raw.key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
         except StorageError as error:
@@ -235,8 +232,6 @@ def shard_statuses(
 
     def known_status(raw: RawShard) -> tuple[str, Status | None] | None:
         """Where no request is needed, the same."""
-        if listed is None:
-            return None
         try:
             records = listed.known_valid(settings.storage.shard(raw.key), present.stages)
         except ShardError as error:
@@ -244,7 +239,7 @@ def shard_statuses(
         return None if records is None else (raw.key, present.status(records, raw, versions.get(raw.key)))
 
     yield from parallel_map(status_of, raws, threads=READERS, at_once=known_status)
-    if all_shards and listed is not None:
+    if all_shards:
         listed.save_indexes()
 
 

@@ -1,6 +1,7 @@
 """The records in the storage: those of one shard, those of many that were listed, and which shards have one."""
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from interleaved_assets.io.storage import (
@@ -17,10 +18,8 @@ from interleaved_assets.pipeline.record import (
     Record,
     content_stamp,
     has_its_outputs,
-    has_listed_outputs,
     parse_record,
     read_record,
-    read_valid_record,
     recent_content,
 )
 from interleaved_assets.pipeline.record_index import RecordIndex
@@ -54,8 +53,7 @@ def read_valid_records(paths: ShardPaths, stages: Iterable[str]) -> dict[str, Re
     Raises:
         ShardError: a file is not a record.
     """
-    found = {name: read_valid_record(paths.record(name), paths.options) for name in stages}
-    return {name: record for name, record in found.items() if record is not None}
+    return NOT_LISTED.read_valid(paths, stages)
 
 
 def recorded_stages(storage: StorageSettings, stages: Iterable[str]) -> dict[str, list[str]]:
@@ -93,13 +91,19 @@ class ListedRecords:
     """Records of shards whose records and outputs were listed: what did not change since is not asked for one by one.
 
     A listing in S3 takes one request for up to 1,000 files, in place of one for each. Where it has another stamp than
-    expected, or none, the storage is asked what the file is now. Made by :func:`list_records`.
+    expected, or none, the storage is asked what the file is now; for :data:`NOT_LISTED`, of every file. Made by
+    :func:`list_records`.
     """
 
     def __init__(self, stamps: Mapping[str, str], folders: Mapping[str, str]) -> None:
         self._stamps = stamps
         self._folders = folders
         self._indexes: dict[str, RecordIndex] = {}
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the records of all shards were listed, and so show which there are."""
+        return bool(self._indexes)
 
     def stamp_at(self, uri: str) -> str | None:
         """The stamp that the file at ``uri`` had when files were listed; None if it was missing, or not listed."""
@@ -116,7 +120,7 @@ class ListedRecords:
         stamp = self._stamps.get(uri)
         if stamp is None:
             # a listing of all records shows that there is none, one of some shards does not
-            return None if self._indexes else read_record(uri, paths.options)
+            return None if self.has_all else read_record(uri, paths.options)
         content = self._known_content(paths, stage, stamp)
         if content is not None:
             return parse_record(content, uri)
@@ -136,10 +140,11 @@ class ListedRecords:
     def read_valid(self, paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record]:
         """The valid records of one shard by stage, as :func:`read_valid_records` returns them."""
         found = {name: self.read(paths, name) for name in stages}
+        present = partial(read_stamp, storage_options=paths.options)
         return {
             name: record
             for name, record in found.items()
-            if record is not None and has_its_outputs(record, paths.options, self.stamp_at)
+            if record is not None and has_its_outputs(record, self.stamp_at, present)
         }
 
     def known_valid(self, paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record] | None:
@@ -155,11 +160,11 @@ class ListedRecords:
             content = None if stamp is None else self._known_content(paths, stage, stamp)
             if content is not None:
                 record = parse_record(content, uri)
-                if record is not None and not has_listed_outputs(record, self.stamp_at):
+                if record is not None and not has_its_outputs(record, self.stamp_at):
                     return None
                 if record is not None:
                     found[stage] = record
-            elif stamp is not None or not self._indexes:
+            elif stamp is not None or not self.has_all:
                 return None
         return found
 
@@ -196,18 +201,22 @@ class ListedRecords:
         }
 
 
+NOT_LISTED: Final = ListedRecords({}, {})
+"""Of every file the storage is asked what it is now."""
+
+
 def list_records(
     storage: StorageSettings, stages: Iterable[str], keys: Collection[str] | None = None, inputs: Iterable[str] = ()
-) -> ListedRecords | None:
+) -> ListedRecords:
     """List the records and outputs of ``stages``, and the records of ``inputs``: of the shards ``keys``, or of all.
 
-    None if the outputs are local files, for which no request is needed, or if there are too few ``keys`` to list.
+    Nothing is listed if the outputs are local files, for which no request is needed, or if there are too few ``keys``.
 
     Raises:
         StorageError: they cannot be listed.
     """
     if is_local(storage.output_root) or (keys is not None and len(keys) < _FEWEST_LISTED):
-        return None
+        return NOT_LISTED
     names = list(stages)
     wanted: dict[str, set[str]] = {}
     inputs = list(inputs)

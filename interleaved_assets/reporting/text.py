@@ -1,9 +1,7 @@
 """Formats of numbers and names in the reports."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeVar
-
-from interleaved_assets.model.shown import markdown_cell
 
 Name = TypeVar("Name", bound=str)
 
@@ -45,10 +43,3 @@ def score(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.3g}"
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric_from: int = 1) -> str:
-    """A Markdown table; columns from ``numeric_from`` on are right-aligned. Cells are escaped."""
-    rules = ["---" if number < numeric_from else "---:" for number in range(len(header))]
-    lines = [header, rules, *([markdown_cell(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,4 +1,4 @@
-"""What real runs need not do in each test anew: wait for the disk, compile SQL, import migrations, draw charts."""
+"""What real runs need not do in each test anew: wait for the disk, compile SQL, import migrations."""
 
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
@@ -17,8 +17,6 @@ from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool, QueuePool
-
-from interleaved_assets.reporting.dataset import charts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -131,19 +129,6 @@ def migrations_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScriptDirectory, "from_config", kept)
         yield
-
-
-@pytest.fixture(autouse=True)
-def plain_charts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The charts of the report as empty elements: drawing them takes longer than all else that the report does.
-
-    A test that looks at charts has the mark ``real_plots``.
-    """
-    if request.node.get_closest_marker("real_plots"):
-        return
-    for name in ("score_histogram", "reasons_bar", "keep_rate_curve"):
-        monkeypatch.setattr(charts, name, lambda *_, **__: None)
-    monkeypatch.setattr(charts, "to_svg", lambda *_: "<svg></svg>")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -61,7 +61,6 @@ def three_shards(tmp_path: Path, instance: DagsterInstance) -> Settings:
     return settings
 
 
-@pytest.mark.real_plots
 def test_every_state_is_a_number_and_has_its_reason(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = three_shards(tmp_path, instance)
     good_shard(tmp_path / "raw" / "new.tar", seed=9)

@@ -71,7 +71,6 @@ def check_results(instance: DagsterInstance, asset: str, check: str, *keys: str)
     return {key: check_result(instance, asset, check, key).passed for key in keys}
 
 
-@pytest.mark.real_plots
 def test_a_run_over_several_shards_records_each_of_them(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     for name in ("a", "b", "c"):
@@ -306,7 +305,6 @@ def test_a_shard_that_was_good_and_fails_now_is_not_called_current(tmp_path: Pat
     assert (tmp_path / "out/tars/b.tar").read_bytes() == tar  # what has vanished leaves its outputs as they are
 
 
-@pytest.mark.real_plots
 def test_pictures_are_drawn_once(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaved_assets.model.errors import MaterializeError, ScoreError, StorageError
-from interleaved_assets.model.shown import escaped, has_query, has_user, markdown_cell, shown, without_credentials
+from interleaved_assets.model.shown import (
+    escaped,
+    has_query,
+    has_user,
+    markdown_cell,
+    markdown_table,
+    shown,
+    without_credentials,
+)
 
 
 @pytest.mark.parametrize(
@@ -87,3 +95,9 @@ def test_a_cell_shows_the_value_without_markup(value: str) -> None:
 
 def test_a_cell_shows_control_characters_as_escapes() -> None:
     assert markdown_cell("a\x00b\n\u202ec \ud800|") == r"a\\x00b \\u202ec \\ud800\|"
+
+
+def test_a_table_is_aligned_and_its_cells_are_escaped() -> None:
+    assert markdown_table(("name", "rows"), [("a|b\nc", 5), ("*x* [y](z) <b> &lt;", 6)]) == (
+        "| name | rows |\n| --- | ---: |\n| a\\|b c | 5 |\n| \\*x\\* \\[y\\](z) &lt;b&gt; &amp;lt; | 6 |"
+    )

@@ -158,7 +158,8 @@ def test_a_listed_stamp_saves_a_request_and_an_outdated_one_is_checked(tmp_path:
     new = an_output(tmp_path / "a", b"other")
     for output, listed, valid in ((old, old, True), (new, old, True), (old, new, False), (old, None, False)):
         record, stamps = a_record(output), {} if listed is None else {output.uri: str(listed.stamp)}
-        assert has_its_outputs(record, {}, stamps.get) == valid
+        assert has_its_outputs(record, stamps.get, read_stamp) == valid
+        assert has_its_outputs(record, stamps.get) == (listed == output)
         assert (with_present_stamps(record, {}, stamps.get) is not None) == valid
 
 

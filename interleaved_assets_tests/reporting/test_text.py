@@ -35,9 +35,3 @@ def test_numbers() -> None:
         "-2,000",
     ]
     assert text.score(float("inf")) == "inf"
-
-
-def test_a_table_is_aligned_and_its_cells_are_escaped() -> None:
-    assert text.markdown_table(("name", "rows"), [("a|b\nc", 5), ("*x* [y](z) <b> &lt;", 6)]) == (
-        "| name | rows |\n| --- | ---: |\n| a\\|b c | 5 |\n| \\*x\\* \\[y\\](z) &lt;b&gt; &amp;lt; | 6 |"
-    )

@@ -6,6 +6,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from interleaved_assets.model.casting import mapped_field, mapped_type
+
 # Parquet has no group without fields: an empty struct is stored with this field.
 _PLACEHOLDER: Final = pa.field("_empty", pa.null())
 _EMPTY: Final = pa.struct([])
@@ -23,6 +25,10 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 def _stored(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(dtype) and dtype.value_type in _PLAIN_TYPES:
         return pa.dictionary(dtype.index_type, _PLAIN_TYPES[dtype.value_type], dtype.ordered)
+    if pa.types.is_list_view(dtype):
+        return pa.list_view(mapped_field(dtype.value_field, _stored))
+    if pa.types.is_large_list_view(dtype):
+        return pa.large_list_view(mapped_field(dtype.value_field, _stored))
     return _STORED_EMPTY if dtype == _EMPTY else dtype
 
 
@@ -44,16 +50,16 @@ def original_schema(stored: pa.Schema, metadata: dict[bytes, bytes] | None) -> p
 
 def decoded_type(dtype: pa.DataType) -> pa.DataType:
     """``dtype`` without dictionaries and views, those of lists included, at any depth; extension types stay."""
-    return _mapped(dtype, _plain)
+    return mapped_type(dtype, _plain)
 
 
 def _plain(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(dtype):
         return decoded_type(dtype.value_type)
     if pa.types.is_list_view(dtype):
-        return pa.list_(dtype.value_field)
+        return pa.list_(mapped_field(dtype.value_field, _plain))
     if pa.types.is_large_list_view(dtype):
-        return pa.large_list(dtype.value_field)
+        return pa.large_list(mapped_field(dtype.value_field, _plain))
     return _PLAIN_TYPES.get(dtype, dtype)
 
 
@@ -68,26 +74,4 @@ def _written_schema(metadata: dict[bytes, bytes] | None) -> pa.Schema | None:
 
 
 def _mapped_schema(schema: pa.Schema, rule: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
-    return pa.schema([_mapped_field(field, rule) for field in schema], schema.metadata)
-
-
-def _mapped_field(field: pa.Field, rule: Callable[[pa.DataType], pa.DataType]) -> pa.Field:
-    return field.with_type(_mapped(field.type, rule))
-
-
-def _mapped(dtype: pa.DataType, rule: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    if pa.types.is_struct(dtype):
-        return rule(pa.struct([_mapped_field(field, rule) for field in dtype]))
-    if pa.types.is_map(dtype):
-        return pa.map_(_mapped_field(dtype.key_field, rule), _mapped_field(dtype.item_field, rule), dtype.keys_sorted)
-    if pa.types.is_fixed_size_list(dtype):
-        return pa.list_(_mapped_field(dtype.value_field, rule), dtype.list_size)
-    if pa.types.is_large_list(dtype):
-        return pa.large_list(_mapped_field(dtype.value_field, rule))
-    if pa.types.is_list(dtype):
-        return pa.list_(_mapped_field(dtype.value_field, rule))
-    if pa.types.is_list_view(dtype):
-        return rule(pa.list_view(_mapped_field(dtype.value_field, rule)))
-    if pa.types.is_large_list_view(dtype):
-        return rule(pa.large_list_view(_mapped_field(dtype.value_field, rule)))
-    return rule(dtype)
+    return pa.schema([mapped_field(field, rule) for field in schema], schema.metadata)

@@ -2,10 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interleaved_assets.model.shown import markdown_cell
+from interleaved_assets.model.shown import markdown_table
 from interleaved_assets.pipeline.release.manifest import Manifest, Values
 
 _TARS_LISTED: Final = 50
@@ -27,7 +26,7 @@ def data_set_card(manifest: Manifest) -> str:
         "and `images` give the order, followed by its images `<key>.<position>.<extension>`. `manifest.json` names "
         "every tar with its SHA-256; `wids.json` is the index for random access.",
         "## From raw shards to this release",
-        _table(
+        markdown_table(
             ("", "raw", "kept"),
             [
                 (name, f"{getattr(before, name):,}", f"{getattr(counts, name):,}")
@@ -49,7 +48,7 @@ def data_set_card(manifest: Manifest) -> str:
         ]
     parts += [
         "## Versions",
-        _table(("package", "version"), manifest.packages.items()),
+        markdown_table(("package", "version"), manifest.packages.items()),
         "## Checksums",
         _checksums(manifest),
     ]
@@ -89,13 +88,13 @@ def _filters(manifest: Manifest) -> str:
         (name, *("" if bound is None else f"{bound:g}" for bound in bounds))
         for name, bounds in manifest.filters.items()
     ]
-    return f"In the order in which they are applied.\n\n{_table(('filter', 'minimum', 'maximum'), rows)}"
+    return f"In the order in which they are applied.\n\n{markdown_table(('filter', 'minimum', 'maximum'), rows)}"
 
 
 def _dropped(manifest: Manifest) -> str:
     if not manifest.dropped:
         return "None."
-    return _table(("reason", "rows"), [(name, f"{rows:,}") for name, rows in manifest.dropped.items()])
+    return markdown_table(("reason", "rows"), [(name, f"{rows:,}") for name, rows in manifest.dropped.items()])
 
 
 def _values(manifest: Manifest) -> str:
@@ -112,7 +111,7 @@ def _values_of(values: Values, samples: int) -> str:
     left = values.distinct - len(shown)
     name = f"Host of `{values.column}`" if values.what == "hosts" else f"`{values.column}`"
     text = f"{name}: in {values.documents:,} of {samples:,} documents.\n\n"
-    text += _table(("value", "documents"), [(value, f"{count:,}") for value, count in shown])
+    text += markdown_table(("value", "documents"), [(value, f"{count:,}") for value, count in shown])
     return f"{text}\n\nand {left:,} more values." if left else text
 
 
@@ -123,10 +122,5 @@ def _checksums(manifest: Manifest) -> str:
     return (
         f"SHA-256 over the lines of `sha256sum` for all tars in this order: `{manifest.tars_checksum}`. "
         f"`interleaved verify` compares every tar with `manifest.json`.\n\n"
-        f"{_table(('tar', 'bytes', 'sha256'), rows)}{more}"
+        f"{markdown_table(('tar', 'bytes', 'sha256'), rows)}{more}"
     )
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---", *("---:" for _ in header[1:])], *([markdown_cell(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -23,7 +23,7 @@ from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.outputs import read_scores
-from interleaved_assets.scoring.text_ratio import count_words
+from interleaved_assets.selection.batch import selection_rows
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import selection_version
@@ -103,17 +103,13 @@ def select_rows(shard: ShardTask) -> Work:
 
 def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None = None) -> pa.Table:
     """Of a normalized shard ``sample_id``, ``position``, ``modality`` and ``words``, the number of words of a text."""
-    parts = [
-        table.select(_DECIDING_COLUMNS[:3]).append_column("words", count_words(table["text_content"]))
-        for table in read_parquet_shard(
-            uri, columns=_DECIDING_COLUMNS, max_batch_bytes=max_batch_bytes, storage_options=options
-        )
-    ]
-    if not parts:
-        schema = parquet_shard_schema(uri, storage_options=options)
-        empty = pa.schema([schema.field(name) for name in _DECIDING_COLUMNS[:3]]).empty_table()
-        return empty.append_column("words", pa.array([], pa.int64()))
-    return pa.concat_tables(parts)
+    tables = read_parquet_shard(
+        uri, columns=_DECIDING_COLUMNS, max_batch_bytes=max_batch_bytes, storage_options=options
+    )
+    if parts := [selection_rows(table) for table in tables]:
+        return pa.concat_tables(parts)
+    schema = parquet_shard_schema(uri, storage_options=options)
+    return selection_rows(pa.schema([schema.field(name) for name in _DECIDING_COLUMNS]).empty_table())
 
 
 def deciding_tables(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:

@@ -11,6 +11,7 @@ from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.io.tar.writer import room_for_samples, sample_sizes, schema_bytes
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
+from interleaved_assets.model.shown import cut_list
 from interleaved_assets.pipeline.counts import write_by_error_policy
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
@@ -92,9 +93,8 @@ def _notes(tars: Sequence[WrittenTar], settings: Settings) -> dict[str, float | 
         "largest_tar_bytes": max(sizes),
     }
     if bound is not None and (over := [tar for tar in tars if tar.file.size > bound]):
-        named = [shortened(key) for tar in over[:_NAMED] for key in tar.samples.keys]
-        more = f" and {len(over) - _NAMED} more" if len(over) > _NAMED else ""
-        notes |= {"tars_over_max_tar_bytes": len(over), "samples_over_max_tar_bytes": f"{', '.join(named)}{more}"}
+        named = [shortened(key) for tar in over for key in tar.samples.keys]
+        notes |= {"tars_over_max_tar_bytes": len(over), "samples_over_max_tar_bytes": cut_list(named, _NAMED)}
     return notes
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from interleaved_assets.model.shown import cut_list, markdown_cell
+from interleaved_assets.model.shown import cut_list, markdown_cell, markdown_table
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status import EXAMPLES
 from interleaved_assets.pipeline.throughput import Throughput
@@ -18,6 +18,7 @@ from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
 from interleaved_assets.reporting.facts import explained_errors
 from interleaved_assets.reporting.page import policy_hash, source, template
+from interleaved_assets.reporting.plots.figures import reasons_bar, score_charts
 from interleaved_assets.reporting.sketch import BINS, ScoreSketch
 from interleaved_assets.selection.settings import SelectionSettings
 
@@ -68,9 +69,6 @@ def html_report(
         selection: the thresholds in force, for the threshold explorer; by default those of a new project.
         pages: by key of a shard, the place of the page with its documents, relative to the report.
     """
-    # here, so that loading the definitions and running over shards do not wait for matplotlib
-    from interleaved_assets.reporting.dataset.charts import reasons_chart, score_charts
-
     selection = selection or SelectionSettings()
     script = Markup("\n").join(source(name) for name in ("dataset_report.js", "explorer.js"))
     style = Markup("\n").join(source(name) for name in ("theme.css", "dataset_report.css", "explorer.css"))
@@ -86,7 +84,7 @@ def html_report(
         statuses=data.by_status(),
         problems=[*problems, *_problems(data, min_keep_rate)],
         notes=_notes(data),
-        reasons_chart=reasons_chart(data),
+        reasons_chart=reasons_bar(data.total("rows_kept"), _rows_by_name(data)),
         reasons=[
             (reason, data.rows[reason], data.images[reason], data.samples[reason], data.examples[reason])
             for reason in data.by_frequency()
@@ -131,7 +129,7 @@ def markdown_report(
     parts += [markdown_cell(note) for note in _notes(data)]
 
     def add(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], numeric_from: int = 1) -> None:
-        parts.extend([*([f"#### {title}"] if title else []), text.markdown_table(header, rows, numeric_from)])
+        parts.extend([*([f"#### {title}"] if title else []), markdown_table(header, rows, numeric_from)])
 
     in_and_out = [
         (tally.name, text.count(tally.before), text.count(tally.after), text.share(tally.after, tally.before))
@@ -202,6 +200,14 @@ def _score_cells(sketch: ScoreSketch) -> list[str]:
 def _states(data: DatasetAggregate) -> list[str]:
     """``12 complete``, ``1 failed``: the most frequent first."""
     return [f"{number:,} {state}" for state, number in text.most_frequent(data.by_state())]
+
+
+def _rows_by_name(data: DatasetAggregate) -> Counter[str]:
+    """Dropped rows by the name of the reason, over all stages."""
+    found = Counter[str]()
+    for reason, number in data.rows.items():
+        found[reason.name] += number
+    return found
 
 
 def publishing_problems(data: DatasetAggregate) -> list[str]:

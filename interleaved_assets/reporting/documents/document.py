@@ -153,8 +153,8 @@ def build_documents(
     """
     ledger, scored = (_of_samples(table, sample_ids) for table in (evidence.ledger, evidence.scores))
     drops = _drops_by_row(ledger, evidence.measures)
-    scores = _scores_by_image(scored, evidence.measures)
-    sizes, nearest, errors = _about_images(scored)
+    scores = scores_by_image(scored, evidence.measures)
+    sizes, nearest, errors = about_images(scored)
     of_samples = _scores_by_sample(evidence)
     texts = {key: row["text_content"] for key, row in _content_rows(rows) if row["text_content"] is not None}
     items: dict[str, list[Item]] = defaultdict(list)
@@ -250,7 +250,7 @@ def _rule(drop: Mapping[str, Any], open_maximum: set[str]) -> str:
     return f"keep {sign} {drop['threshold']:g}"
 
 
-def _scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[Score]]:
+def scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[Score]]:
     """Scores of each image; unbounded ones that follow from its size are left out."""
     found: dict[ImageKey, list[Score]] = defaultdict(list)
     keys = image_keys(scores)
@@ -283,7 +283,7 @@ def _score(measure: Measure, value: float, *, kept: bool) -> Score:
     return Score(measure.filter, measure.short, value, passes, f"{measure.label}: {text.score(value)}, {measure.rule}")
 
 
-def _about_images(
+def about_images(
     scores: pa.Table,
 ) -> tuple[dict[ImageKey, str], dict[ImageKey, int | None], dict[ImageKey, str | None]]:
     """Of each image its size in pixels, the position of the text that CLIP found nearest, and its error."""

@@ -1,1 +1,1 @@
-"""Plots of scores and drops: as SVG text for a shard, and by matplotlib for the report on the data set."""
+"""Plots of scores and drops as SVG text: one small picture for a shard, charts for the report on the data set."""

@@ -1,93 +1,75 @@
-"""Plots: the histogram of a score, kept and dropped rows, the keep rate over a threshold."""
+"""The charts of the report on the data set: kept and dropped rows, histograms of scores, keep rates over bounds.
+
+Each is an ``<svg>`` for an HTML page, whose style gives its classes the colours of the theme.
+"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Final
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from markupsafe import Markup
 
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.measures import Measure
-from interleaved_assets.reporting.plots.bins import (
-    bounds_to_draw,
-    counted,
-    display_edges,
-    kept_bins,
-    on_axis,
-    shown_reasons,
-    summary,
+from interleaved_assets.reporting.plots.bins import counted, display_edges, on_axis, summary
+from interleaved_assets.reporting.plots.svg import (
+    HEADROOM,
+    MARGIN,
+    TOP,
+    Area,
+    bar_counts,
+    bars_and_bounds,
+    has_bars,
+    places,
+    reasons,
+    round_values,
+    title_text,
 )
-from interleaved_assets.reporting.plots.colours import DROPPED, GRID, INK, KEPT, MUTED, SHADE
-from interleaved_assets.reporting.plots.style import STANDARD, Size, new_figure, title_axes, write_title
 from interleaved_assets.reporting.sketch import ScoreSketch
 
-BAR_WIDTH = 0.92  # of its bin
-MOST_REASONS = 8
-LABEL_ROOM = 0.2  # width of the label of a bound, as a share of the width of the axes
+_WIDTH: Final = 400
+_HEIGHT: Final = 216
+_REASONS_WIDTH: Final = 670
+_AREA: Final = Area(56, _WIDTH - MARGIN, TOP + 4, _HEIGHT - 36)
+_MOST_TICKS: Final = 7
+_MOST_LINES: Final = 5
 
 
-def score_histogram(sketch: ScoreSketch, title: str | None = None, size: Size = STANDARD) -> Figure:
+def reasons_bar(kept: int, dropped: Mapping[str, int]) -> Markup:
+    """Bars of kept rows and of dropped rows by reason, the most frequent first; rare reasons share one bar."""
+    bars, height = reasons(kept, dropped)
+    return _chart(bars, "Rows kept, and rows dropped by reason", _REASONS_WIDTH, height)
+
+
+def score_charts(sketch: ScoreSketch) -> list[Markup]:
+    """The histogram, and a keep-rate curve for each bound in force; without bounds, the curve of the minimum."""
+    bounds = [name for name in ("minimum", "maximum") if getattr(sketch.measure, name) is not None]
+    return [score_histogram(sketch), *(keep_rate_curve(sketch, bound) for bound in bounds or ["minimum"])]
+
+
+def score_histogram(sketch: ScoreSketch) -> Markup:
     """Histogram of one score with the bounds drawn in and the dropped side shaded.
 
     Where the measure has ``zero_means``, values of exactly 0 are counted in the subtitle and have no bar. Without
-    values, the plot has a text instead. The default title is the label of the measure.
+    values, the chart has a text instead.
     """
     measure = sketch.measure
-    figure, axes = new_figure(size)
-    shown = sketch.count - (sketch.zeros if measure.zero_means else 0)
-    write_title(figure, title or measure.label, summary(sketch))
-    if not shown:
-        return _nothing(figure, axes)
+    head, description = title_text("Distribution", summary(sketch)), f"Histogram of {measure.label}"
+    if not has_bars(sketch):
+        return _nothing(head, description)
     edges = display_edges(sketch)
-    counts = sketch.histogram(edges, without_zeros=measure.zero_means is not None)
-    kept = kept_bins(edges, measure)
-    if measure.scale == "log":
-        axes.set_xscale("log")
-    for side, colour in ((kept, KEPT), (~kept, DROPPED)):
-        axes.add_collection(_bars(edges, counts, side & (counts > 0), colour), autolim=False)
-    axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylim(0, counts.max() * 1.12)
-    _shade_dropped(axes, measure, edges[0], edges[-1])
-    _draw_bounds(axes, measure)
-    _value_axis(axes, measure)
-    title_axes(axes, measure.axis, f"{measure.unit}s")
-    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
-    return figure
+    counts = bar_counts(sketch, edges)
+    most = int(counts.max())
+    # the scale of the bars, which leave room above them
+    height = _heights(0, most * (_AREA.bottom - _AREA.top) / (_AREA.bottom - _AREA.top - HEADROOM))
+    lines = {height(value): f"{value:,.0f}" for value in round_values(0, most, _MOST_LINES) if value % 1 == 0}
+    axes = _axes(edges, measure, lines, measure.axis, f"{measure.unit}s")
+    return _chart(f"{head}{axes}{bars_and_bounds(sketch, edges, counts, _AREA)}", description)
 
 
-def reasons_bar(kept: int, dropped: Mapping[str, int]) -> Figure:
-    """Bars of kept rows and of dropped rows by reason, the most frequent first; rare reasons share one bar."""
-    ordered = shown_reasons(dropped, MOST_REASONS)
-    bars = [("kept", kept), *ordered]
-    total = kept + sum(dropped.values())
-    figure, axes = new_figure(Size(STANDARD.width, 0.95 + 0.27 * len(bars)))
-    height = figure.get_figheight()
-    came = f"{total:,} rows in  ·  {text.share(kept, total)} kept" if total else "nothing came in"
-    write_title(figure, "Kept and dropped", came)
-    longest = max(len(name) for name, _ in bars)
-    left = min(0.05 + 0.0112 * longest, 0.42)
-    # room for the counts to the right of the longest bar
-    axes.set_position((left, 0.12 / height, 0.80 - left, 1 - 0.86 / height))
-    rows = np.arange(len(bars))[::-1]
-    colours = [KEPT, *[DROPPED] * len(ordered)]
-    axes.barh(rows, [count for _, count in bars], 0.62, color=colours, linewidth=0)
-    for row, (_, count) in zip(rows, bars, strict=True):
-        label = f"{count:,}  ({text.share(count, total)})" if total else "0"
-        axes.annotate(label, (count, row), (6, 0), textcoords="offset points", va="center", color=INK, fontsize=9)
-    axes.set_yticks(rows, [name for name, _ in bars], color=INK, parse_math=False)
-    axes.set_xticks([])
-    axes.spines["bottom"].set_visible(False)
-    axes.set_xlim(0, max(total, 1) if not ordered else max(max(count for _, count in bars), 1))
-    axes.set_ylim(-0.6, len(bars) - 0.4)
-    return figure
-
-
-def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, size: Size = STANDARD) -> Figure:
+def keep_rate_curve(sketch: ScoreSketch, bound: str) -> Markup:
     """Keep rate over possible values of a bound (``"minimum"`` or ``"maximum"``); the value in force is marked.
 
     The values are those that :func:`score_histogram` shows, so that both have the same axis.
@@ -96,37 +78,31 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str, title: str | None = None, s
     edges = display_edges(sketch) if sketch.count else np.empty(0)
     thresholds, rates = sketch.keep_curve(bound, (edges[0], edges[-1])) if len(edges) else (edges, edges)
     in_force = measure.minimum if bound == "minimum" else measure.maximum
-    figure, axes = new_figure(size)
-    write_title(figure, title or f"{measure.label}: {curve_title(measure, bound)}", _now(sketch, in_force))
+    what = f"What {'a' if in_force is None else 'another'} {bound} would keep"
+    head = title_text(what, _now(sketch, in_force))
+    description = f"Keep rate over the {bound} of {measure.label}"
     if not len(thresholds):
-        return _nothing(figure, axes)
+        return _nothing(head, description)
     if measure.zero_means and bound == "maximum" and thresholds[0] <= 0:
         # a maximum of 0 keeps nothing: the step from 0 would fill the plot
         thresholds, rates = thresholds[1:], rates[1:]
-    axes.plot(thresholds, rates * 100, color=KEPT, linewidth=2, solid_joinstyle="round")
-    if measure.scale == "log":
-        axes.set_xscale("log")
-    axes.set_xlim(edges[0], edges[-1])
-    if rates.min() > 0.6:
-        # a filter that drops little: show part of the axis; a filled area would suggest that the axis starts at 0
-        bottom = math.floor(rates.min() * 20) * 5 - 5
-        axes.set_ylim(bottom, 100 + (100 - bottom) * 0.05)
-    else:
-        axes.fill_between(thresholds, rates * 100, color=KEPT, alpha=0.12, linewidth=0)
-        axes.set_ylim(0, 104)
+    # a filter that drops little: show part of the axis; a filled area would suggest that the axis starts at 0
+    is_part = rates.min() > 0.6
+    bottom = math.floor(rates.min() * 20) * 5 - 5 if is_part else 0
+    height, place = _heights(bottom, 104 - bottom * 0.05), places(edges, _AREA, log=measure.scale == "log")
+    curve = "L".join(f"{place(at)},{height(100 * rate)}" for at, rate in zip(thresholds, rates, strict=True))
+    drawn = [head]
+    if not is_part:
+        ends = f"L{place(thresholds[-1])},{_AREA.bottom}L{place(thresholds[0])},{_AREA.bottom}"
+        drawn.append(f"<path class='f' d='M{curve}{ends}'/>")
+    lines = {height(value): f"{value:g} %" for value in round_values(bottom, 100, _MOST_LINES)}
+    drawn.append(_axes(edges, measure, lines, f"{bound} of {_uncapitalized(measure.axis)}", f"{measure.unit}s kept"))
+    drawn.append(f"<path class='c' d='M{curve}'/>")
     if on_axis(in_force, measure) and sketch.keep_rate is not None:
-        axes.axvline(in_force, color=INK, linewidth=1, linestyle=(0, (3, 3)))
-        axes.plot([in_force], [sketch.keep_rate * 100], "o", color=KEPT, markeredgecolor=INK, markersize=6)
-    _value_axis(axes, measure)
-    title_axes(axes, f"{bound} of {_uncapitalized(measure.axis)}", f"{measure.unit}s kept")
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
-    return figure
-
-
-def curve_title(measure: Measure, bound: str) -> str:
-    return f"what {'a' if getattr(measure, bound) is None else 'another'} {bound} would keep"
+        at = place(in_force)
+        drawn.append(f"<path class='n' d='M{at},{_AREA.top}V{_AREA.bottom}'/>")
+        drawn.append(f"<circle class='k b' cx='{at}' cy='{height(100 * sketch.keep_rate)}' r='4'/>")
+    return _chart("".join(drawn), description)
 
 
 def _uncapitalized(label: str) -> str:
@@ -142,60 +118,35 @@ def _now(sketch: ScoreSketch, in_force: float | None) -> str:
     return f"{counted(sketch)}  ·  now {text.share(sketch.keep_rate)} at {in_force:g}"
 
 
-def _bars(edges: np.ndarray, counts: np.ndarray, shown: np.ndarray, colour: str) -> PolyCollection:
-    """The bars of the bins where ``shown``, as one artist: one artist a bar takes twice as long to draw."""
-    left, height = edges[:-1][shown], counts[shown]
-    right, zero = left + np.diff(edges)[shown] * BAR_WIDTH, np.zeros_like(height)
-    corners = np.stack([left, zero, left, height, right, height, right, zero], axis=1).reshape(-1, 4, 2)
-    return PolyCollection(list(corners), facecolors=colour, linewidths=0)
+def _heights(low: float, high: float) -> Callable[[float], float]:
+    """Returns the place of a value on the vertical axis, in tenths of a pixel."""
+    return lambda value: round(_AREA.bottom - (value - low) / (high - low) * (_AREA.bottom - _AREA.top), 1)
 
 
-def _shade_dropped(axes: Axes, measure: Measure, low: float, high: float) -> None:
-    if on_axis(measure.minimum, measure):
-        axes.axvspan(low, measure.minimum, color=SHADE, linewidth=0, zorder=0)
-    if on_axis(measure.maximum, measure):
-        axes.axvspan(measure.maximum, high, color=SHADE, linewidth=0, zorder=0)
+def _axes(edges: np.ndarray, measure: Measure, lines: Mapping[float, str], horizontal: str, vertical: str) -> str:
+    """The horizontal axis from the first to the last of ``edges``, labelled lines by their height, and both titles."""
+    is_log = measure.scale == "log"
+    place = places(edges, _AREA, log=is_log)
+    drawn = []
+    for y, label in lines.items():
+        drawn.append(f"<path class='g' d='M{_AREA.left},{y}H{_AREA.right}'/>")
+        drawn.append(f"<text class='e' x='{_AREA.left - 6}' y='{y + 3}'>{label}</text>")
+    drawn.append(f"<path class='a' d='M{_AREA.left},{_AREA.bottom}H{_AREA.right}'/>")
+    drawn += [
+        f"<text class='m' x='{place(tick)}' y='{_AREA.bottom + 14}'>{tick:,g}</text>"
+        for tick in round_values(float(edges[0]), float(edges[-1]), _MOST_TICKS, log=is_log)
+    ]
+    middle = (_AREA.top + _AREA.bottom) // 2
+    drawn.append(f"<text class='m' x='{(_AREA.left + _AREA.right) // 2}' y='{_HEIGHT - 6}'>{escape(horizontal)}</text>")
+    drawn.append(f"<text class='m' transform='translate(14,{middle}) rotate(-90)'>{escape(vertical)}</text>")
+    return "".join(drawn)
 
 
-def _draw_bounds(axes: Axes, measure: Measure) -> None:
-    """A line at each bound, with its value on the kept side where it fits."""
-    for value, label, side in bounds_to_draw(measure):
-        axes.axvline(value, color=INK, linewidth=1.2)
-        along = axes.transAxes.inverted().transform(axes.transData.transform((value, 0)))[0]
-        if (room := 1 - along if side > 0 else along) < LABEL_ROOM and room < 1 - room:
-            side = -side
-        axes.annotate(
-            label,
-            (value, 1.0),
-            (5 * side, -2),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            ha="left" if side > 0 else "right",
-            va="top",
-            color=INK,
-            fontsize=9,
-        )
+def _nothing(head: str, description: str) -> Markup:
+    middle = f"class='m' x='{_WIDTH // 2}' y='{_HEIGHT // 2}'"
+    return _chart(f"{head}<text {middle}>No values to show</text>", description)
 
 
-def _value_axis(axes: Axes, measure: Measure) -> None:
-    axes.minorticks_off()  # drawing them takes time even at length 0
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    if measure.scale != "log":
-        axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
-        return
-    low, high = axes.get_xlim()
-    if high / low > 50:
-        return
-    # ticks at powers of 10 alone would leave the axis nearly empty
-    ticks = [step * 10.0**power for power in range(-3, 7) for step in (1, 2, 5)]
-    if high / low < 8:
-        ticks = list(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
-    axes.set_xticks([tick for tick in ticks if low <= tick <= high])
-
-
-def _nothing(figure: Figure, axes: Axes) -> Figure:
-    axes.set_axis_off()
-    axes.text(
-        0.5, 0.5, "No values to show", color=MUTED, fontsize=11, ha="center", va="center", transform=axes.transAxes
-    )
-    return figure
+def _chart(drawn: str, description: str, width: int = _WIDTH, height: int = _HEIGHT) -> Markup:
+    """``drawn`` has its texts escaped; ``description`` is the text for screen readers."""
+    return Markup(f'<svg role="img" aria-label="{escape(description)}" viewBox="0 0 {width} {height}">{drawn}</svg>')

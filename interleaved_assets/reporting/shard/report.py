@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from interleaved_assets.model.ledger import drop_reasons
-from interleaved_assets.model.shown import markdown_cell
+from interleaved_assets.model.shown import markdown_cell, markdown_table
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.facts import ShardFacts, explained_errors, shard_counts
 from interleaved_assets.reporting.measures import Measure
@@ -73,7 +73,7 @@ def _plots(facts: ShardFacts, measures: Sequence[Measure]) -> str:
 
 
 def _summary(facts: ShardFacts) -> str:
-    parts = [text.markdown_table(("", "in", "kept", "dropped", "kept, share"), shard_counts(facts))]
+    parts = [markdown_table(("", "in", "kept", "dropped", "kept, share"), shard_counts(facts))]
     if facts.rows_unaccounted:
         rows = text.counted(abs(facts.rows_unaccounted), "row")
         parts.append(f"**Rows neither kept nor in the ledger, or counted twice: {rows}.**")
@@ -81,7 +81,7 @@ def _summary(facts: ShardFacts) -> str:
         parts.append(f"Not shown, because deleted: {', '.join(facts.not_stored)}.")
     if facts.errors:
         cells = [(code, meaning, text.count(number)) for code, meaning, number in explained_errors(facts.errors)]
-        parts.append(text.markdown_table(("error", "meaning", "rows"), cells, numeric_from=2))
+        parts.append(markdown_table(("error", "meaning", "rows"), cells, numeric_from=2))
     return "\n\n".join(parts)
 
 
@@ -104,4 +104,4 @@ def _drops(ledger: pa.Table | None) -> str:
     ]
     if len(ordered) > len(rows):
         rows.append(("", f"{len(rows)} of {len(ordered)} reasons", "", "", "", ""))
-    return text.markdown_table(("stage", "reason", "rows", "images", "texts", "share of drops"), rows, numeric_from=2)
+    return markdown_table(("stage", "reason", "rows", "images", "texts", "share of drops"), rows, numeric_from=2)

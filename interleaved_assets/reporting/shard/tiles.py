@@ -1,6 +1,5 @@
 """Contact sheets: pictures of a shard with their scores and drop reasons, from the stored thumbnails."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -12,11 +11,12 @@ import pyarrow.compute as pc
 from interleaved_assets.model.shown import cut_text, markdown_cell
 from interleaved_assets.pipeline.lineage.contents import RowKey
 from interleaved_assets.reporting import text
+from interleaved_assets.reporting.documents.document import about_images, scores_by_image
 from interleaved_assets.reporting.drops import by_turns, common_prefix, reason_text
-from interleaved_assets.reporting.facts import ImageKey, ShardFacts, image_keys
-from interleaved_assets.reporting.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
+from interleaved_assets.reporting.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
+from interleaved_assets.reporting.measures import SIZE_COLUMNS, Measure
 from interleaved_assets.reporting.page import data_url
-from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN, smaller_thumbnail
+from interleaved_assets.scoring.thumbnail import smaller_thumbnail
 
 _TEXT_LENGTH: Final = 60
 
@@ -64,14 +64,8 @@ def choose_pictures(scores: pa.Table, ledger: pa.Table | None, dropped: int, kep
 
 def compared_texts(scores: pa.Table, keys: Sequence[ImageKey]) -> dict[ImageKey, RowKey]:
     """For those of ``keys`` that CLIP compared with texts, the row of the nearest text."""
-    if CLIP_TEXT not in scores.column_names:
-        return {}
-    rows = _of_images(scores, set(keys))
-    return {
-        key: RowKey(key.sample_id, position, "text")
-        for key, position in zip(image_keys(rows), rows[CLIP_TEXT].to_pylist(), strict=True)
-        if position is not None
-    }
+    _, nearest, _ = about_images(_of_images(scores, set(keys)))
+    return {key: RowKey(key.sample_id, position, "text") for key, position in nearest.items() if position is not None}
 
 
 def tiles_of(
@@ -80,20 +74,21 @@ def tiles_of(
     """The tiles of ``keys``, in their order: pictures from the scores of ``facts``, nearest texts from ``texts``."""
     assert facts.scores is not None
     scores = _of_images(facts.scores, set(keys))
-    rows = dict(zip(image_keys(scores), scores.to_pylist(), strict=True))
-    values = _scores_by_image(scores, measures)
+    # the size is shown instead of scores that follow from it
+    values = scores_by_image(scores, [measure for measure in measures if not set(measure.columns) <= SIZE_COLUMNS])
+    (sizes, _, errors), pictures = about_images(scores), thumbnails_in(scores)
     drops: dict[ImageKey, dict[str, Any]] = {}
     if facts.ledger is not None:
         ledger = _of_images(facts.ledger.filter(pc.equal(facts.ledger["modality"], "image")), set(keys))
         drops = dict(zip(image_keys(ledger), ledger.to_pylist(), strict=True))
     tiles = []
     for key in keys:
-        row, drop = rows.get(key, {}), drops.get(key)
-        size = f"{row['width']}×{row['height']}" if row.get("width") else "size unknown"
-        error = row.get("score_error") or row.get("clip_error") or (drop["detail"] if drop else None)
+        drop = drops.get(key)
+        error = errors.get(key) or (drop["detail"] if drop else None)
         reason = reason_text(drop, measures) if drop else None
-        scored = (size, *values.get(key, ()))
-        tiles.append(Tile(key, row.get(THUMBNAIL_COLUMN), reason, scored, texts.get(key), error))
+        scored = (f"{score.label} {text.score(score.value)}" for score in values.get(key, ()))
+        known = (sizes.get(key, "size unknown"), *scored)
+        tiles.append(Tile(key, pictures.get(key), reason, known, texts.get(key), error))
     return tiles
 
 
@@ -142,19 +137,6 @@ def _fitting(lines: Sequence[str], room: int) -> list[str]:
 
 def _size(line: str) -> int:
     return len(line.encode()) + 1
-
-
-def _scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[str]]:
-    """Short label and value of each score of an image; scores that follow from its size are left out."""
-    scores_of: dict[ImageKey, list[str]] = defaultdict(list)
-    for measure in measures:
-        values = measure.values(scores)
-        if values is None or set(measure.columns) <= SIZE_COLUMNS:
-            continue
-        for key, value in zip(image_keys(scores), values.tolist(), strict=True):
-            if not math.isnan(value):
-                scores_of[key].append(f"{measure.short} {text.score(value)}")
-    return scores_of
 
 
 def _of_images(table: pa.Table, keys: set[ImageKey]) -> pa.Table:

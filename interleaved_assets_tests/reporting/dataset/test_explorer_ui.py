@@ -19,7 +19,7 @@ from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets_tests.browser import keep
 from interleaved_assets_tests.documents import document, project, write_shard
 
-pytestmark = [pytest.mark.system, pytest.mark.real_plots]
+pytestmark = pytest.mark.system
 
 TEXT = "[selection]\nmin_sharpness = 60\nmax_aspect_ratio = 2.0\n"
 

@@ -1,18 +1,18 @@
-"""Plots: what is drawn where, how large the files are, and that nothing breaks on little or odd data."""
+"""The charts of the report: what is drawn where, and that nothing breaks on little or odd data."""
 
 import re
 from dataclasses import replace
-from typing import NamedTuple
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 
+import interleaved_assets.reporting
 from interleaved_assets.reporting.measures import Measure, measure_of
-from interleaved_assets.reporting.plots.colours import DROPPED, KEPT
+from interleaved_assets.reporting.plots.bins import display_edges
 from interleaved_assets.reporting.plots.figures import keep_rate_curve, reasons_bar, score_histogram
-from interleaved_assets.reporting.plots.style import COMPACT, to_svg
+from interleaved_assets.reporting.plots.svg import bar_counts
 from interleaved_assets.reporting.sketch import ScoreSketch
 from interleaved_assets.selection.settings import SelectionSettings
 
@@ -28,99 +28,86 @@ def sketch(name: str, values: np.ndarray, **bounds: float | None) -> ScoreSketch
     return made
 
 
-def texts(figure) -> str:
-    drawn = [text.get_text() for text in figure.texts]
-    for axes in figure.axes:
-        drawn += [text.get_text() for text in axes.texts] + [label.get_text() for label in axes.get_yticklabels()]
-    return "\n".join(drawn)
+def texts(svg: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter("text")]
 
 
-class Bar(NamedTuple):
-    left: float
-    right: float
-    height: float
-    colour: str
+def path(svg: str, kind: str) -> str:
+    [found] = [element for element in ElementTree.fromstring(svg).iter("path") if element.get("class") == kind]
+    return found.get("d", "")
 
 
-def bars_of(axes) -> list[Bar]:
-    """The bars of a histogram, by their corners."""
-    found = []
-    for collection in axes.collections:
-        for path in collection.get_paths():
-            (left, bottom), (right, height) = path.vertices.min(axis=0), path.vertices.max(axis=0)
-            assert bottom == 0
-            found.append(Bar(left, right, height, to_hex(collection.get_facecolor()[0])))
-    return found
+def at_labels(svg: str, place: str) -> dict[str, float]:
+    """The texts of the labels on an axis, each with its ``place``: ``x`` below the plot, ``y`` to its left."""
+    kind = {"x": "m", "y": "e"}[place]
+    found = [element for element in ElementTree.fromstring(svg).iter("text") if element.get("class") == kind]
+    return {element.text or "": float(element.get(place, "")) for element in found if element.get(place)}
 
 
 def test_a_histogram_counts_every_value_and_splits_at_the_threshold() -> None:
-    figure = score_histogram(sketch("sharpness", np.append(SHARPNESS, np.nan), minimum=100.0))
-    [axes] = figure.axes
-    bars = bars_of(axes)
-    assert sum(bar.height for bar in bars) == 1000
-    below = [bar for bar in bars if bar.colour == DROPPED]
-    above = [bar for bar in bars if bar.colour == KEPT]
-    assert sum(bar.height for bar in below) == (SHARPNESS < 100).sum()
-    assert max(bar.right for bar in below) <= 100 + 1e-9 <= min(bar.left for bar in above) + 1e-6
-    assert [line.get_xdata()[0] for line in axes.lines] == [100]
-    assert "keep ≥ 100" in texts(figure)
-    assert "1,000 images" in texts(figure)
-    assert f"{(SHARPNESS >= 100).mean():.1%}".replace("%", " %") + " pass" in texts(figure)
-    assert "1 without a score" in texts(figure)
+    made = sketch("sharpness", np.append(SHARPNESS, np.nan), minimum=100.0)
+    edges = display_edges(made)
+    counts = bar_counts(made, edges)
+    assert counts.sum() == 1000
+    assert counts[edges[:-1] < 100 - 1e-6].sum() == (SHARPNESS < 100).sum()
+    svg = score_histogram(made)
+    bound = int(re.fullmatch(r"M(\d+),40V180", path(svg, "b"))[1])  # type: ignore[index]
+    assert at_labels(svg, "x")["100"] == bound
+    kept, dropped = ([int(at) for at in re.findall(r"[MH](\d+)", path(svg, kind))] for kind in "kd")
+    assert max(dropped) == bound == min(kept)
+    # the highest bar is as high as the labels of its axis say
+    top = min(float(at) for at in re.findall(r"V([\d.]+)", path(svg, "k")))
+    lines = {int(label): y - 3 for label, y in at_labels(svg, "y").items()}
+    assert (180 - top) / (180 - lines[20]) == pytest.approx(counts.max() / 20, rel=0.02)
+    share = f"{(SHARPNESS >= 100).mean():.1%}".replace("%", " %")
+    assert f"1,000 images · {share} pass · 1 without a score" in texts(svg)
+    assert "keep ≥ 100" in texts(svg)
 
 
 def test_zeros_that_would_dwarf_the_rest_are_said_and_not_drawn() -> None:
-    figure = score_histogram(sketch("qr", np.array([0.0] * 400 + [0.02, 0.1, 0.3]), maximum=0.05))
-    assert sum(bar.height for bar in bars_of(figure.axes[0])) == 3
-    assert "400 without a QR code" in texts(figure)
-    assert figure.axes[0].get_xlim()[0] == 0
+    made = sketch("qr", np.array([0.0] * 400 + [0.02, 0.1, 0.3]), maximum=0.05)
+    assert bar_counts(made, display_edges(made)).sum() == 3
+    svg = score_histogram(made)
+    assert "403 images · 99.5 % pass · 400 without a QR code" in texts(svg)
+    assert at_labels(svg, "x")["0"] == 56  # where the axis begins
 
 
 def test_the_curve_marks_the_bound_in_force() -> None:
-    figure = keep_rate_curve(sketch("sharpness", SHARPNESS, minimum=100.0), "minimum")
-    curve, line, marker = figure.axes[0].lines
-    assert (np.diff(curve.get_ydata()) <= 0).all()
-    assert line.get_xdata()[0] == 100
-    assert (marker.get_xdata()[0], marker.get_ydata()[0]) == (100, pytest.approx(100 * (SHARPNESS >= 100).mean()))
-    assert "what another minimum would keep" in texts(figure)
-    assert "what a minimum would keep" in texts(keep_rate_curve(sketch("sharpness", SHARPNESS), "minimum"))
+    svg = keep_rate_curve(sketch("sharpness", SHARPNESS, minimum=100.0), "minimum")
+    points = [tuple(map(float, point.split(","))) for point in path(svg, "c").removeprefix("M").split("L")]
+    assert (np.diff([y for _, y in points]) >= 0).all()
+    line = int(re.fullmatch(r"M(\d+),40V180", path(svg, "n"))[1])  # type: ignore[index]
+    [marker] = ElementTree.fromstring(svg).iter("circle")
+    assert float(marker.get("cx", "")) == line == at_labels(svg, "x")["100"]
+    lines = {float(label.removesuffix(" %")): y - 3 for label, y in at_labels(svg, "y").items()}
+    rate = np.interp(float(marker.get("cy", "")), sorted(lines.values()), sorted(lines, reverse=True))
+    assert rate == pytest.approx(100 * (SHARPNESS >= 100).mean(), abs=0.1)
+    assert texts(svg)[0] == "What another minimum would keep"
+    assert texts(keep_rate_curve(sketch("clip", SHARPNESS), "minimum"))[0] == "What a minimum would keep"
 
 
 @pytest.mark.parametrize(("name", "values"), [("sharpness", SHARPNESS), ("qr", np.linspace(0, 0.4, 200))])
 def test_plots_side_by_side_have_the_same_axis_and_titles_with_units(name: str, values: np.ndarray) -> None:
     made = sketch(name, values, minimum=0.1)
-    histogram, curve = score_histogram(made).axes[0], keep_rate_curve(made, "minimum").axes[0]
-    assert histogram.get_xlim() == curve.get_xlim()
+    histogram, curve = score_histogram(made), keep_rate_curve(made, "minimum")
     axis = {"sharpness": "Sharpness (variance of the Laplacian)", "qr": "QR code area (share of the image)"}[name]
-    assert (histogram.get_xlabel(), histogram.get_ylabel()) == (axis, "images")
     uncapitalized = axis if name == "qr" else axis.lower().replace("laplacian", "Laplacian")
-    assert (curve.get_xlabel(), curve.get_ylabel()) == (f"minimum of {uncapitalized}", "images kept")
+    ticks, same = at_labels(histogram, "x"), at_labels(curve, "x")
+    assert ticks.pop(axis) == same.pop(f"minimum of {uncapitalized}")
+    assert ticks == same
+    assert len(ticks) >= 3
+    assert "images" in texts(histogram)
+    assert "images kept" in texts(curve)
 
 
 def test_reasons_are_ordered_and_rare_ones_summed_up() -> None:
     dropped = {f"filter_{number}_below": number + 1 for number in range(12)}
-    figure = reasons_bar(100, dropped)
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels == ["kept", *(f"filter_{number}_below" for number in range(11, 4, -1)), "5 other reasons"]
-    widths = [bar.get_width() for bar in figure.axes[0].containers[0]]
-    assert widths == [100, 12, 11, 10, 9, 8, 7, 6, 1 + 2 + 3 + 4 + 5]
-    assert "178 rows in  ·  56.2 % kept" in texts(figure)
-
-
-@pytest.mark.parametrize(
-    "figure",
-    [
-        score_histogram(sketch("sharpness", SHARPNESS, minimum=100.0)),
-        score_histogram(sketch("aspect", np.array([0.3, 1.0, 1.5, 4.0]), minimum=0.5, maximum=3.0)),
-        keep_rate_curve(sketch("clip", np.random.default_rng(3).normal(0.2, 0.1, 1000), minimum=0.15), "minimum"),
-        reasons_bar(10, {f"reason_{number}": 3 for number in range(20)}),
-    ],
-    ids=["histogram", "two bounds", "curve", "bar"],
-)
-def test_a_chart_is_the_same_each_time(figure) -> None:
-    assert to_svg(figure, "x", "x") == to_svg(figure, "x", "x")
-    assert figure.get_figwidth() == 7
-    assert 1.5 <= figure.get_figheight() <= 3.4
+    svg = reasons_bar(100, dropped)
+    said = texts(svg)
+    assert said[:2] == ["Kept and dropped", "178 rows in · 56.2 % kept"]
+    assert said[2::2] == ["kept", *(f"filter_{number}_below" for number in range(11, 4, -1)), "5 other reasons"]
+    widths = [int(width) for width in re.findall(r"M170,\d+h(\d+)v12", svg)]
+    assert widths == [4 * count for count in (100, 12, 11, 10, 9, 8, 7, 6, 1 + 2 + 3 + 4 + 5)]
 
 
 @pytest.mark.parametrize(
@@ -141,41 +128,48 @@ def test_a_chart_is_the_same_each_time(figure) -> None:
 @pytest.mark.parametrize("bounds", [{}, {"minimum": 0.0}, {"minimum": 0.1, "maximum": 50.0}], ids=str)
 def test_odd_values_are_drawn_or_said_to_be_none(values: np.ndarray, name: str, bounds: dict[str, float]) -> None:
     made = sketch(name, values, **bounds)
-    figure = score_histogram(made)
-    figure.draw_without_rendering()
+    charts = [score_histogram(made), keep_rate_curve(made, "maximum" if "maximum" in bounds else "minimum")]
+    for svg in charts:
+        assert ("No values to show" in texts(svg)) == ("class='a'" not in svg)
+        assert "nan" not in svg
+        assert "inf" not in svg.replace("in force", "")
     if made.count == 0:
-        assert "No values to show" in texts(figure)
-    keep_rate_curve(made, "maximum" if "maximum" in bounds else "minimum").draw_without_rendering()
+        assert all("No values to show" in texts(svg) for svg in charts)
 
 
 def test_reports_without_kept_rows_and_without_shards() -> None:
-    assert "0.0 % kept" in texts(reasons_bar(0, {"sharpness_below": 5}))
+    assert "5 rows in · 0.0 % kept" in texts(reasons_bar(0, {"sharpness_below": 5}))
     assert "nothing came in" in texts(reasons_bar(0, {}))
-    assert "100.0 % kept" in texts(reasons_bar(5, {}))
+    assert "5 rows in · 100.0 % kept" in texts(reasons_bar(5, {}))
 
 
-def test_an_svg_follows_the_theme_and_has_no_references() -> None:
-    made = sketch("sharpness", SHARPNESS, minimum=100.0)
-    svg = to_svg(score_histogram(made, "Distribution", COMPACT), "sharp", 'Histogram of "sharpness"')
-    assert svg == to_svg(score_histogram(made, "Distribution", COMPACT), "sharp", 'Histogram of "sharpness"')
-    root = ElementTree.fromstring(svg)
-    assert root.get("aria-label") == 'Histogram of "sharpness"'
-    assert root.get("viewBox") == "0 0 388.8 223.2"
-    assert root.get("width") is None
-    assert "http" not in svg
-    assert {"var(--ink)", "var(--kept)", "var(--dropped)", "var(--shade)"} <= set(re.findall(r"var\(--\w+\)", svg))
-    assert not re.findall(r"#[0-9a-f]{6}\b", svg)
-    ids = [element.get("id") for element in root.iter() if element.get("id")]
-    assert len(ids) == len(set(ids))
-    assert all(name.startswith("sharp-") for name in ids)
-    for reference in re.findall(r'(?:href="|url\()#([^")]+)', svg):
-        assert reference in ids
-    assert "Distribution" in svg
+def test_a_chart_is_the_same_each_time_and_follows_the_theme() -> None:
+    style = Path(interleaved_assets.reporting.__file__).with_name("templates") / "dataset_report.css"
+    styled = set(re.findall(r"^\.chart \.(\w) ", style.read_text(), flags=re.MULTILINE))
+    made = sketch("aspect", np.array([0.3, 1.0, 1.5, 4.0]), minimum=0.5, maximum=3.0)
+    for draw in (
+        lambda: score_histogram(made),
+        lambda: keep_rate_curve(made, "minimum"),
+        lambda: keep_rate_curve(sketch("clip", np.full(9, 0.5), minimum=0.15), "minimum"),
+        lambda: reasons_bar(10, {f"reason_{number}": 3 for number in range(20)}),
+    ):
+        svg = draw()
+        assert svg == draw()
+        root = ElementTree.fromstring(svg)
+        assert root.get("width") is None
+        assert root.get("viewBox", "").startswith("0 0 ")
+        assert {kind for element in root.iter() for kind in element.get("class", "").split()} <= styled
+        assert not any(element.get("style") or element.get("id") for element in root.iter())
+        assert "#" not in svg
+        assert "http" not in svg
+    assert "Distribution" in texts(score_histogram(made))
 
 
-def test_names_are_never_read_as_mathematics() -> None:
-    odd = Measure("a$b_$c^{", "a$b_$c^{", "x", minimum=1)
+def test_names_are_never_read_as_markup() -> None:
+    odd = Measure("a$b", "a\"$b_<i>&'", "x", minimum=1)
     made = ScoreSketch(odd)
     made.add(np.array([0.5, 2.0]))
-    to_svg(score_histogram(made), "x", "x")
-    to_svg(reasons_bar(1, {"a$b_$c^{_below": 3}), "x", "x")
+    svg = score_histogram(made)
+    assert ElementTree.fromstring(svg).get("aria-label") == "Histogram of a\"$b_<i>&'"
+    assert "a\"$b_<i>&'" in texts(svg)
+    assert "a$b_<i>_below" in texts(reasons_bar(1, {"a$b_<i>_below": 3}))
