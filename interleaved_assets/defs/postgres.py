@@ -6,6 +6,7 @@ public way to do this.
 """
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
@@ -16,12 +17,27 @@ from dagster._core.storage.event_log import SqlEventLogStorageTable
 from dagster._serdes import ConfigurableClassData
 from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
 from dagster_postgres.utils import create_pg_connection, get_token_provider_from_config, pg_url_from_config
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam, text
 
-from interleaved_assets.defs.private_api import RENEWED_AFTER_S, store_planned_checks
+from interleaved_assets.defs.private_api import RENEWED_AFTER_S, renew_cut_connections, store_planned_checks
 
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1
+_OPEN: Final = 1_768_842_350
+"""Number of the advisory lock that transactions share; nothing else of Dagster takes one with it."""
+_LOOK_EVERY_S: Final = 0.01
+# A client that vanishes inside of a transaction would hold its locks until the operating system ends the connection,
+# which takes hours. The limit is below the time for which statements of steps wait for such locks, 60 s.
+_BEGIN: Final = text(
+    "SET LOCAL idle_in_transaction_session_timeout = 30000; SELECT pg_advisory_xact_lock_shared(:open)"
+).bindparams(open=_OPEN)
+_LOCK_ASSETS: Final = text(
+    "SELECT 1 FROM asset_keys WHERE asset_key IN :assets ORDER BY asset_key FOR UPDATE"
+).bindparams(bindparam("assets", expanding=True))
+_TRANSACTIONS: Final = text(
+    "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND classid = 0"
+    " AND objid = :open AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+).bindparams(open=_OPEN)
 
 
 class PostgresEvents(PostgresEventLogStorage):
@@ -42,6 +58,7 @@ class PostgresEvents(PostgresEventLogStorage):
         """Open connections anew, with other limits, as the webserver and steps ask for."""
         self._engine.dispose()
         super().optimize_for_webserver(statement_timeout, pool_recycle, max_overflow)
+        renew_cut_connections(self._engine)
 
     def store_event(self, event: dg.EventLogEntry) -> None:
         """Store one event and what is derived from it, in one transaction."""
@@ -64,6 +81,7 @@ class PostgresEvents(PostgresEventLogStorage):
         table = SqlEventLogStorageTable
         insert = table.insert().returning(table.c.id, sort_by_parameter_order=True)
         with self.transaction() as connection:
+            self._lock_assets(connection, events)
             ids = connection.execute(insert, [self._event_to_row(event) for event in events]).scalars()
             stored = list(zip(events, ids, strict=True))
             of_assets = [
@@ -81,6 +99,17 @@ class PostgresEvents(PostgresEventLogStorage):
                 if event.dagster_event_type in ASSET_CHECK_EVENTS:
                     self.store_asset_check_event(event, number)
 
+    def _lock_assets(self, connection: Connection, events: Sequence[dg.EventLogEntry]) -> None:
+        """Let other transactions with events of these assets wait for the end of this one.
+
+        The ids of an asset's events then have the order of the commits: the UI keeps, for each asset and check, up to
+        which id it has seen their events. Several assets are locked in one order everywhere, without deadlocks.
+        """
+        assets = {_asset(event.get_dagster_event()) for event in events} - self._of_thread.locked - {None}
+        if assets:
+            connection.execute(_LOCK_ASSETS, {"assets": sorted(key.to_string() for key in assets)})
+            self._of_thread.locked |= assets
+
     def _store_asset_check_evaluation_planned(self, event: dg.EventLogEntry, event_id: int | None) -> None:
         store_planned_checks(self, event, event_id)
 
@@ -93,7 +122,8 @@ class PostgresEvents(PostgresEventLogStorage):
         with create_pg_connection(self._engine) as opened:
             connection = opened.execution_options(isolation_level="READ COMMITTED")
             with connection.begin():
-                self._of_thread.connection = connection
+                connection.execute(_BEGIN)
+                self._of_thread.connection, self._of_thread.locked = connection, set()
                 try:
                     yield connection
                 finally:
@@ -106,6 +136,25 @@ class PostgresEvents(PostgresEventLogStorage):
         held = self._held()
         return nullcontext(held) if held else create_pg_connection(self._engine)
 
+    def get_maximum_record_id(self) -> int | None:
+        """The highest id of an event, once no event with a lower id is still to come.
+
+        Daemons look for events above the id that they were given before. An event has its id from when it is inserted,
+        but others see it from the end of the transaction only, which for a batch is up to a second later.
+        """
+        highest = super().get_maximum_record_id()
+        if self._held() is None:
+            begun = before = self._transactions()
+            while before:
+                time.sleep(_LOOK_EVERY_S)
+                before = begun & self._transactions()
+        return highest
+
+    def _transactions(self) -> set[str]:
+        """Those that store events at present, in all processes."""
+        with self._connect() as connection:
+            return set(connection.execute(_TRANSACTIONS).scalars())
+
     def has_table(self, table_name: str) -> bool:
         """Whether a table exists. Dagster asks for every event with tags; a table that was found stays."""
         if table_name not in self._tables and super().has_table(table_name):
@@ -116,6 +165,12 @@ class PostgresEvents(PostgresEventLogStorage):
         """Close all connections."""
         super().dispose()
         self._engine.dispose()
+
+
+def _asset(event: dg.DagsterEvent) -> dg.AssetKey | None:
+    if event.event_type in ASSET_CHECK_EVENTS:
+        return event.event_specific_data.asset_key  # type: ignore[union-attr]  # these have one
+    return event.asset_key
 
 
 class PostgresStorage(DagsterPostgresStorage):
