@@ -6,6 +6,7 @@ public way to do this.
 """
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
@@ -18,15 +19,31 @@ from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 from dagster._serdes import ConfigurableClassData, serialize_value
 from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
 from dagster_postgres.utils import create_pg_connection, get_token_provider_from_config, pg_url_from_config
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects import postgresql
 
-from interleaved_assets.defs.private_api import RENEWED_AFTER_S, store_planned_checks
+from interleaved_assets.defs.private_api import RENEWED_AFTER_S, renew_cut_connections, store_planned_checks
 
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1
 _EVALUATED: Final = ("asset_key", "check_name", "run_id", "partition")
 """What no two rows of evaluations have in common."""
+
+_OPEN: Final = 1_768_842_350
+"""Number of the advisory lock that transactions share; nothing else of Dagster takes one with it."""
+_LOOK_EVERY_S: Final = 0.01
+# A client that vanishes inside of a transaction would hold its locks until the operating system ends the connection,
+# which takes hours. The limit is below the time for which statements of steps wait for such locks, 60 s.
+_BEGIN: Final = text(
+    "SET LOCAL idle_in_transaction_session_timeout = 30000; SELECT pg_advisory_xact_lock_shared(:open)"
+).bindparams(open=_OPEN)
+_LOCK_ASSETS: Final = text(
+    "SELECT 1 FROM asset_keys WHERE asset_key IN :assets ORDER BY asset_key FOR UPDATE"
+).bindparams(bindparam("assets", expanding=True))
+_TRANSACTIONS: Final = text(
+    "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND classid = 0"
+    " AND objid = :open AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+).bindparams(open=_OPEN)
 
 
 class _Block(NamedTuple):
@@ -35,6 +52,7 @@ class _Block(NamedTuple):
     connection: Connection
     events: list[dg.EventLogEntry]
     """Not stored yet."""
+    locked: set[dg.AssetKey]
 
 
 class PostgresEvents(PostgresEventLogStorage):
@@ -55,6 +73,7 @@ class PostgresEvents(PostgresEventLogStorage):
         """Open connections anew, with other limits, as the webserver and steps ask for."""
         self._engine.dispose()
         super().optimize_for_webserver(statement_timeout, pool_recycle, max_overflow)
+        renew_cut_connections(self._engine)
 
     def store_event(self, event: dg.EventLogEntry) -> None:
         """Store one event and what is derived from it; in a block of :meth:`transaction`, with the others of it."""
@@ -70,12 +89,14 @@ class PostgresEvents(PostgresEventLogStorage):
         """
         # the class that this one extends leaves those out too
         if stored := [event for event in events if not _is_failure_to_materialize(event)]:
-            with self.transaction() as connection:
-                self._store(connection, stored)
+            with self.transaction() as block:
+                self._store(block, stored)
 
-    def _store(self, connection: Connection, events: Sequence[dg.EventLogEntry]) -> None:
+    def _store(self, block: "_Block", events: Sequence[dg.EventLogEntry]) -> None:
+        connection = block.connection
         table = SqlEventLogStorageTable
         insert = table.insert().returning(table.c.id, sort_by_parameter_order=True)
+        _lock_assets(block, events)
         ids = connection.execute(insert, [self._event_to_row(event) for event in events]).scalars()
         stored = list(zip(events, ids, strict=True))
         of_assets = [
@@ -128,20 +149,21 @@ class PostgresEvents(PostgresEventLogStorage):
         store_planned_checks(self, event, event_id)
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self) -> Iterator["_Block"]:
         """A transaction in which all statements of this thread take part, those of inner transactions included.
 
         Its events are stored together, when the block ends or when this thread reads.
         """
         if block := self._block():
-            yield block.connection
+            yield block
             return
         with create_pg_connection(self._engine) as opened:
             connection = opened.execution_options(isolation_level="READ COMMITTED")
             with connection.begin():
-                self._of_thread.block = block = _Block(connection, [])
+                connection.execute(_BEGIN)
+                self._of_thread.block = block = _Block(connection, [], set())
                 try:
-                    yield connection
+                    yield block
                     self._store_waiting(block)
                 finally:
                     del self._of_thread.block
@@ -153,7 +175,7 @@ class PostgresEvents(PostgresEventLogStorage):
         if block.events:
             events = block.events.copy()
             block.events.clear()
-            self._store(block.connection, events)
+            self._store(block, events)
 
     def _connect(self) -> AbstractContextManager[Connection]:
         block = self._block()
@@ -161,6 +183,25 @@ class PostgresEvents(PostgresEventLogStorage):
             return create_pg_connection(self._engine)
         self._store_waiting(block)
         return nullcontext(block.connection)
+
+    def get_maximum_record_id(self) -> int | None:
+        """The highest id of an event, once no event with a lower id is still to come.
+
+        Daemons look for events above the id that they were given before. An event has its id from when it is inserted,
+        but others see it from the end of the transaction only, which for a batch is up to a second later.
+        """
+        highest = super().get_maximum_record_id()
+        if self._block() is None:
+            begun = before = self._transactions()
+            while before:
+                time.sleep(_LOOK_EVERY_S)
+                before = begun & self._transactions()
+        return highest
+
+    def _transactions(self) -> set[str]:
+        """Those that store events at present, in all processes."""
+        with self._connect() as connection:
+            return set(connection.execute(_TRANSACTIONS).scalars())
 
     def has_table(self, table_name: str) -> bool:
         """Whether a table exists. Dagster asks for every event with tags; a table that was found stays."""
@@ -180,8 +221,28 @@ class PostgresEvents(PostgresEventLogStorage):
         self._engine.dispose()
 
 
+def _lock_assets(block: _Block, events: Sequence[dg.EventLogEntry]) -> None:
+    """Let other transactions with events of these assets wait for the end of this one.
+
+    The ids of an asset's events then have the order of the commits: the UI keeps, for each asset and check, up to
+    which id it has seen their events. Several assets are locked in one order everywhere, without deadlocks.
+    """
+    assets = {asset for event in events if (asset := _asset(event))} - block.locked
+    if assets:
+        block.connection.execute(_LOCK_ASSETS, {"assets": sorted(key.to_string() for key in assets)})
+        block.locked.update(assets)
+
+
 def _is_failure_to_materialize(event: dg.EventLogEntry) -> bool:
     return event.is_dagster_event and event.get_dagster_event().is_asset_failed_to_materialize
+
+
+def _asset(event: dg.EventLogEntry) -> dg.AssetKey | None:
+    if not event.is_dagster_event:
+        return None
+    if event.dagster_event_type in ASSET_CHECK_EVENTS:
+        return event.get_dagster_event().event_specific_data.asset_key  # type: ignore[union-attr]  # these have one
+    return event.get_dagster_event().asset_key
 
 
 class PostgresStorage(DagsterPostgresStorage):

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from select import select
 from threading import Lock, get_ident
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import dagster as dg
@@ -33,6 +34,7 @@ from dagster._serdes import serialize_value
 from dagster._utils.interrupts import capture_interrupts as interrupts_between_steps
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.event import listens_for
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import NullPool, StaticPool
 
 __all__ = [
@@ -140,9 +142,30 @@ def keep_connections(instance: dg.DagsterInstance) -> None:
     events = instance.event_log_storage
     if isinstance(events, LegacyEventLogStorage):  # of an instance with ``storage:`` in its dagster.yaml
         events = events._storage.event_log_storage
+    for storage in {instance.run_storage, instance.schedule_storage, events}:
+        engine = getattr(storage, "_engine", None)
+        if isinstance(engine, Engine) and engine.dialect.name == "postgresql":
+            renew_cut_connections(engine)
     if isinstance(events, SqliteEventLogStorage) and not hasattr(events, "transaction"):
         keep_files_open(events)
     _transactions[instance] = getattr(events, "transaction", nullcontext)  # Dagster's own in PostgreSQL has none
+
+
+def renew_cut_connections(engine: Engine) -> None:
+    """Let ``engine``, of PostgreSQL, open a connection anew that the server has closed, as where it was restarted.
+
+    Otherwise the first statement fails, and the event is lost. Only a connection at which something has arrived that
+    was not asked for is tried with a statement.
+    """
+
+    @listens_for(engine, "checkout")
+    def look(connection: Any, _: object, __: object) -> None:
+        try:
+            if select([connection.fileno()], [], [], 0)[0]:
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT 1")
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError from error
 
 
 def events_together(instance: dg.DagsterInstance) -> AbstractContextManager[object]:

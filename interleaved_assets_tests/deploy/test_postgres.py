@@ -1,12 +1,14 @@
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.events import AssetMaterializationPlannedData
 from dagster._serdes import serialize_value
 
 from interleaved_assets.defs.build import build_definitions
@@ -202,6 +204,89 @@ def test_evaluations_of_a_block_replace_those_of_the_same_run_before(pair: Pair,
     ours, theirs = found
     assert ours == theirs
     assert {(partition, status.value) for partition, status, _ in ours} == {("p", "FAILED"), ("q", "SUCCEEDED")}
+
+
+def test_connections_that_the_server_has_cut_are_opened_anew(home: Path, postgres_server: PostgresServer) -> None:
+    """As where the server is restarted. Each of Dagster's storages has a connection of its own."""
+
+    def cut() -> None:
+        query = (
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = 'dagster' AND state = 'idle'"
+        )
+        assert postgres_server.rows(query, database="postgres")
+
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        instance.report_runless_asset_event(EVENT)
+        cut()
+        instance.report_runless_asset_event(EVENT)
+        keep_connections(instance)
+        for use in (
+            lambda: instance.report_runless_asset_event(EVENT),
+            lambda: instance.report_engine_event("an event of no asset", run_id="cut", job_name="cut"),
+            lambda: instance.get_runs(limit=1),
+            instance.all_instigator_state,
+        ):
+            use()
+            cut()
+            use()
+        assert len(instance.all_logs("cut")) == 2
+
+
+def test_daemons_are_given_an_id_below_which_no_event_is_still_to_come(
+    home: Path, postgres_server: PostgresServer
+) -> None:
+    """The daemon of backfills looks only above the highest id that it was given before."""
+    first, second = dg.AssetKey("first"), dg.AssetKey("second")
+    with (
+        dg.DagsterInstance.from_config(str(home)) as run,
+        dg.DagsterInstance.from_config(str(home)) as other,
+        dg.DagsterInstance.from_config(str(home)) as daemon,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        keep_connections(run)
+        daemon.event_log_storage.get_maximum_record_id()  # opens its connection
+        with events_together(run):
+            run.report_runless_asset_event(dg.AssetMaterialization(first))
+            # reading stores the event, and the thread of the block itself does not wait for its end
+            assert run.event_log_storage.get_maximum_record_id()
+            other.report_runless_asset_event(dg.AssetMaterialization(second))  # with a higher id; others see it at once
+            highest = thread.submit(daemon.event_log_storage.get_maximum_record_id)
+            with pytest.raises(TimeoutError):
+                highest.result(timeout=0.5)
+        assert highest.result(timeout=30)
+        assert daemon.fetch_materializations(first, limit=1).records[0].storage_id < highest.result()
+        # what a process leaves open that has lost its connection ends by itself
+        ((limit,),) = settings_in_block(run, "idle_in_transaction_session_timeout")
+        assert limit == "30s"
+
+
+def settings_in_block(instance: dg.DagsterInstance, name: str) -> list[tuple[str]]:
+    with events_together(instance), instance.event_log_storage.index_connection() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(f"SHOW {name}")]
+
+
+def test_batches_of_several_assets_do_not_block_each_other(home: Path) -> None:
+    """Both lock the rows of the assets, which the events name in opposite order."""
+
+    def batches(instance: dg.DagsterInstance, *assets: str) -> None:
+        for _ in range(8):
+            instance.event_log_storage.store_event_batch([planned(name) for name in assets])
+
+    def planned(asset: str) -> dg.EventLogEntry:
+        data = AssetMaterializationPlannedData(dg.AssetKey(asset))
+        event = dg.DagsterEvent.build_asset_materialization_planned_event("job", "step", data)
+        return dg.EventLogEntry(None, "debug", "", "run", 1.0, dagster_event=event)
+
+    assets = [f"asset-{number}" for number in range(10)]
+    with (
+        dg.DagsterInstance.from_config(str(home)) as one,
+        dg.DagsterInstance.from_config(str(home)) as other,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        batches(one, *assets)  # makes the rows
+        stored = [threads.submit(batches, one, *assets), threads.submit(batches, other, *reversed(assets))]
+        for batch in stored:
+            batch.result(timeout=60)
 
 
 def test_a_batch_with_an_event_that_cannot_be_stored_leaves_nothing(
