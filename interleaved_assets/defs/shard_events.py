@@ -70,6 +70,8 @@ class Success(NamedTuple):
 
 def record_successes(context: dg.AssetExecutionContext, shards: Sequence[Success]) -> dict[str, LoggedShard]:
     """Log the materializations of shards and their checks together: all of them or none."""
+    if not shards:
+        return {}
     with events_together(context.instance):
         for shard in shards:
             context.log_event(

@@ -115,8 +115,14 @@ def run_over_shards(
                 made.append(Success.judged(key, done.outcome, checks, shown, tags, settings))
             except Exception as error:  # noqa: BLE001  any error concerns only this shard
                 lost[key] = error
-        if made:
+        try:
             recorded.update(record_successes(context, made))
+        except Exception:  # noqa: BLE001  events that cannot be stored concern only their shard
+            for shard in made:
+                try:
+                    recorded.update(record_successes(context, [shard]))
+                except Exception as error:  # noqa: BLE001
+                    lost[shard.key] = error
         failed.update(lost)
         for key in lost:
             with events_together(context.instance):

@@ -115,7 +115,8 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     record = shard_run.record_successes
 
     def noted(context: dg.AssetExecutionContext, made: Sequence[Success]) -> dict[str, LoggedShard]:
-        found.append([shard.key for shard in made])
+        if made:
+            found.append([shard.key for shard in made])
         return record(context, made)
 
     monkeypatch.setattr(shard_run, "record_successes", noted)
@@ -147,6 +148,30 @@ def test_shards_that_become_ready_together_are_logged_together(
         assert target is not None
         assert (target.storage_id, target.run_id) == (made.storage_id, made.run_id)
         assert target.timestamp == pytest.approx(made.timestamp, abs=1e-5)
+
+
+def test_events_that_cannot_be_stored_fail_their_shard_alone(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = project(tmp_path)
+    for name in "abc":
+        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
+    keys = register_all(instance, settings)
+    record = shard_run.record_successes
+
+    def refused(context: dg.AssetExecutionContext, made: Sequence[Success]) -> dict[str, LoggedShard]:
+        if "b" in {shard.key for shard in made}:
+            raise ValueError("the database refuses this")
+        return record(context, made)
+
+    monkeypatch.setattr(shard_run, "record_successes", refused)
+    monkeypatch.setattr(shard_run, "PATIENCE_S", float("inf"))
+    result = run(instance, settings, keys, ["normalized"])
+    assert materialized(instance, "normalized") == {"a", "c"}
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    summary = str(failure.step_failure_data.user_failure_data.description)
+    assert "1 of 3 shards failed" in summary
+    assert "the database refuses this" in summary
 
 
 def test_a_shard_waits_for_others_for_a_limited_time(
