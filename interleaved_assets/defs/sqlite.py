@@ -4,12 +4,13 @@ It has the files and contents of Dagster's own storage, and either can follow th
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 from dagster._config import StringSource
 from dagster._config.config_schema import UserConfigSchema
 from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._core.storage.runs import SqliteRunStorage
 from dagster._core.storage.schedules import SqliteScheduleStorage
 from dagster._core.storage.sqlite_storage import (
@@ -20,7 +21,9 @@ from dagster._core.storage.sqlite_storage import (
 )
 from dagster._serdes import ConfigurableClassData
 
-from interleaved_assets.defs.private_api import keep_files_open
+from interleaved_assets.defs.private_api import keep_files_open, remove_leftovers
+
+_INDEX: Final = f"{INDEX_SHARD_NAME}.db"
 
 
 class SqliteStorage(DagsterSqliteStorage):
@@ -36,6 +39,7 @@ class SqliteStorage(DagsterSqliteStorage):
 
     def __init__(self, base_dir: str | None = None, inst_data: ConfigurableClassData | None = None) -> None:
         if base_dir is not None:
+            remove_leftovers(Path(_event_logs_directory(base_dir), _INDEX))
             super().__init__(base_dir, inst_data)
             keep_files_open(self._event_log_storage)
             return
@@ -67,7 +71,9 @@ class SqliteEvents(SqliteEventLogStorage):
 
     def register_instance(self, instance: dg.DagsterInstance) -> None:
         if not self.has_instance:
-            super().__init__(_event_logs_directory(instance.root_directory))
+            folder = _event_logs_directory(instance.root_directory)
+            remove_leftovers(Path(folder, _INDEX))
+            super().__init__(folder)
             keep_files_open(self)
         super().register_instance(instance)
 

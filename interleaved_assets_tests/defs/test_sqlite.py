@@ -167,14 +167,19 @@ def test_readers_leave_the_time_of_a_file(instance: dg.DagsterInstance, home: Pa
     assert file.stat().st_mtime > 1
 
 
-def test_a_file_that_was_deleted_is_made_again(instance: dg.DagsterInstance, home: Path) -> None:
-    """``dagster run wipe`` in another process deletes the files; what is stored afterwards must not be lost."""
+@pytest.mark.parametrize("deleted", ["*", "*db"])
+def test_files_that_were_deleted_are_made_again(instance: dg.DagsterInstance, home: Path, deleted: str) -> None:
+    """By ``dagster run wipe`` in another process, or by hand; what is stored afterwards must not be lost."""
     instance.report_runless_asset_event(EVENT)
-    for file in (home / "history/runs").iterdir():
+    for file in (home / "history/runs").glob(deleted):
         file.unlink()
-    instance.report_runless_asset_event(EVENT)
     with opened(home) as other:
-        assert len(other.fetch_materializations(EVENT.asset_key, limit=9).records) == 1
+        other.report_runless_asset_event(EVENT)
+        instance.report_runless_asset_event(EVENT)
+        other.report_runless_asset_event(EVENT)
+        assert len(other.fetch_materializations(EVENT.asset_key, limit=9).records) == 3
+    (found,) = rows(home / "history/runs/index.db", "PRAGMA integrity_check")
+    assert found == ("ok",)
 
 
 def test_dagsters_own_storage_reads_the_files(instance: dg.DagsterInstance, home: Path) -> None:
