@@ -3,6 +3,8 @@
 import gc
 import os
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -167,19 +169,43 @@ def test_readers_leave_the_time_of_a_file(instance: dg.DagsterInstance, home: Pa
     assert file.stat().st_mtime > 1
 
 
-@pytest.mark.parametrize("deleted", ["*", "*db"])
-def test_files_that_were_deleted_are_made_again(instance: dg.DagsterInstance, home: Path, deleted: str) -> None:
-    """By ``dagster run wipe`` in another process, or by hand; what is stored afterwards must not be lost."""
+def test_files_that_were_deleted_are_made_again(instance: dg.DagsterInstance, home: Path) -> None:
+    """``dagster run wipe`` in another process deletes the files; what is stored afterwards must not be lost."""
     instance.report_runless_asset_event(EVENT)
-    for file in (home / "history/runs").glob(deleted):
+    for file in (home / "history/runs").iterdir():
         file.unlink()
     with opened(home) as other:
         other.report_runless_asset_event(EVENT)
         instance.report_runless_asset_event(EVENT)
         other.report_runless_asset_event(EVENT)
         assert len(other.fetch_materializations(EVENT.asset_key, limit=9).records) == 3
-    (found,) = rows(home / "history/runs/index.db", "PRAGMA integrity_check")
-    assert found == ("ok",)
+
+
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+for number in range(200):
+    connection.execute("INSERT INTO asset_keys (asset_key) VALUES (?)", (f"{number}" * 500,))
+connection.commit()
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_logs_of_deleted_files_are_not_taken_for_those_of_new_ones(home: Path) -> None:
+    """Where the ``.db`` files are deleted while another process, as the daemon, has them open."""
+    with opened(home) as instance:
+        instance.report_runless_asset_event(EVENT)
+    index = home / "history/runs/index.db"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, index], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == b"open\n"
+        index.unlink()
+        with opened(home) as other:
+            other.report_runless_asset_event(EVENT)
+            assert len(other.fetch_materializations(EVENT.asset_key, limit=9).records) == 1
+    assert rows(index, "PRAGMA integrity_check") == {("ok",): 1}
 
 
 def test_dagsters_own_storage_reads_the_files(instance: dg.DagsterInstance, home: Path) -> None:
