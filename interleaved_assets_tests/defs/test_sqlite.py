@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -132,6 +133,17 @@ def test_the_files_are_in_the_folder_of_the_instance(home: Path, monkeypatch: py
             "history/runs/index.db",
             "schedules/schedules.db",
         }
+
+
+def test_services_may_make_the_files_at_the_same_time(home: Path) -> None:
+    def start(number: int) -> None:
+        with dg.DagsterInstance.from_config(str(home)) as instance:
+            instance.add_dynamic_partitions("shards", [f"{number}"])
+
+    with ThreadPoolExecutor(4) as services:
+        list(services.map(start, range(4)))
+    with opened(home) as instance:
+        assert set(instance.get_dynamic_partitions("shards")) == {"0", "1", "2", "3"}
 
 
 def test_a_folder_of_its_own_may_be_below_the_users(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
