@@ -319,6 +319,7 @@ class _SqliteFiles:
             file = None
         if file is None:
             self._storage._initialized_dbs.discard(shard)
+            remove_leftovers(Path(self._storage.path_for_shard(shard)))
         url = self._storage.conn_string_for_shard(shard)
         if shard not in self._storage._initialized_dbs:  # makes the tables of a new run
             engine = create_engine(url, poolclass=NullPool, connect_args=_WAITS)
@@ -352,6 +353,17 @@ class _SqliteFiles:
         if table_name not in self._tables and self._look_for_table(table_name):
             self._tables.add(table_name)
         return table_name in self._tables
+
+
+def remove_leftovers(file: Path) -> None:
+    """Remove SQLite's log and its index where ``file`` itself was deleted, as by hand, while a process had it open.
+
+    SQLite takes them for those of a new file, which is then damaged.
+    """
+    left = [part for part in (Path(f"{file}-wal"), Path(f"{file}-shm")) if part.exists()]
+    if not file.exists():
+        for part in left:
+            part.unlink(missing_ok=True)
 
 
 def _engine(url: str) -> Engine:

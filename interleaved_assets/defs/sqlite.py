@@ -3,13 +3,18 @@
 It has the files and contents of Dagster's own storage, and either can follow the other in one folder.
 """
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 from dagster._config import StringSource
 from dagster._config.config_schema import UserConfigSchema
 from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._core.storage.runs import SqliteRunStorage
 from dagster._core.storage.schedules import SqliteScheduleStorage
 from dagster._core.storage.sqlite_storage import (
@@ -20,7 +25,9 @@ from dagster._core.storage.sqlite_storage import (
 )
 from dagster._serdes import ConfigurableClassData
 
-from interleaved_assets.defs.private_api import keep_files_open
+from interleaved_assets.defs.private_api import keep_files_open, remove_leftovers
+
+_INDEX: Final = f"{INDEX_SHARD_NAME}.db"
 
 
 class SqliteStorage(DagsterSqliteStorage):
@@ -36,7 +43,9 @@ class SqliteStorage(DagsterSqliteStorage):
 
     def __init__(self, base_dir: str | None = None, inst_data: ConfigurableClassData | None = None) -> None:
         if base_dir is not None:
-            super().__init__(base_dir, inst_data)
+            with _one_process(base_dir):
+                remove_leftovers(Path(_event_logs_directory(base_dir), _INDEX))
+                super().__init__(base_dir, inst_data)
             keep_files_open(self._event_log_storage)
             return
         self._run_storage = SqliteRuns()
@@ -57,6 +66,21 @@ class SqliteStorage(DagsterSqliteStorage):
         return cls.from_local(str(Path(config_value["base_dir"]).expanduser()), inst_data)
 
 
+@contextmanager
+def _one_process(folder: str) -> Iterator[None]:
+    """Let others wait that open the storage in this folder at the same time.
+
+    Services that make a new storage together have damaged it: Dagster's own code makes the tables of one of them twice.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # also gives the lock back
+
+
 # Dagster takes the three storages from the unified one before there is an instance, and registers the instance with
 # each of them before it uses it.
 
@@ -67,7 +91,10 @@ class SqliteEvents(SqliteEventLogStorage):
 
     def register_instance(self, instance: dg.DagsterInstance) -> None:
         if not self.has_instance:
-            super().__init__(_event_logs_directory(instance.root_directory))
+            folder = _event_logs_directory(instance.root_directory)
+            with _one_process(instance.root_directory):
+                remove_leftovers(Path(folder, _INDEX))
+                super().__init__(folder)
             keep_files_open(self)
         super().register_instance(instance)
 
@@ -78,7 +105,9 @@ class SqliteRuns(SqliteRunStorage):
 
     def register_instance(self, instance: dg.DagsterInstance) -> None:
         if not self.has_instance:
-            vars(self).update(vars(SqliteRunStorage.from_local(_runs_directory(instance.root_directory))))
+            with _one_process(instance.root_directory):
+                opened = SqliteRunStorage.from_local(_runs_directory(instance.root_directory))
+            vars(self).update(vars(opened))
         super().register_instance(instance)
 
 
@@ -88,5 +117,7 @@ class SqliteSchedules(SqliteScheduleStorage):
 
     def register_instance(self, instance: dg.DagsterInstance) -> None:
         if not self.has_instance:
-            vars(self).update(vars(SqliteScheduleStorage.from_local(_schedule_directory(instance.root_directory))))
+            with _one_process(instance.root_directory):
+                opened = SqliteScheduleStorage.from_local(_schedule_directory(instance.root_directory))
+            vars(self).update(vars(opened))
         super().register_instance(instance)

@@ -3,8 +3,11 @@
 import gc
 import os
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -132,6 +135,17 @@ def test_the_files_are_in_the_folder_of_the_instance(home: Path, monkeypatch: py
         }
 
 
+def test_services_may_make_the_files_at_the_same_time(home: Path) -> None:
+    def start(number: int) -> None:
+        with dg.DagsterInstance.from_config(str(home)) as instance:
+            instance.add_dynamic_partitions("shards", [f"{number}"])
+
+    with ThreadPoolExecutor(4) as services:
+        list(services.map(start, range(4)))
+    with opened(home) as instance:
+        assert set(instance.get_dynamic_partitions("shards")) == {"0", "1", "2", "3"}
+
+
 def test_a_folder_of_its_own_may_be_below_the_users(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(home.parent))
     monkeypatch.chdir(home)
@@ -167,14 +181,43 @@ def test_readers_leave_the_time_of_a_file(instance: dg.DagsterInstance, home: Pa
     assert file.stat().st_mtime > 1
 
 
-def test_a_file_that_was_deleted_is_made_again(instance: dg.DagsterInstance, home: Path) -> None:
+def test_files_that_were_deleted_are_made_again(instance: dg.DagsterInstance, home: Path) -> None:
     """``dagster run wipe`` in another process deletes the files; what is stored afterwards must not be lost."""
     instance.report_runless_asset_event(EVENT)
     for file in (home / "history/runs").iterdir():
         file.unlink()
-    instance.report_runless_asset_event(EVENT)
     with opened(home) as other:
-        assert len(other.fetch_materializations(EVENT.asset_key, limit=9).records) == 1
+        other.report_runless_asset_event(EVENT)
+        instance.report_runless_asset_event(EVENT)
+        other.report_runless_asset_event(EVENT)
+        assert len(other.fetch_materializations(EVENT.asset_key, limit=9).records) == 3
+
+
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+for number in range(200):
+    connection.execute("INSERT INTO asset_keys (asset_key) VALUES (?)", (f"{number}" * 500,))
+connection.commit()
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_logs_of_deleted_files_are_not_taken_for_those_of_new_ones(home: Path) -> None:
+    """Where the ``.db`` files are deleted while another process, as the daemon, has them open."""
+    with opened(home) as instance:
+        instance.report_runless_asset_event(EVENT)
+    index = home / "history/runs/index.db"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, index], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == b"open\n"
+        index.unlink()
+        with opened(home) as other:
+            other.report_runless_asset_event(EVENT)
+            assert len(other.fetch_materializations(EVENT.asset_key, limit=9).records) == 1
+    assert rows(index, "PRAGMA integrity_check") == {("ok",): 1}
 
 
 def test_dagsters_own_storage_reads_the_files(instance: dg.DagsterInstance, home: Path) -> None:
