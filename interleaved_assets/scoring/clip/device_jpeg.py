@@ -7,7 +7,7 @@ refuses is decoded on the host, whose decoder says what is wrong with it.
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Final
 
@@ -16,7 +16,9 @@ import torch
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
+from interleaved_assets.io.batches import parts_within
 from interleaved_assets.model.errors import ImageError, MissingDependency, SettingsError
+from interleaved_assets.scoring.clip.identity import reason_of
 from interleaved_assets.scoring.clip.image import Preprocess, scaled_size
 from interleaved_assets.scoring.clip.samples import Pixels
 from interleaved_assets.scoring.containers import Buffer, bytes_of
@@ -80,10 +82,12 @@ class DevicePreprocess:
         """
         found: list[Pixels | None] = [None] * len(files)
         headers = {index: header for index, data in enumerate(files) if (header := self._plain_header(data))}
-        for part in _parts(headers):
+        sizes = np.array([header.width * header.height for header in headers.values()])
+        for part in parts_within(sizes, _PIXELS_AT_ONCE):
+            indices = list(headers)[part]
             with torch.inference_mode(), self._alone, torch.cuda.stream(self._stream):
-                decoded = self._decoded([_tensor(files[index]) for index in part])
-                for index, image in zip(part, decoded, strict=True):
+                decoded = self._decoded([_tensor(files[index]) for index in indices])
+                for index, image in zip(indices, decoded, strict=True):
                     header = headers[index]
                     if image is not None and image.shape == (3, header.height, header.width):
                         upright = _turned(image, exif_orientation(header))
@@ -103,8 +107,7 @@ class DevicePreprocess:
         except ImageError:
             return None  # the host says what is wrong
         if (
-            not isinstance(header, JpegImageFile)
-            or header.format != "JPEG"
+            type(header) is not JpegImageFile  # a JPEG with several pictures has a type of its own
             or header.width * header.height > self._host.max_pixels
             or not self._host.is_for_torch(*header.size)
             or header.info.get("adobe_transform", _YCBCR_OF_ADOBE) != _YCBCR_OF_ADOBE
@@ -123,15 +126,14 @@ class DevicePreprocess:
             raise
         except RuntimeError as error:
             if len(files) == 1:
-                # the first one may be damaged; were it all of them, the device would be idle
-                if not self._has_warned:
+                if not self._has_warned:  # were it all files, the device would be idle
+                    self._has_warned = True
                     logger.warning(
                         "clip.decode = 'device': torchvision refused a JPEG on %s, and the host decodes it, as it will "
                         "all others that are refused: %s",
                         self._device,
-                        str(error).partition("\n")[0],
+                        reason_of(error),
                     )
-                self._has_warned = True
                 return [None]
         # the call does not say which one it was
         return [image for file in files for image in self._decoded([file])]
@@ -160,21 +162,6 @@ def _has_plain_markers(data: memoryview) -> bool:
     return False
 
 
-def _parts(headers: Mapping[int, Image.Image]) -> Iterator[list[int]]:
-    """Their indices, in parts that are decoded in one call."""
-    part: list[int] = []
-    pixels = 0
-    for index, header in headers.items():
-        size = header.width * header.height
-        if part and pixels + size > _PIXELS_AT_ONCE:
-            yield part
-            part, pixels = [], 0
-        part.append(index)
-        pixels += size
-    if part:
-        yield part
-
-
 def _turned(image: torch.Tensor, orientation: int) -> torch.Tensor:
     """An image, 3 x height x width, upright by its EXIF orientation."""
     if orientation >= 5:
@@ -195,11 +182,7 @@ def _decode(files: list[torch.Tensor], device: torch.device) -> list[torch.Tenso
 
 
 def _check_decoder(device: torch.device) -> None:
-    """Decode a small image of one colour.
-
-    Raises:
-        MissingDependency: that does not work.
-    """
+    """Decode a small image of one colour; raise MissingDependency where that does not work."""
     colour = (200, 100, 50)
     buffer = BytesIO()
     Image.new("RGB", (16, 16), colour).save(buffer, "JPEG", quality=95)
@@ -207,12 +190,12 @@ def _check_decoder(device: torch.device) -> None:
         (image,) = _decode([_tensor(buffer.getvalue())], device)
     except (ImportError, RuntimeError) as error:
         raise MissingDependency(
-            f"clip.decode = 'device': this torchvision decodes no JPEG on {device}: "
-            f"{str(error).partition(chr(10))[0]}. Install a torchvision with its decoder, or set clip.decode = 'host'"
+            f"clip.decode = 'device': this torchvision decodes no JPEG on {device}: {reason_of(error)}. Install a "
+            "torchvision with its decoder, or set clip.decode = 'host'"
         ) from error
-    found = image.float().mean(dim=(1, 2)).tolist()
-    if max(abs(value - wanted) for value, wanted in zip(found, colour, strict=True)) > 4:
+    found = image.float().mean(dim=(1, 2))
+    if (found.cpu() - torch.tensor(colour)).abs().max() > 4:
         raise MissingDependency(
-            f"clip.decode = 'device': torchvision decodes a JPEG of the colour {colour} as {found} on {device}; set "
-            "clip.decode = 'host'"
+            f"clip.decode = 'device': torchvision decodes a JPEG of the colour {colour} as {found.tolist()} on "
+            f"{device}; set clip.decode = 'host'"
         )

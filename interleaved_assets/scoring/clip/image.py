@@ -86,7 +86,9 @@ class Preprocess:
         header = open_header(data, max_pixels=self.max_pixels)
         if header.mode not in _PLAIN_MODES and not header.mode.startswith(_DEEP_MODES):
             check_pixels(header, self.max_pixels)
-            return self._scaled(_upright(header))
+            orientation = exif_orientation(header)
+            pillow_result(header.load)
+            return self._scaled(header.transpose(TURN_UPRIGHT[orientation]) if orientation > 1 else header)
         if header.mode != "L" and self.is_for_torch(*header.size):
             size = displayed_size(header)  # before loading, which may change the metadata
             bgr = decode_opened(header, data, max_pixels=self.max_pixels, reduced=self._reduction(header))
@@ -153,9 +155,3 @@ def scaled_size(width: int, height: int, side: int) -> tuple[tuple[int, int], tu
 
 def _ratio(width: int, height: int) -> float:
     return max(width, height) / min(width, height)
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    orientation = exif_orientation(image)
-    pillow_result(image.load)
-    return image.transpose(TURN_UPRIGHT[orientation]) if orientation in TURN_UPRIGHT else image

@@ -260,7 +260,8 @@ class ScoreStream:
         self._collect(leave=len(self._launched) - before)
 
     def _launch_texts(self) -> None:
-        texts, self._texts = self._texts, []
+        # texts of like length follow each other
+        texts, self._texts = sorted(self._texts, key=lambda text: len(text.key)), []
         if texts:
             self._launch(lambda: self._embedder.texts([text.tokens for text in texts]), texts, f"{len(texts)} texts")
             self._stats.texts += len(texts)
