@@ -45,11 +45,8 @@ _PIXELS_AT_ONCE: Final = 2**25
 class DevicePreprocess:
     """From the bytes of JPEGs to pixels, decoded, turned upright and scaled on a device.
 
-    Its colours may differ from the host's by what two decoders differ; sizes, orientation and crop are the same.
-
-    Args:
-        host: decodes all other images; gives the size to scale to and the limit of pixels.
-        device: where to decode.
+    Its colours may differ from those of ``host``, which decodes all other images, by what two decoders differ; sizes,
+    orientation and crop are the same.
 
     Raises:
         MissingDependency: torchvision has no decoder for the device.
@@ -75,10 +72,7 @@ class DevicePreprocess:
     def __call__(self, files: Sequence[Buffer]) -> list[Pixels | None]:
         """The pixels of each file, as :class:`Preprocess` returns them; None where it is for the host to decode.
 
-        Safe to call from several threads.
-
-        Raises:
-            RuntimeError: the device failed, such as for want of memory.
+        Safe to call from several threads. Want of memory on the device is raised as torch raises it.
         """
         found: list[Pixels | None] = [None] * len(files)
         headers = {index: header for index, data in enumerate(files) if (header := self._plain_header(data))}
@@ -86,7 +80,7 @@ class DevicePreprocess:
         for part in parts_within(sizes, _PIXELS_AT_ONCE):
             indices = list(headers)[part]
             with torch.inference_mode(), self._alone, torch.cuda.stream(self._stream):
-                decoded = self._decoded([_tensor(files[index]) for index in indices])
+                decoded = self._decoded([files[index] for index in indices])
                 for index, image in zip(indices, decoded, strict=True):
                     header = headers[index]
                     if image is not None and image.shape == (3, header.height, header.width):
@@ -118,7 +112,7 @@ class DevicePreprocess:
         is_ycbcr = ids in _YCBCR_IDS and samplings[0] in _SAMPLINGS and samplings[1:] == [(1, 1), (1, 1)]
         return header if len(ids) == 1 or is_ycbcr else None
 
-    def _decoded(self, files: list[torch.Tensor]) -> list[torch.Tensor | None]:
+    def _decoded(self, files: list[Buffer]) -> list[torch.Tensor | None]:
         """Red-green-blue, 3 x height x width, uint8; None for a file that the decoder refuses."""
         try:
             return list(_decode(files, self._device))
@@ -170,14 +164,11 @@ def _turned(image: torch.Tensor, orientation: int) -> torch.Tensor:
     return image.flip([dim for dim, is_flipped in ((2, across), (1, down)) if is_flipped])
 
 
-def _tensor(data: Buffer) -> torch.Tensor:
-    return torch.from_numpy(np.frombuffer(data, np.uint8).copy())
-
-
-def _decode(files: list[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+def _decode(files: list[Buffer], device: torch.device) -> list[torch.Tensor]:
     from torchvision.io import ImageReadMode, decode_jpeg
 
-    images: list[torch.Tensor] = decode_jpeg(files, mode=ImageReadMode.RGB, device=device)
+    tensors = [torch.from_numpy(np.frombuffer(file, np.uint8).copy()) for file in files]
+    images: list[torch.Tensor] = decode_jpeg(tensors, mode=ImageReadMode.RGB, device=device)
     return images
 
 
@@ -187,7 +178,7 @@ def _check_decoder(device: torch.device) -> None:
     buffer = BytesIO()
     Image.new("RGB", (16, 16), colour).save(buffer, "JPEG", quality=95)
     try:
-        (image,) = _decode([_tensor(buffer.getvalue())], device)
+        (image,) = _decode([buffer.getvalue()], device)
     except (ImportError, RuntimeError) as error:
         raise MissingDependency(
             f"clip.decode = 'device': this torchvision decodes no JPEG on {device}: {reason_of(error)}. Install a "

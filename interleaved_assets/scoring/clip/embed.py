@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import numpy as np
 import open_clip
@@ -13,8 +12,6 @@ from interleaved_assets.scoring.clip.model import ClipModel
 from interleaved_assets.scoring.clip.samples import Pixels, Tokens, Vector
 
 logger = logging.getLogger(__name__)
-
-_DEFAULT_BATCH: Final = {"cuda": 256, "cpu": 32}
 
 
 class Launched:
@@ -31,11 +28,7 @@ class Launched:
             self._arrived.record(torch.cuda.current_stream(rows.device))
 
     def result(self) -> Vector:
-        """The rows, waited for: embeddings, each followed by the scores of the heads where images were embedded.
-
-        Raises:
-            SettingsError: the model gave values that are not finite.
-        """
+        """The rows, waited for: embeddings, each followed by the scores of the heads where images were embedded."""
         if self._arrived is not None:
             self._arrived.synchronize()
         rows = self._rows.numpy()
@@ -58,14 +51,12 @@ class Embedder:
 
     def __init__(self, model: ClipModel, batch_size: int | None = None, heads: Sequence[torch.nn.Module] = ()) -> None:
         self.model = model
-        self.batch_size = batch_size or _DEFAULT_BATCH[model.device.type]
         self.is_on_cpu = model.device.type == "cpu"
+        self.batch_size = batch_size or (32 if self.is_on_cpu else 256)
         self.width = model.width
         self._heads = [head.to(model.device) for head in heads]
         config = model.preprocess_config
-        self._mean, self._std = (
-            torch.tensor(part, device=model.device).view(1, 3, 1, 1) for part in (config.mean, config.std)
-        )
+        self._mean, self._std = torch.tensor([config.mean, config.std], device=model.device).view(2, 1, 3, 1, 1)
         # Padding behind a text's end marker cannot change its embedding, so that it can be left out, where attention
         # looks back only and the embedding is taken at the end marker, the largest id of all: in OpenAI's architecture,
         # which open_clip's plain CLIP class is.

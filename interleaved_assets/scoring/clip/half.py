@@ -23,7 +23,7 @@ def compute_in_half(module: Any, device_type: str, dtype: torch.dtype) -> None:
         convert_weights_to_lp(part, dtype)
     for part in (*image_parts, *half_text_parts(module)):
         part.forward = torch.autocast(device_type, dtype=dtype)(part.forward)
-        part.register_forward_hook(_in_float)
+        part.register_forward_hook(lambda _part, _given, out: out.float() if isinstance(out, torch.Tensor) else out)
 
 
 def half_image_parts(visual: Any) -> list[Any]:
@@ -43,7 +43,3 @@ def half_text_parts(module: Any) -> list[Any]:
     text = getattr(module, "text", module)
     blocks = getattr(getattr(text, "transformer", None), "resblocks", None)
     return [text] if blocks is None else [block.mlp for block in blocks]
-
-
-def _in_float(_part: Any, _given: Any, result: Any) -> Any:
-    return result.float() if isinstance(result, torch.Tensor) else result

@@ -1,15 +1,9 @@
 """Heads on CLIP image embeddings: a stack of linear layers that gives one number an image.
 
-What is published comes in these forms, and each is read as it is:
-
-- LAION-Aesthetics V1 (``sa_0_4_vit_*_linear.pth``): one layer, keys ``weight`` and ``bias``;
-- LAION-Aesthetics V2 (``sac+logos+ava1-l14-linearMSE.pth``): an MLP, keys ``layers.<n>.weight`` and
-  ``layers.<n>.bias``, with dropout but no activation between the layers;
-- LAION's CLIP-based NSFW detector as ported to torch (``clip_autokeras_binary_nsfw.pth``): ``norm.mean`` and
-  ``norm.variance``, then ``linear_1`` to ``linear_4`` with ReLU between them and a sigmoid behind.
-
-All of them were trained on L2-normalised embeddings, and so is what they are given here. Any other state dict of linear
-layers works too; activations are no part of a state dict, so they are settings.
+Read as published are LAION-Aesthetics V1 (one layer) and V2 (an MLP without activations), and LAION's NSFW detector as
+ported to torch, with ``norm.mean`` and ``norm.variance`` before its layers. They were trained on L2-normalised
+embeddings, which is what heads are given here. Any other state dict of linear layers works too; activations are no part
+of a state dict, so they are settings.
 """
 
 import pickle
@@ -41,13 +35,10 @@ def load_head(
 ) -> torch.nn.Sequential:
     """The head that ``clip.heads.<name>`` describes, for a model whose embeddings have this ``width``.
 
-    Returns:
-        From embeddings, n x width, float32, L2-normalised, one number each, n x 1, float32; the range is the head's
-        own, 0 to 1 behind a sigmoid.
+    From embeddings, n x width, float32, L2-normalised, it gives one number each, n x 1, float32, in a range of its own.
 
     Raises:
-        SettingsError: the file is missing or no state dict of linear layers, the layers do not fit each other, or the
-            head takes embeddings of another width.
+        SettingsError: the file is missing or no such head, or the head takes embeddings of another width.
         StorageUnavailable: the storage did not answer.
     """
     try:

@@ -23,7 +23,7 @@ from interleaved_assets.io.storage import (
     storage_errors,
 )
 from interleaved_assets.model.errors import SettingsError, StorageError, StorageUnavailable
-from interleaved_assets.scoring.clip.settings import ClipSettings, head_column, is_checkpoint
+from interleaved_assets.scoring.clip.settings import LOCAL_DIR_PREFIX, ClipSettings
 
 # Raised by hand when a change of this package's code changes embeddings: preprocessing, pooling, normalization.
 _EMBEDDING_VERSION: Final = 1
@@ -31,15 +31,6 @@ _EMBEDDING_VERSION: Final = 1
 _DEVICE_PIXELS_VERSION: Final = 2
 # Under which a store gives the version of an object, the best first; HTTP servers spell them as headers.
 _STAMPS: Final = ("ETag", "etag", "Content-MD5", "Digest", "LastModified", "Last-Modified", "mtime", "created")
-
-LOCAL_DIR_PREFIX: Final = "local-dir:"
-HUB_PREFIX: Final = "hf-hub:"
-
-
-def checkpoint_file(settings: ClipSettings) -> str | None:
-    """Path or URL of the checkpoint where ``clip.pretrained`` is one; None where it is a tag or not used."""
-    is_used = not settings.model.startswith((LOCAL_DIR_PREFIX, HUB_PREFIX))
-    return settings.pretrained if is_used and is_checkpoint(settings.pretrained) else None
 
 
 def version_settings(settings: ClipSettings) -> dict[str, object]:
@@ -50,8 +41,8 @@ def version_settings(settings: ClipSettings) -> dict[str, object]:
     they are written, so that ``auto`` means the same on every machine.
     """
     heads = {
-        head_column(name, head): [name, head.hidden_activation, head.output_squash]
-        for name, head in sorted(settings.heads.items())
+        column: [name, settings.heads[name].hidden_activation, settings.heads[name].output_squash]
+        for column, name in settings.head_columns.items()
     }
     others = {"precision", "resize", "long_text", "prescreen", "keep_embeddings", "max_pixels"}
     return {**_model_facts(settings), "heads": heads, **settings.model_dump(include=others)}
@@ -62,7 +53,7 @@ def _model_facts(settings: ClipSettings) -> dict[str, object]:
     facts = {
         "version": _EMBEDDING_VERSION,
         "model": "folder" if is_folder else settings.model if settings.model_config_path is None else "file",
-        "pretrained": "file" if checkpoint_file(settings) else settings.pretrained,
+        "pretrained": "file" if settings.checkpoint else settings.pretrained,
     }
     # scores from before there was a choice of decoders stay up to date
     return facts if settings.decode == "host" else facts | {"decode": [settings.decode, _DEVICE_PIXELS_VERSION]}
@@ -90,8 +81,8 @@ def _files(settings: ClipSettings) -> Iterator[tuple[str, str]]:
         yield from ((f"clip.model/{path.name}", str(path)) for path in sorted(folder.iterdir()) if path.is_file())
     if settings.model_config_path is not None:
         yield "clip.model_config_path", settings.model_config_path
-    if (checkpoint := checkpoint_file(settings)) is not None:
-        yield "clip.pretrained", checkpoint
+    if settings.checkpoint is not None:
+        yield "clip.pretrained", settings.checkpoint
     for name, head in sorted(settings.heads.items()):
         yield f"clip.heads.{name}", head.path
 
@@ -115,21 +106,13 @@ def reason_of(error: Exception) -> str:
 def model_fingerprint(
     settings: ClipSettings, precision: str, resize: str, options: StorageOptionsByScheme | None = None
 ) -> str:
-    """Hash, 32 hex digits, of what an embedding depends on: model and files, arithmetic, scaling of images.
-
-    Raises:
-        SettingsError, StorageUnavailable: as of :func:`file_versions`.
-    """
+    """Hash, 32 hex digits, of what an embedding depends on: model and files, arithmetic, scaling of images."""
     files = file_versions(settings.model_copy(update={"heads": {}}), options)
     return _digest([_model_facts(settings), files, precision, resize])
 
 
 def content_version(uri: str, storage_options: StorageOptions = None) -> str:
-    """Hash of a file's content; for one in a store its size and ETag, so that gigabytes need not be fetched to know it.
-
-    Raises:
-        StorageError: it is missing or unreadable.
-    """
+    """Hash of a file's content; for one in a store of its size and ETag, so that gigabytes need not be fetched."""
     if is_local(uri):
         path = local_path(uri)
         with storage_errors(uri, "read"):

@@ -21,14 +21,7 @@ from safetensors import SafetensorError, safe_open
 from interleaved_assets.io.storage import StorageOptionsByScheme, local_copy, options_of
 from interleaved_assets.model.errors import InterleavedError, MissingDependency, SettingsError
 from interleaved_assets.scoring.clip.half import HALF_DTYPES, compute_in_half
-from interleaved_assets.scoring.clip.identity import (
-    HUB_PREFIX,
-    LOCAL_DIR_PREFIX,
-    checkpoint_file,
-    model_fingerprint,
-    reason_of,
-    setting_errors,
-)
+from interleaved_assets.scoring.clip.identity import model_fingerprint, reason_of, setting_errors
 from interleaved_assets.scoring.clip.image import Resizer
 from interleaved_assets.scoring.clip.settings import ClipSettings
 
@@ -38,8 +31,6 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 DEMO_MARKER: Final = {"interleaved_assets": "knows the demo's drawn scenes only"}
 """Metadata of the .safetensors file of the demo's model, which may judge no other data."""
-
-_CONFIG_KEYS: Final = ("embed_dim", "vision_cfg", "text_cfg")
 
 # What torch, safetensors and open_clip raise on a checkpoint that is damaged, or another model's, and on a
 # configuration that makes no model: both are parsed on trust, so the type says little.
@@ -67,14 +58,8 @@ class ClipModel:
         name: model and weights, as a person would say it.
         module: open_clip's model, in evaluation mode. Where ``precision`` is a half one its parts turn autocast on
             themselves, so it is called outside of it.
-        tokenizer: open_clip's tokenizer for it.
-        preprocess_config: how it sees images.
-        width: width of its embeddings.
-        device: where it is.
-        precision: what it computes in.
-        resizer: who scales images for it.
+        width: of its embeddings.
         fingerprint: hash of all that its embeddings depend on.
-        is_demo: whether its file has the demo's marker.
     """
 
     name: str
@@ -103,8 +88,7 @@ def load_clip(settings: ClipSettings, options: StorageOptionsByScheme | None = N
     """The model of ``settings``, loaded unless this process has it already.
 
     Raises:
-        SettingsError: ``device = "cuda"`` without a GPU, a model or tag that open_clip does not know, a checkpoint or
-            configuration that is missing, damaged or another model's.
+        SettingsError: device, model, weights or configuration are missing, unknown, damaged or do not fit each other.
         MissingDependency: the model needs a package that is not installed.
         StorageUnavailable: the storage did not answer.
     """
@@ -116,10 +100,10 @@ def load_clip(settings: ClipSettings, options: StorageOptionsByScheme | None = N
         key = (fingerprint, str(device))
         if key not in _loaded:
             _loaded.clear()
-            module, tokenizer, width, is_demo = _load(settings, options, device)
+            module, is_demo, tokenizer, width = _load(settings, options, device)
             if precision in HALF_DTYPES:
                 compute_in_half(module, device.type, HALF_DTYPES[precision])
-            weights = checkpoint_file(settings) or settings.pretrained
+            weights = settings.checkpoint or settings.pretrained
             logger.info("loaded %s from %s on %s in %s", _label(settings), weights, device, precision)
             _loaded[key] = ClipModel(
                 name=f"{settings.model}/{weights.rpartition('/')[2]}",
@@ -138,9 +122,9 @@ def load_clip(settings: ClipSettings, options: StorageOptionsByScheme | None = N
 
 def _load(
     settings: ClipSettings, options: StorageOptionsByScheme | None, device: torch.device
-) -> tuple[Any, Any, int, bool]:
-    """Open_clip's model, in evaluation mode, its tokenizer, its embeddings' width, and whether it is the demo's."""
-    label, uri = _label(settings), checkpoint_file(settings)
+) -> tuple[Any, bool, Any, int]:
+    """Open_clip's model, in evaluation mode, whether it is the demo's, its tokenizer, its embeddings' width."""
+    label, uri = _label(settings), settings.checkpoint
     name, preprocess = _registered(settings, options)
     is_demo = False
     try:
@@ -173,7 +157,7 @@ def _load(
             f"clip: model {label} knows {embedded} tokens, and its tokenizer gives {tokenizer.vocab_size}: set "
             "text_cfg.vocab_size in the configuration it is trained with"
         )
-    return module.eval().requires_grad_(False), tokenizer, width, is_demo
+    return module.eval().requires_grad_(False), is_demo, tokenizer, width
 
 
 def _label(settings: ClipSettings) -> str:
@@ -185,7 +169,7 @@ def _registered(settings: ClipSettings, options: StorageOptionsByScheme | None) 
     path = settings.model_config_path
     if path is None:
         models = open_clip.list_models()
-        if settings.model not in models and not settings.model.startswith((HUB_PREFIX, LOCAL_DIR_PREFIX)):
+        if settings.model not in models and not settings.has_weights:
             close = ", ".join(difflib.get_close_matches(settings.model, models, n=3, cutoff=0.4)) or "none"
             raise SettingsError(
                 f"clip.model: open_clip {open_clip.__version__} has no model {settings.model!r}; close to it: {close}. "
@@ -199,7 +183,7 @@ def _registered(settings: ClipSettings, options: StorageOptionsByScheme | None) 
         # open_clip's own folders have it one level down, beside preprocess_cfg
         model_config = config.get("model_cfg", config)
         preprocess = config.get("preprocess_cfg")
-        missing = [key for key in _CONFIG_KEYS if key not in model_config]
+        missing = [key for key in ("embed_dim", "vision_cfg", "text_cfg") if key not in model_config]
     except (ValueError, AttributeError, TypeError) as error:
         raise SettingsError(f"clip.model_config_path: {path} is no JSON object: {error}") from error
     if missing:
@@ -216,7 +200,7 @@ def _registered(settings: ClipSettings, options: StorageOptionsByScheme | None) 
 
 def _tag(settings: ClipSettings, name: str) -> str | None:
     """The tag of the weights; None where the model's name says where they are."""
-    if settings.model.startswith((HUB_PREFIX, LOCAL_DIR_PREFIX)):
+    if settings.has_weights:
         return None
     if not open_clip.get_pretrained_cfg(name, settings.pretrained):
         tags = ", ".join(open_clip.list_pretrained_tags_by_model(name)) or "none"

@@ -1,18 +1,10 @@
 """Which images the stored cheap scores keep from the model, and why."""
 
-from typing import Final
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.errors import SettingsError, row_error
 from interleaved_assets.scoring.clip.settings import PrescreenSettings
-
-_LOWER: Final = (pc.less, "below")
-_UPPER: Final = (pc.greater, "above")
-_OPEN_UPPER: Final = (pc.greater_equal, "not below")
-# Columns whose upper bound is the first value that is left out.
-_BELOW: Final = ("qr_area_ratio", "nsfw_score")
 
 
 def prescreened(scores: pa.Table, settings: PrescreenSettings) -> dict[tuple[str, int], str]:
@@ -31,7 +23,9 @@ def prescreened(scores: pa.Table, settings: PrescreenSettings) -> dict[tuple[str
         if bound is None:
             continue
         side, column = name.split("_", 1)
-        is_outside, words = _LOWER if side == "min" else _OPEN_UPPER if column in _BELOW else _UPPER
+        is_outside, words = (pc.less, "below") if side == "min" else (pc.greater, "above")
+        if name in ("max_qr_area_ratio", "max_nsfw_score"):
+            is_outside, words = pc.greater_equal, "not below"
         if column not in scores.column_names:
             raise SettingsError(
                 f"clip.prescreen.{name} is set, and the image scores have no column {column!r}: switch that scorer on, "

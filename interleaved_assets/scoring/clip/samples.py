@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from interleaved_assets.io.batches import binary_views
 from interleaved_assets.model.errors import row_error
-from interleaved_assets.scoring.clip.settings import ClipSettings, head_column
+from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.containers import Buffer
 from interleaved_assets.scoring.ranges import Range
 
@@ -20,9 +20,6 @@ Pixels = NDArray[np.uint8]
 Tokens = NDArray[np.int32]
 """Token ids of one text or window, start and end marker included; at most the model's context length, not padded."""
 Vector = NDArray[np.float32]
-
-# Embeddings have length 1, and are stored as float16.
-_LENGTH_OF_ONE: Final = Range(0.99, 1.01)
 
 NO_TEXT: Final = row_error("no_text", "no text row of the sample has any characters but white space")
 _NO_BYTES: Final = row_error("missing_source", "the row has no bytes; materialize it first")
@@ -51,10 +48,11 @@ def clip_schema(settings: ClipSettings, width: int) -> pa.Schema:
 def clip_ranges(settings: ClipSettings) -> dict[str, Range]:
     """What each column of that table can hold; a head's own range is known where a sigmoid is behind it."""
     heads = {
-        head_column(name, head): Range(0, 1) if head.output_squash == "sigmoid" else Range()
-        for name, head in settings.heads.items()
+        column: Range(0, 1) if settings.heads[name].output_squash == "sigmoid" else Range()
+        for column, name in settings.head_columns.items()
     }
-    return {"clip_score": Range(-1, 1), "clip_text_position": Range(low=0), **heads, "embedding": _LENGTH_OF_ONE}
+    # embeddings have length 1, and are stored as float16
+    return {"clip_score": Range(-1, 1), "clip_text_position": Range(low=0), **heads, "embedding": Range(0.99, 1.01)}
 
 
 @dataclass
@@ -62,9 +60,7 @@ class ClipImage:
     """An image row: its bytes while they are needed, then what the model gave for it, or why it gave nothing.
 
     Attributes:
-        position: of the row.
         data: the file's bytes; empty once they are decoded, and where there is an error.
-        error: its ``clip_error``.
         values: its embedding, followed by the score of each head, float32.
     """
 
@@ -99,8 +95,6 @@ class ClipSample:
     """The images and texts of one sample.
 
     Attributes:
-        sample_id: its id.
-        images: in the order of their rows.
         texts: position and stripped text of every text row that has any, in the order of the rows.
         pieces: for each text, the token sequences it was cut into.
     """
@@ -154,9 +148,8 @@ class ClipSample:
 def samples_of(table: pa.Table, left_out: Mapping[tuple[str, int], str] = {}) -> Iterator[ClipSample]:
     """The samples of ``table`` that have images, in the order of their first rows, bytes not copied.
 
-    ``table`` has ``sample_id``, ``position``, ``modality``, ``text_content``, ``binary_content`` and where there is one
-    ``materialize_error``, which becomes the image's ``clip_error``. All rows of a sample are in it. ``left_out`` has
-    the errors of other images, by sample id and position.
+    A ``materialize_error`` becomes the image's ``clip_error``; ``left_out`` has the errors of other images, by sample
+    id and position.
     """
     samples: dict[str, ClipSample] = {}
     ids, positions, modalities = (table[name].to_pylist() for name in ("sample_id", "position", "modality"))

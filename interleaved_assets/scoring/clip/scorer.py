@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from interleaved_assets.scoring.clip.embed import Embedder
     from interleaved_assets.scoring.clip.image import Preprocess
     from interleaved_assets.scoring.clip.text import Tokenizer
-
-_EXTRA_PACKAGES: Final = frozenset({"torch", "torchvision", "open_clip", "safetensors"})
 
 
 @dataclass(frozen=True)
@@ -68,13 +66,14 @@ def load_scorer(
         StorageUnavailable: the storage did not answer.
     """
     try:
+        from interleaved_assets.scoring.clip.device_jpeg import DevicePreprocess
         from interleaved_assets.scoring.clip.embed import Embedder
         from interleaved_assets.scoring.clip.heads import load_head
         from interleaved_assets.scoring.clip.image import Preprocess
         from interleaved_assets.scoring.clip.model import load_clip
         from interleaved_assets.scoring.clip.text import Tokenizer
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA_PACKAGES:
+        if error.name not in ("torch", "torchvision", "open_clip", "safetensors"):
             raise
         raise MissingDependency(
             f"CLIP scoring needs {error.name}, which is not installed here: pip install 'interleaved-assets[clip]'"
@@ -88,16 +87,11 @@ def load_scorer(
             "clip.enabled = false, or clip.allow_demo_model = true to use it all the same."
         )
     preprocess = Preprocess(model.preprocess_config, model.resizer, settings.max_pixels)
-    on_device = None
-    if settings.decode == "device":
-        from interleaved_assets.scoring.clip.device_jpeg import DevicePreprocess
-
-        on_device = DevicePreprocess(preprocess, model.device)
     heads = [load_head(name, head, model.width, options) for name, head in settings.heads.items()]
     return ClipScorer(
         settings=settings,
         embedder=Embedder(model, settings.batch_size, heads),
         tokenizer=Tokenizer(model.tokenizer, settings.long_text),
         preprocess=preprocess,
-        on_device=on_device,
+        on_device=DevicePreprocess(preprocess, model.device) if settings.decode == "device" else None,
     )

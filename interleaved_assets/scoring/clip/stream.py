@@ -5,7 +5,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
@@ -108,16 +107,14 @@ class _Batch:
         images: the image of each row.
         checked: images decoded only to learn whether they can be.
         decoded: the decoding of both. What is wrong with one of them is its ``error``.
-        met: samples, and after the last one of a shard the shard's name.
-        shards: names of the shards of the images.
+        met: each sample with its shard's name; None instead of a sample at the end of a shard.
     """
 
     pixels: Pixels
     images: list[ClipImage] = field(default_factory=list)
     checked: list[ClipImage] = field(default_factory=list)
     decoded: list[Future[None]] = field(default_factory=list)
-    met: list[ClipSample | str] = field(default_factory=list)
-    shards: set[str] = field(default_factory=set)
+    met: list[tuple[str, ClipSample | None]] = field(default_factory=list)
 
 
 class ScoreStream:
@@ -128,16 +125,16 @@ class ScoreStream:
 
     def __init__(self, scorer: ClipScorer, image_scores: ImageScores | None, stats: ClipStats) -> None:
         self._scorer, self._embedder, self._stats = scorer, scorer.embedder, stats
-        self._image_scores = image_scores
+        self._image_scores = image_scores if scorer.settings.prescreen.is_on else None
         self._text = lru_cache(_REMEMBERED_TEXTS)(ClipText)
         # pixels of batches that the device has read, to be used again
         self._free: deque[Pixels] = deque()
         # while it is cleared no thread begins to decode an image
         self._may_decode = threading.Event()
         self._may_decode.set()
-        self._met: deque[ClipSample | str] = deque()
+        self._met: deque[tuple[str, ClipSample | None]] = deque()
         self._texts: list[ClipText] = []
-        self._launched: deque[tuple[Launched, Sequence[ClipImage | ClipText], str, Pixels | None]] = deque()
+        self._launched: deque[tuple[Launched, Sequence[ClipImage | ClipText], Pixels | None]] = deque()
 
     def run(self, shards: Iterable[tuple[str, Iterable[pa.Table]]]) -> Generator[tuple[str, pa.Table], None, None]:
         """Name and score table of each shard, in order.
@@ -149,26 +146,28 @@ class ScoreStream:
         with decoders_for_threads(), Workers(settings.threads or processors(), "clip-decode") as decoders:
             since = time.perf_counter()
             # prefetch() has no name here, since the traceback of an error would keep it, and its thread, alive
-            for batch in chain(prefetch(self._batches(shards, decoders), depth=_BATCHES_AHEAD), [None]):
-                if batch is not None:
-                    for decoded in batch.decoded:
-                        decoded.result()
-                    self._stats.waited_seconds += time.perf_counter() - since
+            for batch in prefetch(self._batches(shards, decoders), depth=_BATCHES_AHEAD):
+                for decoded in batch.decoded:
+                    decoded.result()
+                self._stats.waited_seconds += time.perf_counter() - since
+                self._met += batch.met
+                try:
                     self._give(batch)
-                else:
-                    self._launch_texts()
-                    self._collect(leave=0)
-                while self._met and (isinstance(first := self._met[0], str) or first.is_complete):
-                    self._met.popleft()
-                    if isinstance(first, ClipSample):
-                        rows += first.scores(settings)
+                except RuntimeError as error:
+                    names = ", ".join(dict.fromkeys(name for name, _ in self._met))
+                    error.add_note(f"while CLIP embedded {names}; no image was marked for it, run the shards again")
+                    raise
+                while self._met and ((sample := self._met[0][1]) is None or sample.is_complete):
+                    name, _ = self._met.popleft()
+                    if sample is not None:
+                        rows += sample.scores(settings)
                     else:
-                        yield first, pa.Table.from_pylist(rows, schema=self._scorer.schema)
+                        yield name, pa.Table.from_pylist(rows, schema=self._scorer.schema)
                         rows = []
                 since = time.perf_counter()
 
     def _batches(self, shards: Iterable[tuple[str, Iterable[pa.Table]]], decoders: Workers) -> Iterator[_Batch]:
-        """The samples of all shards in batches of as many images as the model takes at once, the last one smaller.
+        """The samples of all shards in batches of as many images as the model takes at once, the last one empty.
 
         A shard's next table is read while the samples of the one before are prepared.
         """
@@ -183,19 +182,16 @@ class ScoreStream:
                 group.clear()
 
         for name, tables in shards:
-            left_out: dict[tuple[str, int], str] = {}
-            if self._image_scores is not None and settings.prescreen.is_on:
-                left_out = prescreened(self._image_scores(name), settings.prescreen)
+            left_out = prescreened(self._image_scores(name), settings.prescreen) if self._image_scores else {}
             for table in prefetch(tables):
                 for sample in samples_of(table, left_out):
                     to_decode = [image for image in sample.images if image.error is None]
                     for _, text in sample.texts if to_decode else ():
                         # texts that the model cannot tell apart count as equal
                         sample.pieces.append([self._text(part.tobytes()) for part in self._scorer.tokenizer(text)])
-                    batch.met.append(sample)
+                    batch.met.append((name, sample))
                     is_embedded = bool(sample.texts or settings.heads or settings.keep_embeddings)
                     for image in to_decode:
-                        batch.shards.add(name)
                         group.append((image, batch.pixels[len(batch.images)] if is_embedded else None))
                         alike = batch.images if is_embedded else batch.checked
                         alike.append(image)
@@ -209,9 +205,10 @@ class ScoreStream:
                         decode()
                         yield batch
                         batch = self._new_batch()
-            batch.met.append(name)
+            batch.met.append((name, None))
         decode()
         yield batch
+        yield self._new_batch()
 
     def _new_batch(self) -> _Batch:
         return _Batch(self._free.popleft() if self._free else self._embedder.pixel_buffer())
@@ -241,37 +238,36 @@ class ScoreStream:
             pixels = batch.pixels[: len(rows)]
             if len(rows) < len(batch.images):
                 pixels[:] = batch.pixels[rows]
-            label = f"{len(rows)} images of {', '.join(sorted(batch.shards))}"
-            images = [batch.images[row] for row in rows]
-            self._launch(lambda: self._embedder.images(pixels), images, label, batch.pixels)
+            self._launch(lambda: self._embedder.images(pixels), [batch.images[row] for row in rows], batch.pixels)
             self._stats.embedded += len(rows)
         else:
             self._free.append(batch.pixels)
-        for met in batch.met:
-            self._met.append(met)
-            for text in () if isinstance(met, str) else chain.from_iterable(met.pieces):
+        for _, sample in batch.met:
+            for text in chain.from_iterable(sample.pieces if sample else ()):
                 if not text.is_met:
                     text.is_met = True
                     self._texts.append(text)
             if len(self._texts) >= _BATCHES_OF_TEXTS * self._embedder.batch_size:
                 self._launch_texts()
-        if any(isinstance(met, str) for met in self._met):
+        if any(sample is None for _, sample in self._met):
             self._launch_texts()
-        self._collect(leave=len(self._launched) - before)
+        for _ in range(before):
+            launched, items, buffer = self._launched.popleft()
+            for item, values in zip(items, launched.result(), strict=True):
+                # a copy: a row of the batch would keep all of it in memory
+                item.values = values.copy()
+            if buffer is not None:
+                self._free.append(buffer)
 
     def _launch_texts(self) -> None:
         # texts of like length follow each other
         texts, self._texts = sorted(self._texts, key=lambda text: len(text.key)), []
         if texts:
-            self._launch(lambda: self._embedder.texts([text.tokens for text in texts]), texts, f"{len(texts)} texts")
+            self._launch(lambda: self._embedder.texts([text.tokens for text in texts]), texts)
             self._stats.texts += len(texts)
 
     def _launch(
-        self,
-        embed: "Callable[[], Launched]",
-        items: Sequence[ClipImage | ClipText],
-        label: str,
-        pixels: Pixels | None = None,
+        self, embed: "Callable[[], Launched]", items: Sequence[ClipImage | ClipText], pixels: Pixels | None = None
     ) -> None:
         """Put work in the device's queue; keep decoding threads off the cores that a model on the CPU computes on.
 
@@ -281,29 +277,6 @@ class ScoreStream:
         if self._embedder.is_on_cpu:
             self._may_decode.clear()
         try:
-            with _noted(label):
-                self._launched.append((embed(), items, label, pixels))
+            self._launched.append((embed(), items, pixels))
         finally:
             self._may_decode.set()
-
-    def _collect(self, leave: int) -> None:
-        """Take in what the device was given, but for the last ``leave`` launches."""
-        while len(self._launched) > leave:
-            launched, items, label, pixels = self._launched.popleft()
-            with _noted(label):
-                values = launched.result()
-            for item, row in zip(items, values, strict=True):
-                # a copy: a row of the batch would keep all of it in memory
-                item.values = row.copy()
-            if pixels is not None:
-                self._free.append(pixels)
-
-
-@contextmanager
-def _noted(label: str) -> Iterator[None]:
-    """Say what was at hand when a device fails."""
-    try:
-        yield
-    except RuntimeError as error:
-        error.add_note(f"while CLIP embedded {label}; no image was marked for it, run the shards again")
-        raise
