@@ -44,7 +44,7 @@ PYTHON_RUN_BY = {
 """The test that runs all Python blocks of a page."""
 PYTHON_NOT_RUN = {
     "docs/clip.md": "downloads the weights of a model",
-    "data/models/README.md": "scoring/clip/test_demo_model.py loads the same files through the project",
+    "data/models/README.md": "scoring/clip/test_scorer.py loads the same files through the project",
 }
 CONSOLE_RUN_BY = {"docs/command-line.md": "test_command_line_docs.py"}
 """The test that runs all commands of a page and compares what they print."""

@@ -32,7 +32,7 @@ from interleaved_assets.demo.backdrops import LANDSCAPES, PAPERS
 from interleaved_assets.demo.prose import heading, paragraph, pick_topic
 from interleaved_assets.demo.scenes import COLOURS, PLACES, RELATIONS, Composition, blur, draw_scene
 from interleaved_assets.demo.shapes import SHAPES
-from interleaved_assets.scoring.clip.demo_model import DEMO_MARKER
+from interleaved_assets.scoring.clip.model import DEMO_MARKER
 
 HERE: Final = Path(__file__).parent
 CONFIG: Final = HERE / "scenes-clip.json"

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from interleaved_assets.model.errors import OptionError, SettingsError
-from interleaved_assets.scoring.clip.settings import ClipSettings, is_checkpoint
+from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.registry import scores_schema
 from interleaved_assets.selection.select import applicable_filters
 from interleaved_assets.settings.messages import describe, refuse_unknown_variables
@@ -124,8 +124,8 @@ def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:
     files = {}
     if clip.model_config_path is not None:
         files["model_config_path"] = _absolute(clip.model_config_path, folder)
-    if is_checkpoint(clip.pretrained):
-        files["pretrained"] = _absolute(clip.pretrained, folder)
+    if clip.checkpoint is not None:
+        files["pretrained"] = _absolute(clip.checkpoint, folder)
     heads = {name: head.model_copy(update={"path": _absolute(head.path, folder)}) for name, head in clip.heads.items()}
     return clip.model_copy(update={**files, "heads": heads})
 

@@ -7,7 +7,7 @@ refuses is decoded on the host, whose decoder says what is wrong with it.
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Final
 
@@ -16,7 +16,9 @@ import torch
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
+from interleaved_assets.io.batches import parts_within
 from interleaved_assets.model.errors import ImageError, MissingDependency, SettingsError
+from interleaved_assets.scoring.clip.identity import reason_of
 from interleaved_assets.scoring.clip.image import Preprocess, scaled_size
 from interleaved_assets.scoring.clip.samples import Pixels
 from interleaved_assets.scoring.containers import Buffer, bytes_of
@@ -43,11 +45,8 @@ _PIXELS_AT_ONCE: Final = 2**25
 class DevicePreprocess:
     """From the bytes of JPEGs to pixels, decoded, turned upright and scaled on a device.
 
-    Its colours may differ from the host's by what two decoders differ; sizes, orientation and crop are the same.
-
-    Args:
-        host: decodes all other images; gives the size to scale to and the limit of pixels.
-        device: where to decode.
+    Its colours may differ from those of ``host``, which decodes all other images, by what two decoders differ; sizes,
+    orientation and crop are the same.
 
     Raises:
         MissingDependency: torchvision has no decoder for the device.
@@ -73,17 +72,16 @@ class DevicePreprocess:
     def __call__(self, files: Sequence[Buffer]) -> list[Pixels | None]:
         """The pixels of each file, as :class:`Preprocess` returns them; None where it is for the host to decode.
 
-        Safe to call from several threads.
-
-        Raises:
-            RuntimeError: the device failed, such as for want of memory.
+        Safe to call from several threads. Want of memory on the device is raised as torch raises it.
         """
         found: list[Pixels | None] = [None] * len(files)
         headers = {index: header for index, data in enumerate(files) if (header := self._plain_header(data))}
-        for part in _parts(headers):
+        sizes = np.array([header.width * header.height for header in headers.values()])
+        for part in parts_within(sizes, _PIXELS_AT_ONCE):
+            indices = list(headers)[part]
             with torch.inference_mode(), self._alone, torch.cuda.stream(self._stream):
-                decoded = self._decoded([_tensor(files[index]) for index in part])
-                for index, image in zip(part, decoded, strict=True):
+                decoded = self._decoded([files[index] for index in indices])
+                for index, image in zip(indices, decoded, strict=True):
                     header = headers[index]
                     if image is not None and image.shape == (3, header.height, header.width):
                         upright = _turned(image, exif_orientation(header))
@@ -103,8 +101,7 @@ class DevicePreprocess:
         except ImageError:
             return None  # the host says what is wrong
         if (
-            not isinstance(header, JpegImageFile)
-            or header.format != "JPEG"
+            type(header) is not JpegImageFile  # a JPEG with several pictures has a type of its own
             or header.width * header.height > self._host.max_pixels
             or not self._host.is_for_torch(*header.size)
             or header.info.get("adobe_transform", _YCBCR_OF_ADOBE) != _YCBCR_OF_ADOBE
@@ -115,7 +112,7 @@ class DevicePreprocess:
         is_ycbcr = ids in _YCBCR_IDS and samplings[0] in _SAMPLINGS and samplings[1:] == [(1, 1), (1, 1)]
         return header if len(ids) == 1 or is_ycbcr else None
 
-    def _decoded(self, files: list[torch.Tensor]) -> list[torch.Tensor | None]:
+    def _decoded(self, files: list[Buffer]) -> list[torch.Tensor | None]:
         """Red-green-blue, 3 x height x width, uint8; None for a file that the decoder refuses."""
         try:
             return list(_decode(files, self._device))
@@ -123,15 +120,14 @@ class DevicePreprocess:
             raise
         except RuntimeError as error:
             if len(files) == 1:
-                # the first one may be damaged; were it all of them, the device would be idle
-                if not self._has_warned:
+                if not self._has_warned:  # were it all files, the device would be idle
+                    self._has_warned = True
                     logger.warning(
                         "clip.decode = 'device': torchvision refused a JPEG on %s, and the host decodes it, as it will "
                         "all others that are refused: %s",
                         self._device,
-                        str(error).partition("\n")[0],
+                        reason_of(error),
                     )
-                self._has_warned = True
                 return [None]
         # the call does not say which one it was
         return [image for file in files for image in self._decoded([file])]
@@ -160,21 +156,6 @@ def _has_plain_markers(data: memoryview) -> bool:
     return False
 
 
-def _parts(headers: Mapping[int, Image.Image]) -> Iterator[list[int]]:
-    """Their indices, in parts that are decoded in one call."""
-    part: list[int] = []
-    pixels = 0
-    for index, header in headers.items():
-        size = header.width * header.height
-        if part and pixels + size > _PIXELS_AT_ONCE:
-            yield part
-            part, pixels = [], 0
-        part.append(index)
-        pixels += size
-    if part:
-        yield part
-
-
 def _turned(image: torch.Tensor, orientation: int) -> torch.Tensor:
     """An image, 3 x height x width, upright by its EXIF orientation."""
     if orientation >= 5:
@@ -183,36 +164,29 @@ def _turned(image: torch.Tensor, orientation: int) -> torch.Tensor:
     return image.flip([dim for dim, is_flipped in ((2, across), (1, down)) if is_flipped])
 
 
-def _tensor(data: Buffer) -> torch.Tensor:
-    return torch.from_numpy(np.frombuffer(data, np.uint8).copy())
-
-
-def _decode(files: list[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+def _decode(files: list[Buffer], device: torch.device) -> list[torch.Tensor]:
     from torchvision.io import ImageReadMode, decode_jpeg
 
-    images: list[torch.Tensor] = decode_jpeg(files, mode=ImageReadMode.RGB, device=device)
+    tensors = [torch.from_numpy(np.frombuffer(file, np.uint8).copy()) for file in files]
+    images: list[torch.Tensor] = decode_jpeg(tensors, mode=ImageReadMode.RGB, device=device)
     return images
 
 
 def _check_decoder(device: torch.device) -> None:
-    """Decode a small image of one colour.
-
-    Raises:
-        MissingDependency: that does not work.
-    """
+    """Decode a small image of one colour; raise MissingDependency where that does not work."""
     colour = (200, 100, 50)
     buffer = BytesIO()
     Image.new("RGB", (16, 16), colour).save(buffer, "JPEG", quality=95)
     try:
-        (image,) = _decode([_tensor(buffer.getvalue())], device)
+        (image,) = _decode([buffer.getvalue()], device)
     except (ImportError, RuntimeError) as error:
         raise MissingDependency(
-            f"clip.decode = 'device': this torchvision decodes no JPEG on {device}: "
-            f"{str(error).partition(chr(10))[0]}. Install a torchvision with its decoder, or set clip.decode = 'host'"
+            f"clip.decode = 'device': this torchvision decodes no JPEG on {device}: {reason_of(error)}. Install a "
+            "torchvision with its decoder, or set clip.decode = 'host'"
         ) from error
-    found = image.float().mean(dim=(1, 2)).tolist()
-    if max(abs(value - wanted) for value, wanted in zip(found, colour, strict=True)) > 4:
+    found = image.float().mean(dim=(1, 2))
+    if (found.cpu() - torch.tensor(colour)).abs().max() > 4:
         raise MissingDependency(
-            f"clip.decode = 'device': torchvision decodes a JPEG of the colour {colour} as {found} on {device}; set "
-            "clip.decode = 'host'"
+            f"clip.decode = 'device': torchvision decodes a JPEG of the colour {colour} as {found.tolist()} on "
+            f"{device}; set clip.decode = 'host'"
         )

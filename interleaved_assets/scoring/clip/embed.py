@@ -2,12 +2,10 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import numpy as np
 import open_clip
 import torch
-from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.scoring.clip.model import ClipModel
@@ -15,19 +13,13 @@ from interleaved_assets.scoring.clip.samples import Pixels, Tokens, Vector
 
 logger = logging.getLogger(__name__)
 
-_DEFAULT_BATCH: Final = {"cuda": 256, "cpu": 32}
-
 
 class Launched:
-    """Rows that the device may still be computing; their copy to the host is in its queue already.
+    """Rows that the device may still be computing; their copy to the host stands in its queue before the next batch."""
 
-    Since the copy stands in the queue before the next batch, that one need not be done for it to arrive.
-    """
-
-    def __init__(self, rows: torch.Tensor, precision: str, order: NDArray[np.intp] | None) -> None:
-        self._precision, self._order = precision, order
+    def __init__(self, rows: torch.Tensor, precision: str) -> None:
+        self._precision, self._rows = precision, rows
         self._arrived: torch.cuda.Event | None = None
-        self._rows = rows
         if rows.is_cuda:
             self._rows = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
             self._rows.copy_(rows, non_blocking=True)
@@ -36,11 +28,7 @@ class Launched:
             self._arrived.record(torch.cuda.current_stream(rows.device))
 
     def result(self) -> Vector:
-        """The rows, waited for: embeddings, each followed by the scores of the heads where images were embedded.
-
-        Raises:
-            SettingsError: the model gave values that are not finite.
-        """
+        """The rows, waited for: embeddings, each followed by the scores of the heads where images were embedded."""
         if self._arrived is not None:
             self._arrived.synchronize()
         rows = self._rows.numpy()
@@ -49,7 +37,7 @@ class Launched:
                 f"clip.precision: the model gives values that are not finite in {self._precision}; choose 'bf16' or "
                 "'fp32', and see whether the checkpoint is sound"
             )
-        return rows if self._order is None else rows[self._order]
+        return rows
 
 
 class Embedder:
@@ -63,14 +51,12 @@ class Embedder:
 
     def __init__(self, model: ClipModel, batch_size: int | None = None, heads: Sequence[torch.nn.Module] = ()) -> None:
         self.model = model
-        self.batch_size = batch_size or _DEFAULT_BATCH[model.device.type]
         self.is_on_cpu = model.device.type == "cpu"
+        self.batch_size = batch_size or (32 if self.is_on_cpu else 256)
         self.width = model.width
         self._heads = [head.to(model.device) for head in heads]
         config = model.preprocess_config
-        self._mean, self._std = (
-            torch.tensor(part, device=model.device).view(1, 3, 1, 1) for part in (config.mean, config.std)
-        )
+        self._mean, self._std = torch.tensor([config.mean, config.std], device=model.device).view(2, 1, 3, 1, 1)
         # Padding behind a text's end marker cannot change its embedding, so that it can be left out, where attention
         # looks back only and the embedding is taken at the end marker, the largest id of all: in OpenAI's architecture,
         # which open_clip's plain CLIP class is.
@@ -88,7 +74,7 @@ class Embedder:
         return torch.empty(shape, dtype=torch.uint8, pin_memory=not self.is_on_cpu).numpy()
 
     def images(self, pixels: Pixels) -> Launched:
-        """Start embedding images, n x height x width x 3 as the model takes them, and scoring them by the heads.
+        """Start embedding images, n x height x width x 3, and scoring them by the heads.
 
         ``pixels`` must stay as they are until the result is there.
         """
@@ -107,13 +93,12 @@ class Embedder:
         return self._launch(embed, len(pixels))
 
     def texts(self, tokens: Sequence[Tokens]) -> Launched:
-        """Start embedding token sequences. Sequences of like length go together, the result is in the given order."""
-        order = sorted(range(len(tokens)), key=lambda index: len(tokens[index]))
+        """Start embedding token sequences; those that follow each other should be of like length."""
+        module = self.model.module
 
         def embed(part: slice) -> torch.Tensor:
-            rows = [torch.from_numpy(tokens[index].astype(np.int64)) for index in order[part]]
+            rows = [torch.from_numpy(row.astype(np.int64)) for row in tokens[part]]
             host = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-            module = self.model.module
             if not self._is_trimmable:
                 missing = max(0, self.model.tokenizer.context_length - host.shape[1])
                 host = torch.nn.functional.pad(host, (0, missing))
@@ -121,24 +106,21 @@ class Embedder:
             embeddings = _encode_trimmed(module, batch) if self._is_trimmable else module.encode_text(batch)
             return torch.nn.functional.normalize(embeddings.float(), dim=-1)
 
-        return self._launch(embed, len(tokens), np.argsort(order))
+        return self._launch(embed, len(tokens))
 
-    def _launch(
-        self, embed: Callable[[slice], torch.Tensor], count: int, order: NDArray[np.intp] | None = None
-    ) -> Launched:
-        parts = []
+    def _launch(self, embed: Callable[[slice], torch.Tensor], count: int) -> Launched:
+        parts: list[torch.Tensor] = []
         start = 0
         with torch.inference_mode():
             while start < count:
                 size = min(self.batch_size, count - start)
                 try:
                     parts.append(embed(slice(start, start + size)))
+                    start += size
+                    continue
                 except torch.OutOfMemoryError:
                     if size == 1:
                         raise
-                else:
-                    start += size
-                    continue
                 # outside of the except clause, whose exception still holds the tensors of the failed attempt
                 self.batch_size = size // 2
                 logger.warning(
@@ -149,9 +131,8 @@ class Embedder:
                     self.batch_size,
                     self.batch_size,
                 )
-                if self.model.device.type == "cuda":
-                    torch.cuda.empty_cache()
-            return Launched(torch.cat(parts), self.model.precision, order)
+                torch.cuda.empty_cache()
+            return Launched(torch.cat(parts), self.model.precision)
 
 
 def _encode_trimmed(module: open_clip.CLIP, tokens: torch.Tensor) -> torch.Tensor:

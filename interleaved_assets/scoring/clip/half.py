@@ -1,6 +1,5 @@
 """Half precision where a model's arithmetic is, and float32 where rounding costs most of the accuracy."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
@@ -8,29 +7,23 @@ from open_clip.model import convert_weights_to_lp
 from open_clip.modified_resnet import ModifiedResNet
 from open_clip.transformer import VisionTransformer
 
-HALF_DTYPES: Final[Mapping[str, torch.dtype]] = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""The dtype of each precision but fp32."""
+HALF_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def compute_in_half(module: Any, device_type: str, dtype: torch.dtype) -> None:
     """Let the parts of ``module`` that do most of its work compute in half precision, by autocast.
 
-    The module is then called outside of autocast. In float32 stay: the first layer of an image, what is added up from
-    block to block, normalizations, the attention of texts, the final projections. ``python -m
-    benchmarks.clip_precision`` measures what each part costs. Weights of the image model's parts are stored in
-    ``dtype``.
-
-    Args:
-        module: open_clip's model on its device, in evaluation mode; changed in place.
-        device_type: ``cuda`` or ``cpu``.
-        dtype: bfloat16 or float16.
+    The module, open_clip's in evaluation mode, is changed in place, and then called outside of autocast. In float32
+    stay: the first layer of an image, what is added up from block to block, normalizations, the attention of texts, the
+    final projections. ``python -m benchmarks.clip_precision`` measures what each part costs. Weights of the image
+    model's parts are stored in ``dtype``.
     """
     image_parts = half_image_parts(module.visual)
     for part in image_parts:
         convert_weights_to_lp(part, dtype)
     for part in (*image_parts, *half_text_parts(module)):
         part.forward = torch.autocast(device_type, dtype=dtype)(part.forward)
-        part.register_forward_hook(_in_float)
+        part.register_forward_hook(lambda _part, _given, out: out.float() if isinstance(out, torch.Tensor) else out)
 
 
 def half_image_parts(visual: Any) -> list[Any]:
@@ -50,7 +43,3 @@ def half_text_parts(module: Any) -> list[Any]:
     text = getattr(module, "text", module)
     blocks = getattr(getattr(text, "transformer", None), "resblocks", None)
     return [text] if blocks is None else [block.mlp for block in blocks]
-
-
-def _in_float(_part: Any, _given: Any, result: Any) -> Any:
-    return result.float() if isinstance(result, torch.Tensor) else result

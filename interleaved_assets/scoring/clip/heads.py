@@ -1,16 +1,9 @@
 """Heads on CLIP image embeddings: a stack of linear layers that gives one number an image.
 
-What is published comes in these forms, and each is read as it is:
-
-- LAION-Aesthetics V1 (``sa_0_4_vit_*_linear.pth``): one layer, keys ``weight`` and ``bias``;
-- LAION-Aesthetics V2 (``sac+logos+ava1-l14-linearMSE.pth``): an MLP, keys ``layers.<n>.weight`` and
-  ``layers.<n>.bias``, with dropout but no activation between the layers;
-- LAION's CLIP-based NSFW detector as ported to torch (``clip_autokeras_binary_nsfw.pth``): ``norm.mean`` and
-  ``norm.variance``, then ``linear_1`` to ``linear_4`` with ReLU between them and a sigmoid behind.
-
-All of them were trained on L2-normalised embeddings, and so is what they are given here. Any other state dict of linear
-layers works too; activations are no part of a state dict, so they are settings
-(:class:`~interleaved_assets.scoring.clip.settings.HeadSettings`).
+Read as published are LAION-Aesthetics V1 (one layer) and V2 (an MLP without activations), and LAION's NSFW detector as
+ported to torch, with ``norm.mean`` and ``norm.variance`` before its layers. They were trained on L2-normalised
+embeddings, which is what heads are given here. Any other state dict of linear layers works too; activations are no part
+of a state dict, so they are settings.
 """
 
 import pickle
@@ -25,7 +18,7 @@ from safetensors.torch import load_file
 
 from interleaved_assets.io.storage import StorageOptionsByScheme, local_copy, options_of
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.scoring.clip.identity import setting_errors
+from interleaved_assets.scoring.clip.identity import reason_of, setting_errors
 from interleaved_assets.scoring.clip.settings import HeadSettings
 
 _MEAN, _VARIANCE = "norm.mean", "norm.variance"
@@ -40,21 +33,12 @@ _FUNCTIONS: Final = {
 def load_head(
     name: str, settings: HeadSettings, width: int, options: StorageOptionsByScheme | None = None
 ) -> torch.nn.Sequential:
-    """The head that ``clip.heads.<name>`` describes.
+    """The head that ``clip.heads.<name>`` describes, for a model whose embeddings have this ``width``.
 
-    Args:
-        name: the head's name in the settings.
-        settings: where it is, and the functions between its layers.
-        width: width of the model's embedding, which the head has to take.
-        options: for fsspec, by scheme, where the file is remote.
-
-    Returns:
-        From embeddings, n x width, float32, L2-normalised, one number each, n x 1, float32; the range is the head's
-        own, 0 to 1 behind a sigmoid.
+    From embeddings, n x width, float32, L2-normalised, it gives one number each, n x 1, float32, in a range of its own.
 
     Raises:
-        SettingsError: the file is missing or no state dict of linear layers, the layers do not fit each other, or the
-            head takes embeddings of another width.
+        SettingsError: the file is missing or no such head, or the head takes embeddings of another width.
         StorageUnavailable: the storage did not answer.
     """
     try:
@@ -63,7 +47,7 @@ def load_head(
             state = _read_state(path)
         layers = _linear_layers(state, is_ordered=not settings.path.endswith(".safetensors"))
         taken = layers[0].in_features
-        normalization = _normalization(state, taken)
+        mean, deviation = _normalization(state, taken)
     except _NoHead as error:
         raise SettingsError(
             f"clip.heads.{name}: {settings.path} is no head: {error}. It has to be a state dict of linear layers, "
@@ -74,10 +58,14 @@ def load_head(
             f"clip.heads.{name}: {settings.path} takes embeddings of width {taken}, and the model's have width "
             f"{width}. Choose the head that was trained for this model."
         )
-    parts = [*normalization, layers[0]]
+    parts: list[torch.nn.Module] = [layers[0]]
     for layer in layers[1:]:
         parts += _FUNCTIONS[settings.hidden_activation](), layer
-    return torch.nn.Sequential(*parts, _FUNCTIONS[settings.output_squash]()).requires_grad_(False)
+    head = torch.nn.Sequential(*parts, _FUNCTIONS[settings.output_squash]()).requires_grad_(False)
+    head.register_buffer("mean", mean)
+    head.register_buffer("deviation", deviation)
+    head.register_forward_pre_hook(lambda head, given: ((given[0] - head.mean) / head.deviation,))
+    return head
 
 
 class _NoHead(Exception):
@@ -86,13 +74,10 @@ class _NoHead(Exception):
 
 def _read_state(path: Path) -> dict[str, torch.Tensor]:
     try:
-        state: object = (
-            load_file(path)
-            if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)
-        )
+        is_safe = path.suffix == ".safetensors"
+        state: object = load_file(path) if is_safe else torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError, SafetensorError) as error:
-        raise _NoHead(f"it cannot be read ({_first_line(error)})") from error
+        raise _NoHead(f"it cannot be read ({reason_of(error)})") from error
     if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
         state = state["state_dict"]
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
@@ -112,7 +97,7 @@ def _linear_layers(state: Mapping[str, torch.Tensor], *, is_ordered: bool) -> li
     if not is_ordered and len(names) > 1:
         if not all(re.search(r"\d", name) for name in names):
             raise _NoHead("its layers are not numbered, and safetensors keeps no order of its own; save it as .pth")
-        names.sort(key=_natural_key)
+        names.sort(key=lambda name: re.sub(r"\d+", lambda number: number[0].zfill(9), name))
     layers: list[torch.nn.Linear] = []
     for name in names:
         weight = state[f"{name}weight"].float()
@@ -133,38 +118,14 @@ def _linear_layers(state: Mapping[str, torch.Tensor], *, is_ordered: bool) -> li
     return layers
 
 
-class _Normalization(torch.nn.Module):
-    """Subtracts a mean and divides by a deviation."""
-
-    mean: torch.Tensor
-    deviation: torch.Tensor
-
-    def __init__(self, mean: torch.Tensor, deviation: torch.Tensor) -> None:
-        super().__init__()
-        self.register_buffer("mean", mean)
-        self.register_buffer("deviation", deviation)
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        return (values - self.mean) / self.deviation
-
-
-def _normalization(state: Mapping[str, torch.Tensor], width: int) -> list[_Normalization]:
-    """What is done to the embedding first, if anything."""
-    if _MEAN not in state and _VARIANCE not in state:
-        return []
-    if _MEAN not in state or _VARIANCE not in state:
+def _normalization(state: Mapping[str, torch.Tensor], width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is subtracted from an embedding first, and what it is divided by: 0 and 1 where the head has neither."""
+    if (_MEAN in state) != (_VARIANCE in state):
         raise _NoHead(f"it has only one of {_MEAN} and {_VARIANCE}")
-    mean, variance = state[_MEAN].float().flatten(), state[_VARIANCE].float().flatten()
+    mean = state.get(_MEAN, torch.zeros(width)).float().flatten()
+    variance = state.get(_VARIANCE, torch.ones(width)).float().flatten()
     if mean.shape != (width,) or variance.shape != (width,):
         raise _NoHead(f"{_MEAN} has {len(mean)} values, {_VARIANCE} {len(variance)}, and its first layer takes {width}")
     if not (variance > 0).all():
         raise _NoHead(f"{_VARIANCE} has values that are not above 0")
-    return [_Normalization(mean, variance.sqrt())]
-
-
-def _natural_key(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    return mean, variance.sqrt()

@@ -5,6 +5,7 @@
 
 import hashlib
 import json
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -22,34 +23,14 @@ from interleaved_assets.io.storage import (
     storage_errors,
 )
 from interleaved_assets.model.errors import SettingsError, StorageError, StorageUnavailable
-from interleaved_assets.scoring.clip.settings import ClipSettings, head_column, is_checkpoint
+from interleaved_assets.scoring.clip.settings import LOCAL_DIR_PREFIX, ClipSettings
 
 # Raised by hand when a change of this package's code changes embeddings: preprocessing, pooling, normalization.
 _EMBEDDING_VERSION: Final = 1
 # The same for what only clip.decode = "device" does to pixels. 2: rounded between scaling across and down.
 _DEVICE_PIXELS_VERSION: Final = 2
 # Under which a store gives the version of an object, the best first; HTTP servers spell them as headers.
-_STAMPS: Final = (
-    "ETag",
-    "etag",
-    "md5Hash",
-    "Content-MD5",
-    "Digest",
-    "LastModified",
-    "Last-Modified",
-    "mtime",
-    "created",
-)
-
-LOCAL_DIR_PREFIX: Final = "local-dir:"
-HUB_PREFIX: Final = "hf-hub:"
-
-
-def checkpoint_file(settings: ClipSettings) -> str | None:
-    """Path or URL of the checkpoint where ``clip.pretrained`` is one; None where it is a tag or not used."""
-    if settings.model.startswith((LOCAL_DIR_PREFIX, HUB_PREFIX)):
-        return None
-    return settings.pretrained if is_checkpoint(settings.pretrained) else None
+_STAMPS: Final = ("ETag", "etag", "Content-MD5", "Digest", "LastModified", "Last-Modified", "mtime", "created")
 
 
 def version_settings(settings: ClipSettings) -> dict[str, object]:
@@ -59,26 +40,23 @@ def version_settings(settings: ClipSettings) -> dict[str, object]:
     size and the number of threads, which change nothing but speed and rounding. ``precision`` and ``resize`` count as
     they are written, so that ``auto`` means the same on every machine.
     """
-    values = settings.model_dump(
-        include={"precision", "resize", "long_text", "prescreen", "keep_embeddings", "max_pixels"}
-    )
-    is_folder = settings.model.startswith(LOCAL_DIR_PREFIX)
-    return {
-        "version": _EMBEDDING_VERSION,
-        **_decoder(settings),
-        "model": "folder" if is_folder else settings.model if settings.model_config_path is None else "file",
-        "pretrained": "file" if checkpoint_file(settings) else settings.pretrained,
-        "heads": {
-            head_column(name, head): [name, head.hidden_activation, head.output_squash]
-            for name, head in sorted(settings.heads.items())
-        },
-        **values,
+    heads = {
+        column: [name, settings.heads[name].hidden_activation, settings.heads[name].output_squash]
+        for column, name in settings.head_columns.items()
     }
+    others = {"precision", "resize", "long_text", "prescreen", "keep_embeddings", "max_pixels"}
+    return {**_model_facts(settings), "heads": heads, **settings.model_dump(include=others)}
 
 
-def _decoder(settings: ClipSettings) -> dict[str, object]:
-    """The decoder where it is not the host's, so that scores from before there was a choice stay up to date."""
-    return {} if settings.decode == "host" else {"decode": [settings.decode, _DEVICE_PIXELS_VERSION]}
+def _model_facts(settings: ClipSettings) -> dict[str, object]:
+    is_folder = settings.model.startswith(LOCAL_DIR_PREFIX)
+    facts = {
+        "version": _EMBEDDING_VERSION,
+        "model": "folder" if is_folder else settings.model if settings.model_config_path is None else "file",
+        "pretrained": "file" if settings.checkpoint else settings.pretrained,
+    }
+    # scores from before there was a choice of decoders stay up to date
+    return facts if settings.decode == "host" else facts | {"decode": [settings.decode, _DEVICE_PIXELS_VERSION]}
 
 
 def file_versions(settings: ClipSettings, options: StorageOptionsByScheme | None = None) -> dict[str, str]:
@@ -100,25 +78,18 @@ def _files(settings: ClipSettings) -> Iterator[tuple[str, str]]:
         folder = local_path(settings.model.removeprefix(LOCAL_DIR_PREFIX))
         if not folder.is_dir():
             raise SettingsError(f"clip.model: there is no folder {folder}")
-        for path in sorted(folder.iterdir()):
-            if path.is_file():
-                yield f"clip.model/{path.name}", str(path)
+        yield from ((f"clip.model/{path.name}", str(path)) for path in sorted(folder.iterdir()) if path.is_file())
     if settings.model_config_path is not None:
         yield "clip.model_config_path", settings.model_config_path
-    if (checkpoint := checkpoint_file(settings)) is not None:
-        yield "clip.pretrained", checkpoint
+    if settings.checkpoint is not None:
+        yield "clip.pretrained", settings.checkpoint
     for name, head in sorted(settings.heads.items()):
         yield f"clip.heads.{name}", head.path
 
 
 @contextmanager
 def setting_errors(name: str) -> Iterator[None]:
-    """Where a file that a setting names cannot be read, name the setting.
-
-    Raises:
-        SettingsError: instead of a StorageError.
-        StorageUnavailable: as it is: the setting may be right.
-    """
+    """Raise a StorageError, but not StorageUnavailable, as the SettingsError that ``name`` is wrong."""
     try:
         yield
     except StorageUnavailable:
@@ -127,41 +98,21 @@ def setting_errors(name: str) -> Iterator[None]:
         raise SettingsError(f"{name}: {error}") from error
 
 
+def reason_of(error: Exception) -> str:
+    """An error of a library in one line; torch lists every key of a state dict, of which a few will do."""
+    return textwrap.shorten(str(error), 300, placeholder=" …") or type(error).__name__
+
+
 def model_fingerprint(
     settings: ClipSettings, precision: str, resize: str, options: StorageOptionsByScheme | None = None
 ) -> str:
-    """Hash of what an embedding depends on: the model, its weights, how it computes, how images are scaled.
-
-    32 hex digits. A checkpoint, and a model configuration of one's own, count by their content, a pretrained tag by its
-    name.
-
-    Raises:
-        SettingsError, StorageUnavailable: as of :func:`file_versions`.
-    """
-    versions = file_versions(settings.model_copy(update={"heads": {}}), options)
-    facts: dict[str, object] = {
-        "version": _EMBEDDING_VERSION,
-        **_decoder(settings),
-        "precision": precision,
-        "resize": resize,
-    }
-    if settings.model_config_path is None:
-        facts["model"] = settings.model
-    else:
-        facts["config"] = versions.pop("clip.model_config_path")
-    if settings.model.startswith(LOCAL_DIR_PREFIX):
-        facts["folder"] = {name.removeprefix("clip.model/"): version for name, version in versions.items()}
-    elif not settings.model.startswith(HUB_PREFIX):
-        facts["weights"] = versions.get("clip.pretrained", settings.pretrained)
-    return _digest(facts)
+    """Hash, 32 hex digits, of what an embedding depends on: model and files, arithmetic, scaling of images."""
+    files = file_versions(settings.model_copy(update={"heads": {}}), options)
+    return _digest([_model_facts(settings), files, precision, resize])
 
 
 def content_version(uri: str, storage_options: StorageOptions = None) -> str:
-    """Hash of a file's content; for one in a store its size and ETag, so that gigabytes need not be fetched to know it.
-
-    Raises:
-        StorageError: it is missing or unreadable.
-    """
+    """Hash of a file's content; for one in a store of its size and ETag, so that gigabytes need not be fetched."""
     if is_local(uri):
         path = local_path(uri)
         with storage_errors(uri, "read"):

@@ -28,8 +28,7 @@ _FILTERS: Final = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resamp
 
 # Images whose colours OpenCV and Pillow decode alike; OpenCV does so without holding the interpreter's lock.
 _PLAIN_MODES: Final = frozenset({"RGB", "L"})
-# Pillow turns 16- and 32-bit samples into RGB by clipping, nearly all white. The decoder brings them to 8 bits, or
-# refuses.
+# Pillow turns 16- and 32-bit samples nearly all white by clipping. The decoder brings them to 8 bits, or refuses.
 _DEEP_MODES: Final = ("I", "F")
 # Pillow scales these by taking the nearest pixel.
 _NEAREST_MODES: Final = frozenset({"1", "P"})
@@ -38,8 +37,7 @@ _NEAREST_MODES: Final = frozenset({"1", "P"})
 # some grey levels, so this is for lines and rules alone.
 _LINE_RATIO: Final = 256
 _REDUCTIONS: Final[tuple[Reduction, ...]] = (8, 4, 2)
-# How many times larger than the model's input a reduced image has to be. Of photographs, at once the size the scores
-# moved by up to 0.02, at twice by 0.013 and in the median 0.0009, at four times little less.
+# How many times larger than the model's input a reduced image has to be; docs/clip.md says what that does to scores.
 _AT_LEAST: Final = 2
 # Above this torch, which can only scale the whole image, is no faster.
 _LONG_RATIO: Final = 8
@@ -77,16 +75,15 @@ class Preprocess:
             ImageError: ``undecodable_image``, ``too_many_pixels``, or ``scorer_failed`` where scaling fails.
         """
         with one_image("clip"):
-            pixels = self._prepared(data)
-            if pixels.shape != (*self.height_width, 3) or pixels.dtype != np.uint8:
-                raise ValueError(f"scaled to {pixels.dtype} of shape {pixels.shape}")
-        return pixels
+            return self._prepared(data)
 
     def _prepared(self, data: Buffer) -> Pixels:
         header = open_header(data, max_pixels=self.max_pixels)
         if header.mode not in _PLAIN_MODES and not header.mode.startswith(_DEEP_MODES):
             check_pixels(header, self.max_pixels)
-            return self._scaled(_upright(header))
+            orientation = exif_orientation(header)
+            pillow_result(header.load)
+            return self._scaled(header.transpose(TURN_UPRIGHT[orientation]) if orientation > 1 else header)
         if header.mode != "L" and self.is_for_torch(*header.size):
             size = displayed_size(header)  # before loading, which may change the metadata
             bgr = decode_opened(header, data, max_pixels=self.max_pixels, reduced=self._reduction(header))
@@ -153,9 +150,3 @@ def scaled_size(width: int, height: int, side: int) -> tuple[tuple[int, int], tu
 
 def _ratio(width: int, height: int) -> float:
     return max(width, height) / min(width, height)
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    orientation = exif_orientation(image)
-    pillow_result(image.load)
-    return image.transpose(TURN_UPRIGHT[orientation]) if orientation in TURN_UPRIGHT else image

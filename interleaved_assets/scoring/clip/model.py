@@ -16,18 +16,12 @@ from typing import Any, Final, Literal
 import open_clip
 import torch
 from open_clip.transform import PreprocessCfg
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
 from interleaved_assets.io.storage import StorageOptionsByScheme, local_copy, options_of
-from interleaved_assets.model.errors import MissingDependency, SettingsError, StorageError
+from interleaved_assets.model.errors import InterleavedError, MissingDependency, SettingsError
 from interleaved_assets.scoring.clip.half import HALF_DTYPES, compute_in_half
-from interleaved_assets.scoring.clip.identity import (
-    HUB_PREFIX,
-    LOCAL_DIR_PREFIX,
-    checkpoint_file,
-    model_fingerprint,
-    setting_errors,
-)
+from interleaved_assets.scoring.clip.identity import model_fingerprint, reason_of, setting_errors
 from interleaved_assets.scoring.clip.image import Resizer
 from interleaved_assets.scoring.clip.settings import ClipSettings
 
@@ -35,7 +29,8 @@ logger = logging.getLogger(__name__)
 
 Precision = Literal["fp32", "bf16", "fp16"]
 
-_CONFIG_KEYS: Final = ("embed_dim", "vision_cfg", "text_cfg")
+DEMO_MARKER: Final = {"interleaved_assets": "knows the demo's drawn scenes only"}
+"""Metadata of the .safetensors file of the demo's model, which may judge no other data."""
 
 # What torch, safetensors and open_clip raise on a checkpoint that is damaged, or another model's, and on a
 # configuration that makes no model: both are parsed on trust, so the type says little.
@@ -63,12 +58,7 @@ class ClipModel:
         name: model and weights, as a person would say it.
         module: open_clip's model, in evaluation mode. Where ``precision`` is a half one its parts turn autocast on
             themselves, so it is called outside of it.
-        tokenizer: open_clip's tokenizer for it.
-        preprocess_config: how it sees images.
-        width: width of its embeddings.
-        device: where it is.
-        precision: what it computes in.
-        resizer: who scales images for it.
+        width: of its embeddings.
         fingerprint: hash of all that its embeddings depend on.
     """
 
@@ -81,6 +71,7 @@ class ClipModel:
     precision: Precision
     resizer: Resizer
     fingerprint: str
+    is_demo: bool
 
     @property
     def device_name(self) -> str:
@@ -97,8 +88,7 @@ def load_clip(settings: ClipSettings, options: StorageOptionsByScheme | None = N
     """The model of ``settings``, loaded unless this process has it already.
 
     Raises:
-        SettingsError: ``device = "cuda"`` without a GPU, a model or tag that open_clip does not know, a checkpoint or
-            configuration that is missing, damaged or another model's.
+        SettingsError: device, model, weights or configuration are missing, unknown, damaged or do not fit each other.
         MissingDependency: the model needs a package that is not installed.
         StorageUnavailable: the storage did not answer.
     """
@@ -110,10 +100,10 @@ def load_clip(settings: ClipSettings, options: StorageOptionsByScheme | None = N
         key = (fingerprint, str(device))
         if key not in _loaded:
             _loaded.clear()
-            module, tokenizer, width = _load(settings, options, device)
+            module, is_demo, tokenizer, width = _load(settings, options, device)
             if precision in HALF_DTYPES:
                 compute_in_half(module, device.type, HALF_DTYPES[precision])
-            weights = checkpoint_file(settings) or settings.pretrained
+            weights = settings.checkpoint or settings.pretrained
             logger.info("loaded %s from %s on %s in %s", _label(settings), weights, device, precision)
             _loaded[key] = ClipModel(
                 name=f"{settings.model}/{weights.rpartition('/')[2]}",
@@ -125,36 +115,40 @@ def load_clip(settings: ClipSettings, options: StorageOptionsByScheme | None = N
                 precision=precision,
                 resizer=resizer,
                 fingerprint=fingerprint,
+                is_demo=is_demo,
             )
         return _loaded[key]
 
 
-def _load(settings: ClipSettings, options: StorageOptionsByScheme | None, device: torch.device) -> tuple[Any, Any, int]:
-    """Open_clip's model, in evaluation mode, its tokenizer, and the width of its embeddings."""
-    label, uri = _label(settings), checkpoint_file(settings)
+def _load(
+    settings: ClipSettings, options: StorageOptionsByScheme | None, device: torch.device
+) -> tuple[Any, bool, Any, int]:
+    """Open_clip's model, in evaluation mode, whether it is the demo's, its tokenizer, its embeddings' width."""
+    label, uri = _label(settings), settings.checkpoint
     name, preprocess = _registered(settings, options)
-    _check_weights(settings, name)
-    has_weights = settings.model.startswith((HUB_PREFIX, LOCAL_DIR_PREFIX))
-    tag = nullcontext(None if has_weights else settings.pretrained)
+    is_demo = False
     try:
-        with setting_errors("clip"), local_copy(uri, options_of(uri, options)) if uri else tag as checkpoint:
+        with setting_errors("clip"), local_copy(uri, options_of(uri, options)) if uri else nullcontext() as checkpoint:
             module = open_clip.create_model(
                 name,
-                pretrained=None if checkpoint is None else str(checkpoint),
+                pretrained=_tag(settings, name) if checkpoint is None else str(checkpoint),
                 device=device,
                 force_preprocess_cfg=preprocess,
                 require_pretrained=True,  # else open_clip makes do with random weights where a download fails
                 weights_only=True,
             )
+            if checkpoint is not None and checkpoint.suffix == ".safetensors":
+                with safe_open(checkpoint, "pt") as file:
+                    is_demo = DEMO_MARKER.items() <= (file.metadata() or {}).items()
         tokenizer = open_clip.get_tokenizer(name)
         width = int(open_clip.get_model_config(name)["embed_dim"])
     except ImportError as error:
         raise MissingDependency(f"clip.model: {label} needs a package that is not installed: {error}") from error
-    except StorageError:
+    except InterleavedError:
         raise
     except _LOAD_ERRORS as error:
         raise SettingsError(
-            f"clip: model {label} cannot be loaded from {uri or settings.pretrained}: {_reason(error)}. The "
+            f"clip: model {label} cannot be loaded from {uri or settings.pretrained}: {reason_of(error)}. The "
             "checkpoint has to be of this very model, whole, and a state dict (.pt, .pth, .bin, .safetensors)."
         ) from error
     embedded = getattr(getattr(module, "token_embedding", None), "num_embeddings", None)
@@ -163,7 +157,7 @@ def _load(settings: ClipSettings, options: StorageOptionsByScheme | None, device
             f"clip: model {label} knows {embedded} tokens, and its tokenizer gives {tokenizer.vocab_size}: set "
             "text_cfg.vocab_size in the configuration it is trained with"
         )
-    return module.eval().requires_grad_(False), tokenizer, width
+    return module.eval().requires_grad_(False), is_demo, tokenizer, width
 
 
 def _label(settings: ClipSettings) -> str:
@@ -174,6 +168,13 @@ def _registered(settings: ClipSettings, options: StorageOptionsByScheme | None) 
     """The name under which open_clip knows the model, and the preprocessing of a configuration of one's own."""
     path = settings.model_config_path
     if path is None:
+        models = open_clip.list_models()
+        if settings.model not in models and not settings.has_weights:
+            close = ", ".join(difflib.get_close_matches(settings.model, models, n=3, cutoff=0.4)) or "none"
+            raise SettingsError(
+                f"clip.model: open_clip {open_clip.__version__} has no model {settings.model!r}; close to it: {close}. "
+                "Set clip.model_config_path for a model of your own."
+            )
         return settings.model, None
     with setting_errors("clip"), local_copy(path, options_of(path, options)) as file:
         content = file.read_bytes()
@@ -182,7 +183,7 @@ def _registered(settings: ClipSettings, options: StorageOptionsByScheme | None) 
         # open_clip's own folders have it one level down, beside preprocess_cfg
         model_config = config.get("model_cfg", config)
         preprocess = config.get("preprocess_cfg")
-        missing = [key for key in _CONFIG_KEYS if key not in model_config]
+        missing = [key for key in ("embed_dim", "vision_cfg", "text_cfg") if key not in model_config]
     except (ValueError, AttributeError, TypeError) as error:
         raise SettingsError(f"clip.model_config_path: {path} is no JSON object: {error}") from error
     if missing:
@@ -197,32 +198,27 @@ def _registered(settings: ClipSettings, options: StorageOptionsByScheme | None) 
     return name, preprocess
 
 
-def _check_weights(settings: ClipSettings, name: str) -> None:
-    """Raise where model or tag are unknown, with what would be known."""
-    if name.startswith((HUB_PREFIX, LOCAL_DIR_PREFIX)):
-        return
-    models = open_clip.list_models()
-    if name not in models:
-        close = ", ".join(difflib.get_close_matches(name, models, n=3, cutoff=0.4))
-        raise SettingsError(
-            f"clip.model: open_clip {open_clip.__version__} has no model {name!r}; close to it: {close or 'none'}. "
-            "Set clip.model_config_path for a model of your own."
-        )
-    if checkpoint_file(settings) is None and open_clip.get_pretrained_cfg(name, settings.pretrained) == {}:
+def _tag(settings: ClipSettings, name: str) -> str | None:
+    """The tag of the weights; None where the model's name says where they are."""
+    if settings.has_weights:
+        return None
+    if not open_clip.get_pretrained_cfg(name, settings.pretrained):
         tags = ", ".join(open_clip.list_pretrained_tags_by_model(name)) or "none"
         raise SettingsError(
             f"clip.pretrained: {settings.pretrained!r} is no file, and no tag of {settings.model}; its tags: {tags}"
         )
+    return settings.pretrained
 
 
 def _device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    if wanted == "cuda" and not torch.cuda.is_available():
+    has_gpu = torch.cuda.is_available()
+    if wanted == "cuda" and not has_gpu:
         raise SettingsError(
             f"clip.device = 'cuda', and torch {torch.__version__} finds no GPU here; choose 'auto' or 'cpu', or run "
             "this step where there is one"
         )
-    has_gpu = wanted != "cpu" and torch.cuda.is_available()
-    return torch.device("cuda", torch.cuda.current_device()) if has_gpu else torch.device("cpu")
+    is_cpu = wanted == "cpu" or not has_gpu
+    return torch.device("cpu") if is_cpu else torch.device("cuda", torch.cuda.current_device())
 
 
 def _precision(wanted: Literal["auto", "fp32", "bf16", "fp16"], device: torch.device) -> Precision:
@@ -231,12 +227,3 @@ def _precision(wanted: Literal["auto", "fp32", "bf16", "fp16"], device: torch.de
     if device.type == "cpu":
         return "fp32"
     return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-
-
-def _reason(error: Exception) -> str:
-    """An error in one line; torch lists every key of a state dict that does not fit, of which three will do."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    text = " ".join(lines[:2])
-    return text if len(text) <= 300 else f"{text[:300]}…"

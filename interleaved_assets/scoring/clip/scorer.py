@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from interleaved_assets.io.storage import StorageOptionsByScheme
-from interleaved_assets.model.errors import MissingDependency
-from interleaved_assets.scoring.clip.demo_model import refuse_demo_model
+from interleaved_assets.model.errors import MissingDependency, SettingsError
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.clip.settings import ClipSettings
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from interleaved_assets.scoring.clip.embed import Embedder
     from interleaved_assets.scoring.clip.image import Preprocess
     from interleaved_assets.scoring.clip.text import Tokenizer
-
-_EXTRA_PACKAGES: Final = frozenset({"torch", "torchvision", "open_clip", "safetensors"})
 
 
 @dataclass(frozen=True)
@@ -68,31 +65,33 @@ def load_scorer(
             the demo's and the data is not.
         StorageUnavailable: the storage did not answer.
     """
-    refuse_demo_model(settings, is_demo_data, options)
     try:
+        from interleaved_assets.scoring.clip.device_jpeg import DevicePreprocess
         from interleaved_assets.scoring.clip.embed import Embedder
         from interleaved_assets.scoring.clip.heads import load_head
         from interleaved_assets.scoring.clip.image import Preprocess
         from interleaved_assets.scoring.clip.model import load_clip
         from interleaved_assets.scoring.clip.text import Tokenizer
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA_PACKAGES:
+        if error.name not in ("torch", "torchvision", "open_clip", "safetensors"):
             raise
         raise MissingDependency(
             f"CLIP scoring needs {error.name}, which is not installed here: pip install 'interleaved-assets[clip]'"
         ) from error
     model = load_clip(settings, options)
+    if model.is_demo and not settings.allow_demo_model and not is_demo_data():
+        raise SettingsError(
+            f"clip.pretrained = {settings.pretrained!r} is the demo's model, which knows the demo's drawn scenes only "
+            "and would drop nearly every image of other data. Set clip.model and clip.pretrained to a model for your "
+            "data (such as model = 'ViT-L-14-quickgelu', pretrained = 'openai', and no model_config_path), or "
+            "clip.enabled = false, or clip.allow_demo_model = true to use it all the same."
+        )
     preprocess = Preprocess(model.preprocess_config, model.resizer, settings.max_pixels)
-    on_device = None
-    if settings.decode == "device":
-        from interleaved_assets.scoring.clip.device_jpeg import DevicePreprocess
-
-        on_device = DevicePreprocess(preprocess, model.device)
     heads = [load_head(name, head, model.width, options) for name, head in settings.heads.items()]
     return ClipScorer(
         settings=settings,
         embedder=Embedder(model, settings.batch_size, heads),
         tokenizer=Tokenizer(model.tokenizer, settings.long_text),
         preprocess=preprocess,
-        on_device=on_device,
+        on_device=DevicePreprocess(preprocess, model.device) if settings.decode == "device" else None,
     )

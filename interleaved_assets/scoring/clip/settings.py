@@ -16,6 +16,7 @@ HEAD_COLUMNS: Final = {"aesthetic": "aesthetic_score", "nsfw": "nsfw_clip_score"
 """Columns of the kinds of head that selection has filters for. A head of kind ``own`` fills a column of its name."""
 
 _OWN_COLUMNS: Final = frozenset({"clip_score", "clip_text_position", "embedding", "clip_error", *HEAD_COLUMNS.values()})
+LOCAL_DIR_PREFIX: Final = "local-dir:"
 _CHECKPOINT_ENDINGS: Final = (".pt", ".pth", ".bin", ".ckpt", ".npz", ".safetensors")
 
 
@@ -168,9 +169,20 @@ class ClipSettings(_Section):
     )
 
     @property
-    def head_columns(self) -> list[str]:
-        """The columns of the score table that the heads fill, in their order."""
-        return [head_column(name, head) for name, head in self.heads.items()]
+    def head_columns(self) -> dict[str, str]:
+        """The columns of the score table that the heads fill, in their order, each with its head's name."""
+        return {HEAD_COLUMNS.get(head.kind, name): name for name, head in self.heads.items()}
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the model's name says where its weights are, so that ``pretrained`` is not used."""
+        return self.model.startswith((LOCAL_DIR_PREFIX, "hf-hub:"))
+
+    @property
+    def checkpoint(self) -> str | None:
+        """Path or URL of the checkpoint where ``pretrained`` is one; None where it is a tag or not used."""
+        is_file = "/" in self.pretrained or self.pretrained.endswith(_CHECKPOINT_ENDINGS)
+        return self.pretrained if is_file and not self.has_weights else None
 
     @model_validator(mode="after")
     def _the_device_can_scale(self) -> Self:
@@ -194,13 +206,3 @@ class ClipSettings(_Section):
                     f"head {name!r}: an own head names its column, so it needs a name that is free and a word"
                 )
         return self
-
-
-def head_column(name: str, head: HeadSettings) -> str:
-    """The column of the score table that a head fills."""
-    return HEAD_COLUMNS.get(head.kind, name)
-
-
-def is_checkpoint(pretrained: str) -> bool:
-    """Whether ``clip.pretrained`` is written as a file or URL and not as a tag of open_clip; looks at no storage."""
-    return "/" in pretrained or pretrained.endswith(_CHECKPOINT_ENDINGS)

@@ -1,24 +1,30 @@
 """From shards to their score tables: read and decoded ahead in threads, embedded in batches, given out in order."""
 
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.workers import Workers
-from interleaved_assets.model.errors import OptionError
-from interleaved_assets.scoring.clip.reading import Batch, ImageScores, SampleReader
-from interleaved_assets.scoring.clip.samples import ClipSample, ClipText, Vector
+from interleaved_assets.model.errors import ImageError, OptionError
+from interleaved_assets.scoring.clip.prescreen import prescreened
+from interleaved_assets.scoring.clip.samples import NO_TEXT, ClipImage, ClipSample, ClipText, Pixels, samples_of
 from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.decoders import decoders_for_threads, processors
 
 if TYPE_CHECKING:
     from interleaved_assets.scoring.clip.embed import Launched
+
+ImageScores = Callable[[str], pa.Table]
+"""Given a shard's name, its image scores, for ``clip.prescreen``."""
 
 # Batches of images that are decoded ahead of the one that is embedded next.
 _BATCHES_AHEAD: Final = 2
@@ -26,6 +32,12 @@ _BATCHES_AHEAD: Final = 2
 _BATCHES_OF_TEXTS: Final = 4
 # Tables that may wait for the caller.
 _TABLES_AHEAD: Final = 2
+# Images that the device decodes in one call.
+_DECODED_TOGETHER: Final = 32
+# A batch with few images ends after so many samples for each row, so that it is bounded too.
+_SAMPLES_PER_ROW: Final = 8
+# Texts whose embeddings are kept in memory for samples to come; with a width of 768 they take 25 MB.
+_REMEMBERED_TEXTS: Final = 8192
 
 
 @dataclass
@@ -33,20 +45,14 @@ class ClipStats:
     """Counts of one call of :func:`score_shards`, kept up to date while it goes on.
 
     Attributes:
-        images: image rows met.
         embedded: images the model was given.
         texts: sequences (texts, or windows of them) the model was given.
-        seconds: time spent here, without what the caller did between two shards.
-        waited_seconds: of these, time without a decoded batch to give to the device.
-        batch_size: images given to the model at once, last.
+        waited_seconds: time without a decoded batch to give to the device.
     """
 
-    images: int = 0
     embedded: int = 0
     texts: int = 0
-    seconds: float = 0.0
     waited_seconds: float = 0.0
-    batch_size: int = 0
 
 
 def score_shards(
@@ -92,142 +98,185 @@ def score_table(table: pa.Table, scorer: ClipScorer, *, image_scores: pa.Table |
     return scores
 
 
+@dataclass
+class _Batch:
+    """What was read since the batch before. Its images may still be on their way to pixels.
+
+    Attributes:
+        pixels: height x width x 3, uint8, of each row, written by the decoding threads; there may be fewer images.
+        images: the image of each row.
+        checked: images decoded only to learn whether they can be.
+        decoded: the decoding of both. What is wrong with one of them is its ``error``.
+        met: each sample with its shard's name; None instead of a sample at the end of a shard.
+    """
+
+    pixels: Pixels
+    images: list[ClipImage] = field(default_factory=list)
+    checked: list[ClipImage] = field(default_factory=list)
+    decoded: list[Future[None]] = field(default_factory=list)
+    met: list[tuple[str, ClipSample | None]] = field(default_factory=list)
+
+
 class ScoreStream:
-    """One pass over shards. The reader runs in a thread of its own, decoding in several, all else in the caller's.
+    """One pass over shards. A thread reads and tokenizes, several decode, the caller's has the device embed.
 
     The device always has the next batch in its queue when the host takes in the one before.
-
-    Args:
-        scorer: the model, and what prepares samples for it.
-        image_scores: gives a shard's stored image scores, for ``clip.prescreen``.
-        stats: kept up to date.
     """
 
     def __init__(self, scorer: ClipScorer, image_scores: ImageScores | None, stats: ClipStats) -> None:
         self._scorer, self._embedder, self._stats = scorer, scorer.embedder, stats
-        self._reader = SampleReader(scorer, image_scores)
-        self._met: deque[ClipSample | str] = deque()
+        self._image_scores = image_scores if scorer.settings.prescreen.is_on else None
+        self._text = lru_cache(_REMEMBERED_TEXTS)(ClipText)
+        # pixels of batches that the device has read, to be used again
+        self._free: deque[Pixels] = deque()
+        # while it is cleared no thread begins to decode an image
+        self._may_decode = threading.Event()
+        self._may_decode.set()
+        self._met: deque[tuple[str, ClipSample | None]] = deque()
         self._texts: list[ClipText] = []
-        self._launched: deque[tuple[Launched, Callable[[Vector], None], str]] = deque()
+        self._launched: deque[tuple[Launched, Sequence[ClipImage | ClipText], Pixels | None]] = deque()
 
     def run(self, shards: Iterable[tuple[str, Iterable[pa.Table]]]) -> Generator[tuple[str, pa.Table], None, None]:
         """Name and score table of each shard, in order.
 
         Closing it lets the threads end, and waits for nothing, so that the garbage collector may do it.
         """
-        started = time.perf_counter()
-        self._reader.may_decode.set()
         settings = self._scorer.settings
         rows: list[dict[str, object]] = []
         with decoders_for_threads(), Workers(settings.threads or processors(), "clip-decode") as decoders:
-            for _ in self._steps(self._reader.batches(shards, decoders)):
-                while self._met and (isinstance(first := self._met[0], str) or first.is_complete):
-                    self._met.popleft()
-                    if isinstance(first, ClipSample):
-                        rows += first.scores(settings)
-                        continue
-                    table, rows = pa.Table.from_pylist(rows, schema=self._scorer.schema), []
-                    self._stats.batch_size = self._embedder.batch_size
-                    self._stats.seconds += time.perf_counter() - started
-                    yield first, table
-                    started = time.perf_counter()
-
-    def _steps(self, batches: Iterable[Batch]) -> Iterator[None]:
-        """Work through the batches; after each step shards may have become complete."""
-        # prefetch() has no name here, since the traceback of an error would keep it, and its thread, alive
-        since = time.perf_counter()
-        for batch in prefetch(batches, depth=_BATCHES_AHEAD):
-            self._stats.waited_seconds += time.perf_counter() - since
-            self._take(batch)
-            self._launch_images(batch)
-            yield
             since = time.perf_counter()
-        self._launch_texts()
-        self._collect(leave=0)
-        yield
+            # prefetch() has no name here, since the traceback of an error would keep it, and its thread, alive
+            for batch in prefetch(self._batches(shards, decoders), depth=_BATCHES_AHEAD):
+                for decoded in batch.decoded:
+                    decoded.result()
+                self._stats.waited_seconds += time.perf_counter() - since
+                self._met += batch.met
+                try:
+                    self._give(batch)
+                except RuntimeError as error:
+                    names = ", ".join(dict.fromkeys(name for name, _ in self._met))
+                    error.add_note(f"while CLIP embedded {names}; no image was marked for it, run the shards again")
+                    raise
+                while self._met and ((sample := self._met[0][1]) is None or sample.is_complete):
+                    name, _ = self._met.popleft()
+                    if sample is not None:
+                        rows += sample.scores(settings)
+                    else:
+                        yield name, pa.Table.from_pylist(rows, schema=self._scorer.schema)
+                        rows = []
+                since = time.perf_counter()
 
-    def _take(self, batch: Batch) -> None:
-        for met in batch.met:
-            self._met.append(met)
-            if isinstance(met, str):
-                continue
-            self._stats.images += len(met.images)
-            for pieces in met.pieces:
-                for text in pieces:
-                    if not text.is_met:
-                        text.is_met = True
-                        self._texts.append(text)
+    def _batches(self, shards: Iterable[tuple[str, Iterable[pa.Table]]], decoders: Workers) -> Iterator[_Batch]:
+        """The samples of all shards in batches of as many images as the model takes at once, the last one empty.
+
+        A shard's next table is read while the samples of the one before are prepared.
+        """
+        settings = self._scorer.settings
+        together = 1 if self._scorer.on_device is None else _DECODED_TOGETHER
+        group: list[tuple[ClipImage, Pixels | None]] = []
+        batch = self._new_batch()
+
+        def decode() -> None:
+            if group:
+                batch.decoded.append(decoders.submit(self._decode, group.copy()))
+                group.clear()
+
+        for name, tables in shards:
+            left_out = prescreened(self._image_scores(name), settings.prescreen) if self._image_scores else {}
+            for table in prefetch(tables):
+                for sample in samples_of(table, left_out):
+                    to_decode = [image for image in sample.images if image.error is None]
+                    for _, text in sample.texts if to_decode else ():
+                        # texts that the model cannot tell apart count as equal
+                        sample.pieces.append([self._text(part.tobytes()) for part in self._scorer.tokenizer(text)])
+                    batch.met.append((name, sample))
+                    is_embedded = bool(sample.texts or settings.heads or settings.keep_embeddings)
+                    for image in to_decode:
+                        group.append((image, batch.pixels[len(batch.images)] if is_embedded else None))
+                        alike = batch.images if is_embedded else batch.checked
+                        alike.append(image)
+                        if len(group) == together:
+                            decode()
+                        if len(alike) == len(batch.pixels):
+                            decode()
+                            yield batch
+                            batch = self._new_batch()
+                    if len(batch.met) >= len(batch.pixels) * _SAMPLES_PER_ROW:
+                        decode()
+                        yield batch
+                        batch = self._new_batch()
+            batch.met.append((name, None))
+        decode()
+        yield batch
+        yield self._new_batch()
+
+    def _new_batch(self) -> _Batch:
+        return _Batch(self._free.popleft() if self._free else self._embedder.pixel_buffer())
+
+    def _decode(self, images: list[tuple[ClipImage, Pixels | None]]) -> None:
+        """Decode images into their rows, together on a device; those that it leaves out, or all, one by one."""
+        self._may_decode.wait()
+        on_device = self._scorer.on_device
+        found = [None] * len(images) if on_device is None else on_device([image.data for image, _ in images])
+        for (image, row), pixels in zip(images, found, strict=True):
+            try:
+                decoded = self._scorer.preprocess(image.data) if pixels is None else pixels
+            except ImageError as error:
+                image.error = error.error
+            else:
+                if row is None:
+                    image.error = NO_TEXT
+                else:
+                    row[:] = decoded
+            image.data = b""
+
+    def _give(self, batch: _Batch) -> None:
+        """Give a decoded batch to the device, and then take in what it was given before."""
+        before = len(self._launched)
+        rows = [row for row, image in enumerate(batch.images) if image.error is None]
+        if rows:
+            pixels = batch.pixels[: len(rows)]
+            if len(rows) < len(batch.images):
+                pixels[:] = batch.pixels[rows]
+            self._launch(lambda: self._embedder.images(pixels), [batch.images[row] for row in rows], batch.pixels)
+            self._stats.embedded += len(rows)
+        else:
+            self._free.append(batch.pixels)
+        for _, sample in batch.met:
+            for text in chain.from_iterable(sample.pieces if sample else ()):
+                if not text.is_met:
+                    text.is_met = True
+                    self._texts.append(text)
             if len(self._texts) >= _BATCHES_OF_TEXTS * self._embedder.batch_size:
                 self._launch_texts()
-
-    def _launch_images(self, batch: Batch) -> None:
-        """Wait for a batch's pixels, give them to the device, and then take in what it was given before."""
-        for decoded in batch.decoded:
-            decoded.result()
-        for _, image in batch.images:
-            image.is_pending = image.error is None and image.row is not None
-        images = [(shard, image) for shard, image in batch.images if image.is_pending]
-        pixels = batch.pixels[: len(images)]
-        if len(images) < batch.rows:
-            pixels[:] = batch.pixels[[image.row for _, image in images if image.row is not None]]
-
-        def take(values: Vector) -> None:
-            self._reader.free.append(batch.pixels)
-            self._stats.embedded += len(images)
-            for (_, image), row in zip(images, values, strict=True):
-                # a copy: a row of the batch would keep all of it in memory
-                image.values, image.is_pending = row.copy(), False
-
-        before = len(self._launched)
-        if images:
-            names = ", ".join(dict.fromkeys(shard for shard, _ in images))
-            self._launch(lambda: self._embedder.images(pixels), take, f"{len(images)} images of {names}")
-        else:
-            self._reader.free.append(batch.pixels)
-        if any(isinstance(met, str) for met in self._met):
+        if any(sample is None for _, sample in self._met):
             self._launch_texts()
-        self._collect(leave=len(self._launched) - before)
+        for _ in range(before):
+            launched, items, buffer = self._launched.popleft()
+            for item, values in zip(items, launched.result(), strict=True):
+                # a copy: a row of the batch would keep all of it in memory
+                item.values = values.copy()
+            if buffer is not None:
+                self._free.append(buffer)
 
     def _launch_texts(self) -> None:
-        texts, self._texts = self._texts, []
-        tokens = [text.tokens for text in texts]
-
-        def take(vectors: Vector) -> None:
-            self._stats.texts += len(texts)
-            for text, vector in zip(texts, vectors, strict=True):
-                text.vector = vector.copy()
-
+        # texts of like length follow each other
+        texts, self._texts = sorted(self._texts, key=lambda text: len(text.key)), []
         if texts:
-            self._launch(lambda: self._embedder.texts(tokens), take, f"{len(texts)} texts")
+            self._launch(lambda: self._embedder.texts([text.tokens for text in texts]), texts)
+            self._stats.texts += len(texts)
 
-    def _launch(self, embed: "Callable[[], Launched]", take: Callable[[Vector], None], label: str) -> None:
+    def _launch(
+        self, embed: "Callable[[], Launched]", items: Sequence[ClipImage | ClipText], pixels: Pixels | None = None
+    ) -> None:
         """Put work in the device's queue; keep decoding threads off the cores that a model on the CPU computes on.
 
         There is nothing to gain from both at once, and each layer's threads wait for the slowest of them: with a
         decoder in between that took a fifth more CPU time, and half as long again.
         """
         if self._embedder.is_on_cpu:
-            self._reader.may_decode.clear()
+            self._may_decode.clear()
         try:
-            with _noted(label):
-                self._launched.append((embed(), take, label))
+            self._launched.append((embed(), items, pixels))
         finally:
-            self._reader.may_decode.set()
-
-    def _collect(self, leave: int) -> None:
-        """Take in what the device was given, but for the last ``leave`` launches."""
-        while len(self._launched) > leave:
-            launched, take, label = self._launched.popleft()
-            with _noted(label):
-                values = launched.result()
-            take(values)
-
-
-@contextmanager
-def _noted(label: str) -> Iterator[None]:
-    """Say what was at hand when a device fails."""
-    try:
-        yield
-    except RuntimeError as error:
-        error.add_note(f"while CLIP embedded {label}; no image was marked for it, run the shards again")
-        raise
+            self._may_decode.set()

@@ -191,7 +191,7 @@ def test_the_copy_to_the_host_is_enqueued_with_the_batch_and_waited_for_when_the
     monkeypatch.setattr(torch, "empty", lambda _shape, *, dtype, pin_memory: Host(log, pin_memory=pin_memory))
     monkeypatch.setattr(torch.cuda, "Event", lambda *, blocking: Event(log, blocking=blocking))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"the stream of {device}")
-    launched = Launched(OnDevice(), "bf16", None)
+    launched = Launched(OnDevice(), "bf16")
     assert log == ["pinned memory", "copy enqueued", "event behind it in the stream of cuda:0"]
     launched.result()
     assert log[3:] == ["waited sleeping", "read"]

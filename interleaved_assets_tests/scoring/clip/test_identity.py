@@ -5,7 +5,6 @@ import pytest
 
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.scoring.clip.identity import (
-    checkpoint_file,
     content_version,
     file_versions,
     model_fingerprint,
@@ -87,7 +86,7 @@ def test_the_decoder_counts_where_it_is_the_devices_and_only_there(files: ClipSe
 
 def test_a_tag_counts_by_its_name() -> None:
     settings = ClipSettings()
-    assert checkpoint_file(settings) is None
+    assert settings.checkpoint is None
     other = ClipSettings(pretrained="laion2b_s32b_b82k")
     assert model_fingerprint(settings, "fp32", "pillow") != model_fingerprint(other, "fp32", "pillow")
 
@@ -109,7 +108,7 @@ def test_a_remote_file_counts_by_what_its_store_says() -> None:
     assert content_version("memory://clip-identity/a.pt") == before
     fs.pipe_file("/clip-identity/a.pt", b"1234")
     assert content_version("memory://clip-identity/a.pt") != before
-    assert checkpoint_file(ClipSettings(pretrained="memory://clip-identity/a.pt")) == "memory://clip-identity/a.pt"
+    assert ClipSettings(pretrained="memory://clip-identity/a.pt").checkpoint == "memory://clip-identity/a.pt"
 
 
 def test_an_object_counts_by_what_s3_says_without_being_fetched(s3_server: S3Server, bucket: str) -> None:

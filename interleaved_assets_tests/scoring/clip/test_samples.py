@@ -83,7 +83,7 @@ def unit(*values: float) -> np.ndarray:
 
 
 def known(key: bytes, vector: np.ndarray) -> ClipText:
-    return ClipText(key, vector=vector)
+    return ClipText(key, values=vector)
 
 
 def scored(settings: ClipSettings, *samples: ClipSample) -> pa.Table:

@@ -8,8 +8,10 @@ import pytest
 
 pytest.importorskip("open_clip")
 import torch
+from safetensors.torch import save_file
 
 from interleaved_assets.model.errors import OptionError, SettingsError
+from interleaved_assets.scoring.clip.model import DEMO_MARKER
 from interleaved_assets.scoring.clip.scorer import ClipScorer, load_scorer
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
 from interleaved_assets.scoring.clip.stream import ClipStats, score_shards, score_table
@@ -178,7 +180,7 @@ def test_a_repeated_text_is_computed_once(tiny: ClipSettings) -> None:
     tables = [rows((f"s{n}", 0, "text", "same text"), (f"s{n}", 1, "image", picture(n))) for n in range(6)]
     stats = ClipStats()
     ((_, found),) = score_shards([("s", tables)], load_scorer(changed(tiny, batch_size=2)), stats=stats)
-    assert (stats.texts, stats.embedded, stats.images) == (1, 6, 6)
+    assert (stats.texts, stats.embedded) == (1, 6)
     assert found["clip_score"].null_count == 0
 
 
@@ -195,10 +197,9 @@ def test_out_of_memory_in_mid_run_changes_no_score(
         return encode(batch)
 
     monkeypatch.setattr(scorer.embedder.model.module, "encode_image", short)
-    stats = ClipStats()
     with caplog.at_level(logging.WARNING):
-        found = dict(score_shards(shards(4, 4), scorer, stats=stats))
-    assert stats.batch_size == 2
+        found = dict(score_shards(shards(4, 4), scorer))
+    assert scorer.embedder.batch_size == 2
     assert caplog.text.count("out of memory") == 2
     for name, table in wanted.items():
         assert found[name]["clip_score"].to_pylist() == pytest.approx(table["clip_score"].to_pylist(), abs=1e-6)
@@ -239,3 +240,38 @@ def test_facts_for_a_report(tiny: ClipSettings) -> None:
     facts = scorer.facts()
     assert (facts["device"], facts["model"], facts["precision"]) == ("cpu", "tiny/tiny.pt", "fp32")
     assert len(facts["fingerprint"]) == 32
+
+
+def never() -> bool:
+    raise AssertionError("asked about the data although the model is not the demo's")
+
+
+def test_the_shipped_model_is_refused_for_other_data_with_what_to_set() -> None:
+    models = Path(__file__).parents[3] / "data/models"
+    settings = ClipSettings(
+        model="scenes-clip",
+        model_config_path=str(models / "scenes-clip.json"),
+        pretrained=str(models / "scenes-clip.safetensors"),
+        device="cpu",
+    )
+    with pytest.raises(SettingsError, match=r"drawn scenes only .*clip\.model .*clip\.allow_demo_model = true"):
+        load_scorer(settings)
+    # it stays loaded, and is refused again
+    with pytest.raises(SettingsError, match="drawn scenes only"):
+        load_scorer(settings, is_demo_data=lambda: False)
+    assert load_scorer(settings, is_demo_data=lambda: True).facts()["model"] == "scenes-clip/scenes-clip.safetensors"
+    load_scorer(changed(settings, allow_demo_model=True), is_demo_data=never)
+
+
+@pytest.mark.parametrize("metadata", [None, {}, {"format": "pt"}])
+def test_a_model_without_the_marker_may_judge_any_data(
+    metadata: dict[str, str] | None, tiny: ClipSettings, tmp_path: Path
+) -> None:
+    save_file(tiny_module().state_dict(), tmp_path / "mine.safetensors", metadata=metadata)
+    load_scorer(changed(tiny, pretrained=str(tmp_path / "mine.safetensors")), is_demo_data=never)
+
+
+def test_the_marker_counts_and_not_the_name(tiny: ClipSettings, tmp_path: Path) -> None:
+    save_file(tiny_module().state_dict(), tmp_path / "mine.safetensors", metadata=DEMO_MARKER | {"format": "pt"})
+    with pytest.raises(SettingsError, match="the demo's model"):
+        load_scorer(changed(tiny, pretrained=str(tmp_path / "mine.safetensors")))

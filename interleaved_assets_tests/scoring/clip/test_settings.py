@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from interleaved_assets.scoring.clip.scorer import load_scorer
-from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings, head_column
+from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
 from interleaved_assets_tests.forked import run_forked
 
 
@@ -54,11 +54,9 @@ def test_values_out_of_range_are_refused(values: dict[str, object]) -> None:
 
 def test_a_heads_kind_gives_its_column_and_its_functions() -> None:
     aesthetic, nsfw, own = (HeadSettings(path="x", kind=kind) for kind in ("aesthetic", "nsfw", "own"))
-    assert [head_column("mine", head) for head in (aesthetic, nsfw, own)] == [
-        "aesthetic_score",
-        "nsfw_clip_score",
-        "mine",
-    ]
+    heads = {"taste": aesthetic, "safe": nsfw, "mine": own}
+    columns = {"aesthetic_score": "taste", "nsfw_clip_score": "safe", "mine": "mine"}
+    assert ClipSettings(heads=heads).head_columns == columns
     assert (aesthetic.hidden_activation, aesthetic.output_squash) == ("none", "none")
     assert (nsfw.hidden_activation, nsfw.output_squash) == ("relu", "sigmoid")
     assert (own.hidden_activation, own.output_squash) == ("none", "none")

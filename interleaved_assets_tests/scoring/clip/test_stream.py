@@ -7,10 +7,9 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.errors import ImageError
-from interleaved_assets.scoring.clip.reading import ImageScores
 from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
-from interleaved_assets.scoring.clip.stream import ClipStats, ScoreStream
+from interleaved_assets.scoring.clip.stream import ClipStats, ImageScores, ScoreStream
 from interleaved_assets.scoring.containers import Buffer
 
 WIDTH = 4
@@ -140,7 +139,7 @@ def test_a_text_is_embedded_once_however_many_samples_have_it() -> None:
     stats = ClipStats()
     found = list(stream(model, stats=stats).run([("a", [table(*rows)]), ("b", [table(*rows)])]))
     assert [text for batch in model.texts_given for text in batch] == [b"same"]
-    assert (stats.texts, stats.images, stats.embedded) == (1, 80, 80)
+    assert (stats.texts, stats.embedded) == (1, 80)
     assert found[0][1].equals(found[1][1])
 
 
@@ -227,7 +226,7 @@ def test_a_device_that_fails_leaves_the_shards_before_it_and_marks_no_image() ->
         assert (done, scores["clip_error"].null_count) == (name, 4)
     with pytest.raises(RuntimeError, match="unspecified launch failure") as caught:
         next(run)
-    assert "while CLIP embedded 4 images of c" in caught.value.__notes__[0]
+    assert "while CLIP embedded c; no image was marked" in caught.value.__notes__[0]
     deadline = time.monotonic() + PATIENCE
     while any(thread.name.startswith(("clip-decode", "prefetch")) for thread in threading.enumerate()):
         assert time.monotonic() < deadline
@@ -431,13 +430,17 @@ def test_texts_wait_for_others_of_like_length_and_are_embedded_together() -> Non
     assert [len(batch) for batch in model.texts_given] == [8, 8, 4]
 
 
-def test_the_clock_stands_still_while_the_caller_is_at_work() -> None:
+def test_the_wait_for_decoded_images_counts_and_the_callers_work_does_not() -> None:
+    def slow(data: Buffer) -> np.ndarray:
+        time.sleep(0.05)
+        return decode(data)
+
     stats = ClipStats()
     started = time.perf_counter()
-    for _ in stream(Model(batch_size=1), stats=stats).run([shard(str(number), 1) for number in range(4)]):
-        time.sleep(0.05)
-    assert stats.seconds < time.perf_counter() - started - 0.15
-    assert (stats.embedded, stats.batch_size) == (4, 1)
+    for _ in stream(Model(batch_size=1), preprocess=slow, threads=1, stats=stats).run([shard("a", 4)]):
+        assert stats.waited_seconds > 3 * 0.05
+        time.sleep(0.1)
+    assert stats.waited_seconds < time.perf_counter() - started - 0.1
 
 
 def test_the_same_input_gives_the_same_table() -> None:
