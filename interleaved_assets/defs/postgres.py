@@ -19,6 +19,7 @@ from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 from dagster._serdes import ConfigurableClassData, serialize_value
 from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
 from dagster_postgres.utils import create_pg_connection, get_token_provider_from_config, pg_url_from_config
+from psycopg2.extensions import TRANSACTION_STATUS_INERROR  # type: ignore[import-untyped]
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects import postgresql
 
@@ -165,6 +166,12 @@ class PostgresEvents(PostgresEventLogStorage):
                 try:
                     yield block
                     self._store_waiting(block)
+                    driver: Any = opened.connection.dbapi_connection
+                    if driver.info.transaction_status == TRANSACTION_STATUS_INERROR:
+                        # PostgreSQL would answer the commit with a rollback, and psycopg2 with nothing
+                        raise dg.DagsterInvariantViolationError(
+                            "events are not stored: a statement of their transaction failed, and its error was caught"
+                        )
                 finally:
                     del self._of_thread.block
 

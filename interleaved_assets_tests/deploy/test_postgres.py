@@ -2,6 +2,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from dagster._core.events import AssetMaterializationPlannedData
 from dagster._serdes import serialize_value
+from sqlalchemy.exc import ProgrammingError
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
@@ -171,6 +173,15 @@ def test_events_of_a_block_are_stored_together_or_not_at_all(home: Path, postgre
         assert count() == before + 2
         instance.report_runless_asset_event(EVENT)  # the connection is usable
         assert count() == before + 3
+
+        def caught() -> None:
+            with events_together(instance):
+                instance.report_runless_asset_event(EVENT)
+                with suppress(ProgrammingError), instance.event_log_storage.index_connection() as connection:
+                    connection.exec_driver_sql("SELECT nothing FROM nowhere")
+
+        with pytest.raises(dg.DagsterInvariantViolationError, match="events are not stored"):
+            caught()  # a commit would drop the events and say nothing
 
 
 def test_evaluations_of_a_block_replace_those_of_the_same_run_before(pair: Pair, tmp_path: Path) -> None:
