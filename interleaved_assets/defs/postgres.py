@@ -22,7 +22,7 @@ from dagster_postgres.utils import create_pg_connection, get_token_provider_from
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects import postgresql
 
-from interleaved_assets.defs.private_api import RENEWED_AFTER_S, renew_cut_connections, store_planned_checks
+from interleaved_assets.defs.connections import RENEWED_AFTER_S, renew_cut_connections, store_planned_checks
 
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1
