@@ -38,12 +38,14 @@ def through_stages(file: Path) -> dict[str, object]:
     """Each shard through every stage, one call after another; seconds by stage too."""
     from interleaved_assets.pipeline.execute import take_through
     from interleaved_assets.pipeline.raw.listing import list_raw_shards
-    from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.pipeline.stages.dag import WORK, stage_dag
     from interleaved_assets.settings import load_settings
 
     settings = load_settings(file)
     keys = [shard.key for shard in list_raw_shards(settings.storage)]
     by_stage: Counter[str] = Counter()
+    for work in WORK:
+        importlib.import_module(work)
     clock = _Clock()
     for key in keys:
         for name, stage in stage_dag(settings).items():
@@ -63,8 +65,9 @@ def through_dagster(file: Path) -> dict[str, object]:
     import dagster as dg
 
     from interleaved_assets.defs.build import build_definitions
+    from interleaved_assets.defs.connections import keep_connections
     from interleaved_assets.defs.demo import register_all
-    from interleaved_assets.defs.private_api import keep_connections
+    from interleaved_assets.defs.executors import WORK_OF_STEPS
     from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
     from interleaved_assets.settings import load_settings
 
@@ -76,6 +79,8 @@ def through_dagster(file: Path) -> dict[str, object]:
         keys = register_all(instance, settings)
         job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        for work in WORK_OF_STEPS:
+            importlib.import_module(work)
         clock = _Clock()
         job.execute_in_process(run_config=quiet, instance=instance, tags={RANGE_START: keys[0], RANGE_END: keys[-1]})
         figures = clock.figures()

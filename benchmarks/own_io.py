@@ -25,7 +25,7 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.batch import filter_batch, selection_rows
-from interleaved_assets.selection.select import select
+from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.settings import SelectionSettings
 
 PIPELINE_BATCH_BYTES = 64 * 2**20

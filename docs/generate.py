@@ -80,6 +80,7 @@ def _described(name: str, value: type | FunctionType | property) -> str:
     if isinstance(value, property) or (inspect.isclass(value) and issubclass(value, BaseModel | Exception)):
         return f"{name}\n\n{indent(text, '    ')}"
     signature = re.sub(r"<function .*? at 0x\w+>", "…", str(inspect.signature(value)))
+    signature = re.sub(r"ForwardRef\('(.*?)'\)", r"\1", signature)
     return f"{name}{signature}\n\n{indent(text, '    ')}"
 
 

@@ -57,3 +57,20 @@ def test_every_documented_name_is_public(package: str) -> None:
         name for line in re.findall(r"^\| (.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", line)
     }
     assert names - {*importlib.import_module(f"interleaved_assets.{package}").__all__} == set()
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "scoring.clip"])
+def test_a_name_comes_from_the_module_that_types_know_it_from(package: str) -> None:
+    # each __init__ names its modules twice: for types, and for what is imported at the first use
+    module = importlib.import_module(f"interleaved_assets.{package}")
+    assert module.__file__ is not None
+    found = imports(Path(module.__file__).read_text(encoding="utf-8"))
+    offered = {name: home for home, names in found.items() if home != "interleaved_assets.front_door" for name in names}
+    assert offered.keys() == {*module.__all__}
+    for name, home in offered.items():
+        assert getattr(module, name) is getattr(importlib.import_module(home), name)
+        assert name in dir(module)
+    # the import of a module puts it in the place of a name like its own
+    assert {*module.__all__} & {file.stem for file in Path(module.__file__).parent.iterdir()} == set()
+    with pytest.raises(AttributeError, match=rf"module 'interleaved_assets\.{package}' has no attribute 'missing'"):
+        module.missing  # noqa: B018

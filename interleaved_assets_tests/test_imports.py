@@ -2,15 +2,19 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
+from interleaved_assets.defs.executors import WORK_OF_STEPS
 
 ROOT = Path(__file__).parents[1] / "interleaved_assets"
 
@@ -18,17 +22,17 @@ ROOT = Path(__file__).parents[1] / "interleaved_assets"
 # are not named; these may import each other.
 ORDER = {
     ".": (
-        *("model", "io", "scoring", "selection", "export", "shard_paths", "settings", "demo", "pipeline"),
+        *("front_door", "model", "io", "scoring", "selection", "export", "shard_paths", "settings", "demo", "pipeline"),
         *("reporting", "defs", "definitions", "cli"),
     ),
     "io": (
         *("storage", "content_types", "limits", "value_bytes", "workers", "tiff", "archive", "batches", "policy"),
-        *("fetch", "materialize", "reader", "writer", "parquet", "tar", "shard"),
+        *("fetch", "fill", "reader", "writer", "parquet", "tar", "shard"),
     ),
     "scoring": ("*", "clip"),
     "cli": ("*", "commands", "entry_point", "__main__"),
     "pipeline": (
-        *("raw", "parallel", "record", "record_index", "stored_records", "stage", "attempt", "execute"),
+        *("raw", "parallel", "record", "counted", "record_index", "stored_records", "stage", "attempt", "execute"),
         *("pools", "throughput", "publishable", "counts", "tables"),
         *("stages", "many", "checks", "status", "due", "dataset_status", "up_to_date", "forget", "lineage", "files"),
         "release",
@@ -138,7 +142,6 @@ def test_cycles_and_upward_imports_would_be_found(tmp_path: Path) -> None:
 
 HEAVY = ("dagster", "torch", "open_clip", "matplotlib")
 CLIP = "interleaved_assets.scoring.clip"
-DEMO = "interleaved_assets.demo.shards"
 # In the order in which one interpreter imports them: what is absent after a module was absent after those before it.
 LOADS = {
     "interleaved_assets.cli": ("pandas", "pyarrow", "rich", *HEAVY, CLIP),  # --help and completion do not wait for them
@@ -159,7 +162,6 @@ LOADS = {
     "interleaved_assets.cli.validate": ("pandas", *HEAVY),
     "interleaved_assets.cli.score": ("pandas", *HEAVY),
     "interleaved_assets.cli.run": ("pandas", *HEAVY),
-    "interleaved_assets.defs.build": ("pandas", "webdataset", "torch", "open_clip", "matplotlib", "jinja2", DEMO),
 }
 
 
@@ -168,7 +170,7 @@ def loaded() -> dict[str, list[str]]:
     """Which of the watched modules are loaded after each import."""
     code = (
         "import importlib, json, sys\n"
-        f"watched, found = {('pandas', 'pyarrow', 'rich', 'webdataset', 'jinja2', *HEAVY, CLIP, DEMO)!r}, {{}}\n"
+        f"watched, found = {('pandas', 'pyarrow', 'rich', 'webdataset', *HEAVY, CLIP)!r}, {{}}\n"
         f"for name in {tuple(LOADS)!r}:\n"
         "    importlib.import_module(name)\n"
         "    found[name] = [one for one in watched if one in sys.modules]\n"
@@ -183,6 +185,51 @@ def test_importing_one_does_not_load_the_other(module: str, loaded: dict[str, li
     assert set(loaded[module]) & set(LOADS[module]) == set()
 
 
-def test_dagster_and_clip_are_seen_where_they_are_loaded(loaded: dict[str, list[str]]) -> None:
-    assert "dagster" in loaded["interleaved_assets.defs.build"]
+def test_clip_is_seen_where_it_is_loaded(loaded: dict[str, list[str]]) -> None:
     assert CLIP in loaded[CLIP]
+
+
+# What a step, a tick or a command brings itself.
+READS_SHARDS = ("numpy", "pyarrow", "cv2", "PIL", "zxingcpp", "tenacity", "sqlalchemy", "alembic", "webdataset")
+OTHERS = (
+    *("pandas", "torch", "torchvision", "open_clip", "onnxruntime", "matplotlib", "jinja2", "rich", "structlog"),
+    *("s3fs", "aiobotocore", "botocore", "boto3", "requests", "grpc", "psycopg2"),
+    *("dagster_aws", "dagster_graphql", "dagster_k8s", "dagster_postgres", "kubernetes", "ray"),
+    *("dagster._core.execution.backfill", "interleaved_assets.demo.shards"),
+)
+ALL_ON = """
+[clip]
+enabled = true
+[export]
+enabled = true
+reencode = "jpeg"
+[scoring]
+scorers = ["sharpness", "sharpness_grey", "sharpness_256", "qr", "nsfw", "thumbnail"]
+[selection]
+min_short_side = 10
+max_nsfw = 0.5
+"""
+
+
+def loaded_by(code: str, watched: Iterable[str], folder: Path) -> set[str]:
+    """Those of ``watched`` that an interpreter of its own has loaded after ``code``."""
+    (folder / "interleaved.toml").write_text(ALL_ON, encoding="utf-8")
+    code = f"import sys\n{code}\nprint('', *(one for one in {tuple(watched)!r} if one in sys.modules), sep='\\n=')"
+    environment = {**os.environ, "INTERLEAVED_SETTINGS": str(folder / "interleaved.toml")}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    return {line.removeprefix("=") for line in run.stdout.splitlines() if line.startswith("=") and len(line) > 1}
+
+
+def test_the_definitions_load_what_declares_them_alone(tmp_path: Path) -> None:
+    work = ("shard_run", "report_run", "check_run", "nightly_tick", "automation_tick", "raw_shard_tick", "connections")
+    ours = [f"interleaved_assets.defs.{name}" for name in work]
+    ours += [name for name in WORK_OF_STEPS if name != "interleaved_assets.defs.build"]
+    watched = [*READS_SHARDS, *OTHERS, *ours, "dagster"]
+    assert loaded_by("import interleaved_assets.definitions", watched, tmp_path) == {"dagster"}
+    assert [name for name in (*READS_SHARDS, *ours, *WORK_OF_STEPS) if find_spec(name) is None] == []
+
+
+def test_help_loads_no_more_than_click(tmp_path: Path) -> None:
+    code = "from interleaved_assets.cli import main\nassert not main(['--help']) and not main(['run', '--help'])"
+    unneeded = ("dagster", "pydantic", "fsspec", "asyncio", "interleaved_assets.settings", "interleaved_assets.model")
+    assert loaded_by(code, [*READS_SHARDS, *OTHERS, *unneeded, "click"], tmp_path) == {"click"}

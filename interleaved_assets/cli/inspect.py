@@ -7,8 +7,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from interleaved_assets.cli.console import console, print_facts, print_failure, print_json, progress, without_warnings
+from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.model.schema import RESERVED_COLUMNS
 from interleaved_assets.pipeline.files.inputs import find_shard_files
 from interleaved_assets.pipeline.files.inspect import ShardFacts, Spread, inspect_file
 from interleaved_assets.settings import load_settings_or_defaults

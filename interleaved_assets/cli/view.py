@@ -11,7 +11,6 @@ from interleaved_assets.io.storage import atomic_output, options_of
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS
 from interleaved_assets.pipeline.stages import normalized
-from interleaved_assets.pipeline.stages.normalized import shard_layout
 from interleaved_assets.pipeline.stored_records import read_valid_records, recorded_stages
 from interleaved_assets.reporting.documents.choice import DEFAULT_LIMIT, Choice, NothingChosen
 from interleaved_assets.reporting.documents.files import file_documents
@@ -79,7 +78,7 @@ def _without_ending(shard: str) -> str:
 def _file_page(uri: str, choice: Choice, file: str | None) -> DocumentPage:
     settings = load_settings_or_defaults(file)  # those of the project of this folder have the layout of its tars
     options = options_of(uri, settings.storage.options_by_scheme())
-    layout = shard_layout(settings.reading)
+    layout = settings.reading.for_tars()
     return file_documents(uri, choice, storage_options=options, tar_options={"layout": layout})
 
 

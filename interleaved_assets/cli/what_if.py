@@ -11,9 +11,9 @@ from interleaved_assets.cli.console import console, print_error, print_json, pro
 from interleaved_assets.cli.name_value import names_and_values
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.parallel import parallel_map
-from interleaved_assets.pipeline.stages.filtered import deciding_tables
 from interleaved_assets.pipeline.stages.outputs import scored_keys
-from interleaved_assets.selection.what_if import Outcome, changed_settings, what_if
+from interleaved_assets.pipeline.stages.select_rows import deciding_tables
+from interleaved_assets.selection.other_bounds import Outcome, changed_settings, what_if
 from interleaved_assets.settings import load_settings
 
 SHARDS_AT_A_TIME: Final = 8

@@ -11,19 +11,16 @@ from interleaved_assets.defs.columns import definition_metadata
 from interleaved_assets.defs.executors import StepNeeds, gpu_step
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.pools import SHARD_IO
-from interleaved_assets.defs.shard_events import MATERIALIZATION_ERRORS
-from interleaved_assets.defs.shard_run import run_over_shards
 from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
 from interleaved_assets.pipeline.checks.layout import LAYOUT
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, READS_BACK, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA, IMAGE_SCORE_SCHEMA, ROW_SCHEMA
 from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE
-from interleaved_assets.pipeline.checks.verdict import ShardCheck
+from interleaved_assets.pipeline.checks.verdict import MATERIALIZATION_ERRORS, ShardCheck
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_version
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
-from interleaved_assets.reporting.shard.stored_pictures import STAGE_PICTURES
 from interleaved_assets.settings import Settings
 
 OWNERS: Final = ["team:data-curation"]
@@ -152,6 +149,10 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         check_specs=_check_specs(stage.name, display.checks),
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
+        # the step begins here: what does its work is not imported with the definitions
+        from interleaved_assets.defs.shard_run import run_over_shards
+        from interleaved_assets.reporting.shard.stored_pictures import STAGE_PICTURES
+
         yield from run_over_shards(
             context, stage, display.checks, STAGE_PICTURES.get(stage.name), settings, code_version
         )

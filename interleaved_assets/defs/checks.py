@@ -1,26 +1,20 @@
 """The checks that are not about one shard: of the raw root, and of each stage over all shards."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import dagster as dg
 
 from interleaved_assets.defs.interrupts import interrupts_deferred
-from interleaved_assets.defs.partitions import SHARDS, progress
-from interleaved_assets.defs.requests import BRING_UP_TO_DATE
-from interleaved_assets.defs.shard_events import last_errors
+from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.pipeline.checks.raw_root import DESCRIPTION, RAW_ROOT_FRESH, judge_raw_root
-from interleaved_assets.pipeline.dataset_status import read_dataset_status
+from interleaved_assets.pipeline.checks.up_to_date import DESCRIPTION as UP_TO_DATE_DESCRIPTION
+from interleaved_assets.pipeline.checks.up_to_date import UP_TO_DATE
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import StatusLine, status_lines
-from interleaved_assets.pipeline.up_to_date import DESCRIPTION as UP_TO_DATE_DESCRIPTION
-from interleaved_assets.pipeline.up_to_date import UP_TO_DATE, judge_up_to_date, shards_not_current
 from interleaved_assets.settings import Settings
 
-_LINES_SHOWN: Final = 50
-_MOST_AFTER_A_RUN: Final = 1_000
 RAW_ROOT_CHECK: Final = dg.AssetCheckKey(dg.AssetKey(RAW_SHARDS), RAW_ROOT_FRESH)
 
 
@@ -58,7 +52,7 @@ def build_up_to_date_check(settings: Settings) -> dg.AssetChecksDefinition:
     """The check of each stage whether every shard is current there, which Dagster itself does not show.
 
     Dagster adds it to runs of stages, where it would read all records at the end of each of the hundreds of runs of a
-    large backfill: above :data:`_MOST_AFTER_A_RUN` shards these runs leave it out.
+    large backfill: these runs leave it out where there are many shards.
     """
     stages = stage_dag(settings)
 
@@ -68,45 +62,8 @@ def build_up_to_date_check(settings: Settings) -> dg.AssetChecksDefinition:
         can_subset=True,
     )
     def up_to_date(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        with interrupts_deferred():
-            registered = context.instance.get_dynamic_partitions(SHARDS)
-            of_stages = context.run.asset_selection or context.run.job_name == BRING_UP_TO_DATE
-            if of_stages and len(registered) > _MOST_AFTER_A_RUN:
-                context.log.info(
-                    f"not evaluated with each run over {len(registered)} shards, but by {UP_TO_DATE}'s schedule"
-                )
-                return
-            failed = progress(context.instance, stages, registered).failed
-            errors = last_errors(context.instance, failed)
-        dataset = read_dataset_status(settings, registered, failed, errors)
-        shards = len(dataset.keys) if dataset.raws is None else len(dataset.raws)
-        not_current = shards_not_current(dataset)
-        for key in sorted(context.selected_asset_check_keys):
-            statuses = not_current[key.asset_key.path[-1]]
-            verdict = judge_up_to_date(statuses, shards, dataset.problem)
-            figures: dict[str, Any] = dict(verdict.figures)
-            if statuses:
-                figures = {"not_current": _status_table(status_lines(statuses, dataset.errors)), **figures}
-            if dataset.problem:
-                figures["raw_root"] = f"changed raw shards cannot be recognized: {dataset.problem}"
-            yield dg.AssetCheckResult(
-                asset_key=key.asset_key,
-                check_name=key.name,
-                passed=verdict.passed,
-                severity=dg.AssetCheckSeverity(verdict.severity),
-                description=verdict.summary,
-                metadata=figures,
-            )
+        from interleaved_assets.defs.check_run import up_to_date_results  # the check begins here
+
+        yield from up_to_date_results(context, stages, settings)
 
     return up_to_date
-
-
-def _status_table(lines: Sequence[StatusLine]) -> dg.TableMetadataValue:
-    return dg.MetadataValue.table(
-        [
-            dg.TableRecord(
-                {"state": str(line.status.state), "why": line.why, "shards": line.shards, "for example": line.examples}
-            )
-            for line in lines[:_LINES_SHOWN]
-        ]
-    )

@@ -18,9 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.connections import keep_connections
 from interleaved_assets.defs.interrupts import interrupts_noted, sigterm_as_ctrl_c
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api import interrupts_between_steps, keep_connections
+from interleaved_assets.defs.private_api import interrupts_between_steps
 from interleaved_assets.defs.registration import register
 from interleaved_assets.defs.report import REPORT_FILE
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START

@@ -22,12 +22,20 @@ import dagster as dg
 from interleaved_assets.model.errors import MissingDependency
 from interleaved_assets.pipeline.pools.cluster import Needs
 from interleaved_assets.pipeline.stage import Stage
+from interleaved_assets.pipeline.stages.dag import WORK
 from interleaved_assets.settings import Settings
 
 POOL: Final = "gpu"
 IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
 """Environment variable with the GPU step's container image on Kubernetes; without it, the step has the run's image."""
 
+WORK_OF_STEPS: Final = (
+    "interleaved_assets.defs.build",
+    "interleaved_assets.defs.shard_run",
+    "interleaved_assets.reporting.shard.stored_pictures",
+    *WORK,
+)
+"""What a process imports that steps are forked from: the definitions, and the work that steps would import else."""
 _GPUS: Final = 1  # one model on one device; with more devices, more runs work at a time
 _RESOURCE: Final = "nvidia.com/gpu"  # name in the NVIDIA device plugin, and the usual taint of GPU nodes
 _NODE_LABEL: Final = "nvidia.com/gpu.present"  # set by NVIDIA's GPU feature discovery, or by hand
@@ -89,8 +97,9 @@ def build_executor(settings: Settings) -> dg.ExecutorDefinition:
         case "in_process":
             return dg.in_process_executor
         case "multiprocess":
-            # steps are forked from one warm process, which halves their cost
-            return dg.multiprocess_executor.configured({"start_method": {"forkserver": {}}})
+            # steps are forked from one process that has imported their work, which halves their cost
+            forked = {"preload_modules": list(WORK_OF_STEPS)}
+            return dg.multiprocess_executor.configured({"start_method": {"forkserver": forked}})
         case "ray":
             if find_spec("ray") is None:  # it is imported by the first step that needs it
                 raise _missing("ray", "ray")

@@ -1,4 +1,4 @@
-"""Forgetting shards: the job ``forget_shards``, and the removal of stored files together with the partition."""
+"""Forgetting shards: the removal of stored files together with the partition."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -7,59 +7,16 @@ from pathlib import Path
 from typing import Final
 
 import dagster as dg
-from pydantic import Field
 
 from interleaved_assets.defs.interrupts import interrupts_deferred
-from interleaved_assets.defs.partitions import SHARDS, progress
-from interleaved_assets.model.errors import InterleavedError, OptionError, StorageError
-from interleaved_assets.pipeline.forget import files_to_forget, remove_files, vanished_shards
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.progress import progress
+from interleaved_assets.model.errors import OptionError, StorageError
+from interleaved_assets.pipeline.forget import files_to_forget, remove_files
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings
 
-FORGET_SHARDS: Final = "forget_shards"
 _HOME_OF_MAKE: Final = ".dagster_home"
-
-
-class ForgetConfig(dg.Config):
-    """What the job forgets; by default nothing is removed."""
-
-    shards: list[str] = Field(default=[], description="Keys of the shards to forget, whose raw tars are gone.")
-    vanished: bool = Field(default=False, description="Instead of shards: all that have outputs but no raw tar.")
-    dry_run: bool = Field(default=True, description="Only log what would be removed.")
-
-
-def build_forget_job(settings: Settings) -> dg.JobDefinition:
-    """The job that removes everything stored for shards whose raw tar is gone, and their partitions."""
-
-    @dg.op(description="Removes partition, records and outputs of shards whose raw tar is gone.")
-    def forget(context: dg.OpExecutionContext, config: ForgetConfig) -> None:
-        try:
-            keys = vanished_shards(settings.storage) if config.vanished else config.shards
-            files = forgettable(keys, settings, context.instance)
-            if not config.dry_run:
-                forget_shards(files, settings, context.instance)
-        except InterleavedError as error:
-            raise dg.Failure(str(error), allow_retries=False) from error
-        for key, uris in files.items():
-            with interrupts_deferred():
-                context.log.info("\n".join([f"shard {key}: {counted(len(uris), 'file')}", *uris]))
-        done = "nothing was removed, because dry_run is set" if config.dry_run else "removed, with their partitions"
-        with interrupts_deferred():
-            context.log.info(
-                f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}"
-            )
-
-    @dg.job(
-        name=FORGET_SHARDS,
-        executor_def=dg.in_process_executor,
-        description="Removes partition, records and outputs of shards whose raw tar is gone. A dry run unless dry_run "
-        "is set to false in the Launchpad.",
-    )
-    def job() -> None:
-        forget()
-
-    return job
 
 
 def forgettable(

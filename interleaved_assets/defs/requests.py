@@ -1,16 +1,12 @@
-"""Requests for runs: the job over a range of shards, and the ranges that hold the shards that are due."""
+"""Requests for runs: the job over a range of shards, its tags, and the ranges that hold the shards that are due."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import dagster as dg
 
-from interleaved_assets.defs.partitions import SHARDS, progress
-from interleaved_assets.defs.private_api import shards_awaiting_backfill
-from interleaved_assets.pipeline.due import Progress, stages_due
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import Status, in_short, status_lines
 from interleaved_assets.settings import Settings
 
 # Dagster's documented tags of a run over a range of partitions.
@@ -37,59 +33,6 @@ def build_job(settings: Settings) -> AssetJob:
         description="Loads everything: Materialize all…, then All. All stages over the chosen shards; shards that are "
         "current are left unchanged.",
     )
-
-
-def known_progress(
-    context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, settings: Settings
-) -> tuple[list[str], Progress]:
-    """The registered shards in the order in which they were added, and their progress."""
-    registered = list(context.instance.get_dynamic_partitions(SHARDS))
-    return registered, progress_of(registered, context, settings)
-
-
-def progress_of(
-    keys: Sequence[str], context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, settings: Settings
-) -> Progress:
-    """The progress of these shards. Shards that an open backfill has not finished count as busy."""
-    known = progress(context.instance, stage_dag(settings), keys)
-    return known._replace(busy=known.busy | shards_awaiting_backfill(context, keys))
-
-
-def range_requests(
-    ranges: Iterable[tuple[str, str]],
-    tick: str,
-    registered: Sequence[str],
-    due: Mapping[str, Status],
-    settings: Settings,
-) -> list[dg.RunRequest]:
-    """A request for each range, of the stages that are due in it, with tags that say how many shards are due, and why.
-
-    Earlier stages, at which all of its shards are current, are left out: they would log events for each shard again.
-
-    Args:
-        ranges: first and last key of each.
-        tick: names the tick that requests them.
-        registered: the keys of all shards, in their order.
-        due: the shards that are due, with their statuses.
-        settings: in force.
-    """
-    place = {key: index for index, key in enumerate(registered)}
-    stages = stage_dag(settings)
-    requests = []
-    for first, last in ranges:
-        keys = registered[place[first] : place[last] + 1]
-        found = {key: due[key] for key in keys if key in due}
-        wanted = stages_due(found.values(), stages)
-        tags = {
-            RANGE_START: first,
-            RANGE_END: last,
-            DUE_SHARDS: f"{len(found)} of {len(keys)} in the range",
-            DUE_STAGES: ", ".join(wanted),
-            DUE_REASONS: in_short(status_lines(found)),
-        }
-        selected = [dg.AssetKey(name) for name in wanted]
-        requests.append(dg.RunRequest(run_key=f"{tick}:{first}", tags=tags, asset_selection=selected))
-    return requests
 
 
 def ranges_of(

@@ -9,7 +9,7 @@ from typing import Final
 
 import dagster as dg
 
-from interleaved_assets.defs.forget import FORGET_SHARDS
+from interleaved_assets.defs.forget_job import FORGET_SHARDS
 from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.private_api import delete_compute_logs, event_ids, latest_event_ids
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE

@@ -5,13 +5,8 @@ from typing import Final
 import dagster as dg
 
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK, up_to_date_checks
-from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.requests import AssetJob, known_progress, range_requests, ranges_of
+from interleaved_assets.defs.requests import AssetJob
 from interleaved_assets.model.errors import SettingsError
-from interleaved_assets.pipeline.due import Due, due_shards
-from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
-from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
-from interleaved_assets.pipeline.status import status_lines
 from interleaved_assets.settings import Settings
 
 REPORT_CRON: Final = "0 6 * * *"
@@ -32,21 +27,9 @@ def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefi
     """
 
     def nightly(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        # a shard that is still being written is left to the sensor or the next night
-        raws = [raw for raw in list_raw_shards(settings.storage) if not just_written(raw, settings.watch.quiet_seconds)]
-        # shards that the sensor has not reported yet are requested too; the statement takes 0.1 ms for each key, known
-        # or not
-        known = set(context.instance.get_dynamic_partitions(SHARDS))
-        context.instance.add_dynamic_partitions(SHARDS, [raw.key for raw in raws if raw.key not in known])
-        registered, progress = known_progress(context, settings)
-        due = due_shards(raws, settings, snapshot_versions(raws, settings.storage), progress, all_shards=True)
-        log_due(context, due)
-        ranges = list(ranges_of(registered, due.shards.keys(), due.current, settings.run.shards_per_run))
-        if not ranges:
-            return dg.SkipReason(f"all {len(registered)} shards are current, just written, or in the work of a run")
-        return range_requests(
-            ranges, f"{context.scheduled_execution_time:%Y-%m-%dT%H:%M}", registered, due.shards, settings
-        )
+        from interleaved_assets.defs.nightly_tick import request_due_shards  # the tick begins here
+
+        return request_due_shards(context, settings)
 
     try:
         return dg.schedule(
@@ -60,14 +43,6 @@ def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefi
         )(nightly)
     except dg.DagsterInvalidDefinitionError as error:
         raise _no_cron("watch.nightly", settings.watch.nightly, "0 2 * * *") from error
-
-
-def log_due(context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, due: Due) -> None:
-    """Log why shards are due, and which shards the storage refused."""
-    for line in status_lines(due.shards)[:10]:
-        context.log.info(f"{line.shards} shards: {line.status.text}")
-    if due.refused:
-        context.log.warning(f"{len(due.refused)} shards are left out: the storage refused their records")
 
 
 def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:

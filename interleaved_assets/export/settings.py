@@ -47,3 +47,8 @@ class ExportSettings(BaseModel):
         """The settings that the files depend on."""
         unused = {"quality"} if self.reencode is None else set()
         return self.model_dump(mode="json", exclude={"enabled", "verbose"} | unused)
+
+    def stage_version(self, max_pixels: int) -> dict[str, object]:
+        """:meth:`version`, and ``scoring.max_pixels``, which matters only to images that are written anew."""
+        limits = {"max_pixels": max_pixels} if self.reencode else {}
+        return {"export": self.version(), **limits}

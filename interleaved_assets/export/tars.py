@@ -20,11 +20,12 @@ from interleaved_assets.io.batches import binary_column
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
 from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, join
 from interleaved_assets.model.cells import row_values
+from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import ImageError, OptionError, error_code, row_error
 from interleaved_assets.model.ledger import empty_ledger, ledger_of
 from interleaved_assets.scoring.decoders import processors
-from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS, image_size
-from interleaved_assets.selection.positions import IMAGE_KEY
+from interleaved_assets.scoring.options import DEFAULT_MAX_PIXELS
+from interleaved_assets.scoring.size import image_size
 
 logger = logging.getLogger(__name__)
 

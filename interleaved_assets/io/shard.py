@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow as pa
 
 from interleaved_assets.io.batches import prefetch
+from interleaved_assets.io.fill import materialize_parts
 from interleaved_assets.io.limits import LIMITS, TarLimits
-from interleaved_assets.io.materialize import materialize_parts
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.seal import MAGIC
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard

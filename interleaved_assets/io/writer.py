@@ -12,15 +12,16 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from interleaved_assets.io.batches import are_adjacent, split_samples
+from interleaved_assets.io.fill import bytes_to_fetch, materialize_parts, with_fetch_columns
 from interleaved_assets.io.limits import limits_of
-from interleaved_assets.io.materialize import bytes_to_fetch, materialize_parts, with_fetch_columns
 from interleaved_assets.io.policy import apply_error_policy, check_policy
 from interleaved_assets.io.reader import align_shard
 from interleaved_assets.io.storage import exists, folders_of, join
 from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.model.schema import REQUIRED_COLUMNS, resolve_schema
+from interleaved_assets.model.schema import resolve_schema
 
 WriteMode = Literal["error", "overwrite", "append", "ignore"]
 MODES: Final[tuple[str, ...]] = get_args(WriteMode)

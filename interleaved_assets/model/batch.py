@@ -11,15 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.casting import cast_table, concat_unified
+from interleaved_assets.model.columns import METADATA_POSITION, REQUIRED_COLUMNS, RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.model.schema import (
-    INTERLEAVED_SCHEMA,
-    METADATA_POSITION,
-    REQUIRED_COLUMNS,
-    RESERVED_COLUMNS,
-    reconcile_schema,
-)
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, reconcile_schema
 from interleaved_assets.model.source_ref import SourceRef, build_source_ref, parse_source_ref
 
 if TYPE_CHECKING:

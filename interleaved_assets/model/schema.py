@@ -1,32 +1,23 @@
 """The columns and types of the row model, and the alignment of tables to them."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
 
 from interleaved_assets.model.casting import with_columns
+from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, RESERVED_COLUMNS, Column
 from interleaved_assets.model.errors import ShardError
 
-INTERLEAVED_SCHEMA: Final = pa.schema(
-    [
-        pa.field("sample_id", pa.string(), nullable=False),
-        pa.field("position", pa.int32(), nullable=False),
-        pa.field("modality", pa.string(), nullable=False),
-        pa.field("content_type", pa.string()),
-        pa.field("text_content", pa.string()),
-        pa.field("binary_content", pa.large_binary()),
-        pa.field("source_ref", pa.string()),
-        pa.field("materialize_error", pa.string()),
-    ]
-)
+
+def schema_of(columns: Iterable[Column]) -> pa.Schema:
+    """The schema with these columns."""
+    return pa.schema([pa.field(name, pa.type_for_alias(dtype), nullable=nullable) for name, dtype, nullable in columns])
+
+
+INTERLEAVED_SCHEMA: Final = schema_of(INTERLEAVED_COLUMNS)
 """Reserved columns, in order. One row is one item of a document; position -1 is its metadata row."""
-
-RESERVED_COLUMNS: Final = frozenset(INTERLEAVED_SCHEMA.names)
-REQUIRED_COLUMNS: Final = tuple(field.name for field in INTERLEAVED_SCHEMA if not field.nullable)
-
-METADATA_POSITION: Final = -1
 
 
 def reconcile_schema(inferred: pa.Schema) -> pa.Schema:

@@ -10,15 +10,14 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.batches import sample_starts
 from interleaved_assets.io.policy import apply_error_policy
+from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
+from interleaved_assets.pipeline.counted import REPEATED_KEYS, REPEATED_SAMPLES
 from interleaved_assets.pipeline.publishable import check_losses
 from interleaved_assets.pipeline.record import Counts, Extent, Facts
 from interleaved_assets.pipeline.stage import ShardTask
-from interleaved_assets.selection.positions import IMAGE_KEY
 
-REPEATED_KEYS: Final = "repeated_keys"
-REPEATED_SAMPLES: Final = "repeated_samples"
 _ROW_KEY: Final = ("sample_id", "position", "modality")
 
 
@@ -80,9 +79,6 @@ class UniqueKeys:
         (``repeated_samples``).
         """
         return dict(self._repeated)
-
-
-UNEXPLAINED: Final = "rows_without_score_or_reason"
 
 
 def column_facts(schema: pa.Schema) -> dict[str, Any]:

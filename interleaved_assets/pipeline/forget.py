@@ -14,7 +14,7 @@ from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.pipeline.record import read_record
 from interleaved_assets.pipeline.stages import final_tars, image_export, normalized
-from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
+from interleaved_assets.pipeline.stages.names import EVERY_STAGE
 from interleaved_assets.pipeline.stages.part_tars import stored_parts
 from interleaved_assets.pipeline.stored_records import recorded_stages
 from interleaved_assets.settings import StorageSettings

@@ -1,7 +1,7 @@
 """What a shard must be like to be published: most samples have content, few bytes are unreferenced, few rows lost."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -11,17 +11,16 @@ from interleaved_assets.io.tar.layout import json_field
 from interleaved_assets.io.tar.unreferenced import unreferenced_members
 from interleaved_assets.model.errors import NOT_COMPARED, ROW_ERROR_CODES, IncompleteShard, UnexpectedLayout
 from interleaved_assets.model.ledger import drop_reasons
-from interleaved_assets.pipeline.record import Facts
+from interleaved_assets.pipeline.counted import (
+    CONTENT_BYTES,
+    SAMPLES_WITH_CONTENT,
+    UNREFERENCED,
+    UNREFERENCED_BYTES,
+    UNREFERENCED_IMAGES,
+    layout_problems,
+)
 from interleaved_assets.pipeline.stage import ShardTask
-from interleaved_assets.settings import PublishSettings, ReadingSettings
-
-SAMPLES_WITH_CONTENT: Final = "samples_with_content"
-CONTENT_BYTES: Final = "content_bytes"
-UNREFERENCED: Final = "unreferenced_members"
-UNREFERENCED_BYTES: Final = "unreferenced_bytes"
-UNREFERENCED_IMAGES: Final = "unreferenced_images"
-IMAGE_MEMBERS: Final = "image_members"
-"""Images that a shard has, named by a document or not, for the stages that score."""
+from interleaved_assets.settings import ReadingSettings
 
 _ERRORS: Final = sorted(ROW_ERROR_CODES.keys() - set(NOT_COMPARED))
 _NAMED: Final = 8
@@ -88,35 +87,6 @@ def _expected(reading: ReadingSettings) -> str:
         'reading.images_field if the lists have other names, and reading.layout = "images" if each sample is an '
         "image with a text or a JSON beside it. Convert other layouts."
     )
-
-
-def layout_problems(samples: int, counted: Mapping[str, int], bounds: PublishSettings) -> list[str]:
-    """What is not as a layout should be, by the counts of :class:`ContentCounter` over ``samples`` samples."""
-    problems = []
-    empty = samples - counted[SAMPLES_WITH_CONTENT]
-    if samples and empty > bounds.max_empty_samples * samples:
-        problems.append(
-            f"{empty:,} of {samples:,} samples yield no text and no image, more than publish.max_empty_samples "
-            f"{bounds.max_empty_samples:g}"
-        )
-    share = unreferenced_share(counted)
-    if share > bounds.max_unreferenced_bytes:
-        problems.append(
-            f"members that no document names have {share:.1%} of the bytes, more than publish.max_unreferenced_bytes "
-            f"{bounds.max_unreferenced_bytes:g}"
-        )
-    return problems
-
-
-def unreferenced_share(counted: Mapping[str, int]) -> float:
-    """Bytes of members that no document names ÷ bytes of texts, images and these members, 0 to 1."""
-    unreferenced = counted[UNREFERENCED_BYTES]
-    return unreferenced / (unreferenced + counted[CONTENT_BYTES]) if unreferenced else 0.0
-
-
-def image_members(normalized: Facts) -> int:
-    """Images of the raw shard, by the record of ``normalized``: named by a document or not, dropped or not."""
-    return normalized.counts_in.images + normalized.counted.get(UNREFERENCED_IMAGES, 0)
 
 
 def check_losses(shard: ShardTask, stage: str, samples: int, ledger: pa.Table) -> None:

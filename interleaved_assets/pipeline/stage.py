@@ -4,15 +4,16 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.record import Facts, OutputFile, Record
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,10 @@ class ShardTask:
 
     def rows_of(
         self, stage: str, columns: Iterable[str] | None = None, most_bytes: int | None = None
-    ) -> Iterator[pa.Table]:
+    ) -> "Iterator[pa.Table]":
         """The rows in the output of ``stage``, in tables of whole samples of at most ``run.max_batch_bytes``."""
+        from interleaved_assets.io.parquet.reader import read_parquet_shard  # what declares a stage reads nothing
+
         allowed = self.settings.run.max_batch_bytes
         return read_parquet_shard(
             self.paths.output(stage),

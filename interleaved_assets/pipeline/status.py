@@ -13,7 +13,8 @@ from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.stage import Stage
-from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, StageDag, stage_dag
+from interleaved_assets.pipeline.stages.dag import StageDag, stage_dag
+from interleaved_assets.pipeline.stages.names import EVERY_STAGE
 from interleaved_assets.pipeline.stored_records import list_records
 from interleaved_assets.settings import Settings
 

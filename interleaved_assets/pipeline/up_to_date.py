@@ -1,20 +1,12 @@
 """Whether every shard is current at a stage: a check of each stage over all shards."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.checks.verdict import Verdict
 from interleaved_assets.pipeline.dataset_status import DatasetStatus
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.status import State, Status, in_short, status_lines
-
-UP_TO_DATE: Final = "up_to_date"
-DESCRIPTION: Final = (
-    "Every shard below the raw root is done at this stage, from the present inputs, settings and code (a warning where "
-    "not, with the shards and the reasons). Runs by itself as checks.up_to_date_cron says, while the schedule "
-    "check_up_to_date is on."
-)
 
 
 def shards_not_current(dataset: DatasetStatus) -> dict[str, dict[str, Status]]:

@@ -10,8 +10,8 @@ from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.pipeline.status import COMPLETE, Status
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.measures import Measure
-from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
-from interleaved_assets.selection.filters import Values
+from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
+from interleaved_assets.selection.values import Values
 
 
 class ImageKey(NamedTuple):
@@ -50,7 +50,7 @@ class ShardFacts:
             or its scores were deleted.
         ledger: every dropped row (``LEDGER_SCHEMA``), stage by stage; None where no stage that drops has run.
         values: values that filters compared and no scores table has, by filter name: float64, NaN where missing. For
-            the image-to-text ratio, one per sample from :func:`~interleaved_assets.selection.what_if.judged_values`.
+            the image-to-text ratio, one per sample from :func:`~interleaved_assets.selection.judged_values`.
         not_stored: the folders of tables of scores that were deleted.
         problem: the error where the shard failed or cannot be read, in one line.
     """

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from interleaved_assets.selection.filters import ImageFilter, SampleFilter, Values, find_filter, known_filters
+from interleaved_assets.selection.filters import ImageFilter, SampleFilter, find_filter, known_filters
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.values import Values
 
 SIZE_COLUMNS: Final = frozenset({"width", "height", "aspect_ratio"})
 """Scores that follow from the size of an image, which is shown instead."""

@@ -24,8 +24,9 @@ from PIL import Image
 
 from interleaved_assets.model.errors import ImageError, InterleavedError, row_error
 from interleaved_assets.scoring.containers import Buffer, png_chunks
+from interleaved_assets.scoring.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.plain_tiff import plain_tiff, raw_pixels
-from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS, exif_orientation, open_header, pillow_result
+from interleaved_assets.scoring.size import exif_orientation, open_header, pillow_result
 
 BgrImage = MatLike
 """Height x width x 3, uint8, the channels blue, green, red: OpenCV's order."""

@@ -6,7 +6,7 @@
 import functools
 from collections.abc import Callable
 from types import ModuleType
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 import cv2
 import numpy as np
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import ImageError, MissingDependency, OptionError, row_error
 from interleaved_assets.scoring.decode import BgrImage
+from interleaved_assets.scoring.options import DEFAULT_DETECTOR, QrDetector
 
-QrDetector = Literal["zxing+aruco", "zxing", "opencv", "zbar"]
-DEFAULT_DETECTOR: Final[QrDetector] = "zxing+aruco"
 Quadrilateral = NDArray[np.float32]
 """Four corners in pixels, x to the right and y down, in order around the code; shape 4 x 2, float32."""
 

@@ -5,30 +5,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
+from interleaved_assets.model.columns import Column
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.scoring.decode import BgrImage
-from interleaved_assets.scoring.nsfw import nsfw_model, nsfw_score
-from interleaved_assets.scoring.qr import qr_area_ratio, qr_detector
+from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.ranges import ABOVE_ZERO, Range
-from interleaved_assets.scoring.sharpness import sharpness, sharpness_256, sharpness_grey
-from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN, thumbnail
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from interleaved_assets.scoring.decode import BgrImage
     from interleaved_assets.scoring.settings import ScoringSettings
 
 Measured = float | int | str | bool | bytes | tuple[float | int | str | bool | bytes | None, ...]
-MeasureFunction = Callable[[BgrImage], Measured]
+MeasureFunction = Callable[["BgrImage"], Measured]
 """Measures one decoded image: returns one value, or a tuple with one per column; raises ImageError on failure."""
 
-BASE_COLUMNS: Final[Mapping[str, pa.DataType]] = {
-    "sample_id": pa.string(),
-    "position": pa.int32(),
-    "width": pa.int32(),
-    "height": pa.int32(),
-    "aspect_ratio": pa.float64(),
-}
+BASE_COLUMNS: Final = (
+    Column("sample_id", "string", nullable=False),
+    Column("position", "int32", nullable=False),
+    Column("width", "int32"),
+    Column("height", "int32"),
+    Column("aspect_ratio", "double"),
+)
 """First columns of every score table; then come the scorers' columns, and last ``score_error``, a string."""
 BASE_RANGES: Final[Mapping[str, Range]] = {
     "width": Range(low=1),
@@ -45,7 +43,7 @@ class Scorer:
 
     Attributes:
         name: what ``scoring.scorers`` calls it.
-        columns: the columns it fills, with their types.
+        columns: the columns it fills, with their types, or the names that Arrow has for these, such as ``double``.
         prepare: returns the measuring function for the settings. Called once per table, before any image is read; it
             loads models, and raises if a library is missing. The function it returns is called by many threads.
         version: increased when the same image gets another score, so that stored scores count as stale.
@@ -54,7 +52,7 @@ class Scorer:
     """
 
     name: str
-    columns: Mapping[str, pa.DataType]
+    columns: "Mapping[str, pa.DataType | str]"
     prepare: "Callable[[ScoringSettings], MeasureFunction]"
     version: int = field(default=1, kw_only=True)
     ranges: Mapping[str, Range] = field(default_factory=dict, kw_only=True)
@@ -73,7 +71,11 @@ def register_scorer(scorer: Scorer) -> None:
         raise OptionError(
             f"scorer {scorer.name!r} gives a range for {', '.join(odd)}, but fills only {', '.join(scorer.columns)}"
         )
-    taken = {column for other in _SCORERS.values() for column in other.columns} | {*BASE_COLUMNS, ERROR_COLUMN}
+    taken = (
+        {column for other in _SCORERS.values() for column in other.columns}
+        | {name for name, *_ in BASE_COLUMNS}
+        | {ERROR_COLUMN}
+    )
     if scorer.name in _SCORERS or taken & set(scorer.columns):
         raise OptionError(
             f"scorer {scorer.name!r} with columns {', '.join(scorer.columns)}: name or a column is taken; "
@@ -97,13 +99,12 @@ def chosen_scorers(settings: "ScoringSettings") -> tuple[Scorer, ...]:
     return tuple(scorer for name, scorer in _SCORERS.items() if name in settings.scorers)
 
 
-def scores_schema(settings: "ScoringSettings") -> pa.Schema:
-    """Columns and types of the table that :func:`~interleaved_assets.scoring.score.score_images` gives."""
-    fields = [*BASE_COLUMNS.items()]
-    for scorer in chosen_scorers(settings):
-        fields += scorer.columns.items()
-    fields.append((ERROR_COLUMN, pa.string()))
-    return pa.schema([pa.field(name, kind, nullable=name not in ("sample_id", "position")) for name, kind in fields])
+def score_columns(settings: "ScoringSettings") -> tuple[Column, ...]:
+    """Columns of the table that :func:`~interleaved_assets.scoring.score.score_images` gives, without pyarrow."""
+    measured = (
+        Column(name, str(dtype)) for scorer in chosen_scorers(settings) for name, dtype in scorer.columns.items()
+    )
+    return (*BASE_COLUMNS, *measured, Column(ERROR_COLUMN, "string"))
 
 
 def score_groups(settings: "ScoringSettings") -> dict[str, tuple[str, ...]]:
@@ -125,26 +126,58 @@ def scoring_version(settings: "ScoringSettings") -> str:
     return json.dumps({"settings": settings.model_dump(mode="json"), "scorers": versions}, sort_keys=True)
 
 
+# A scorer is prepared where the scoring of a table begins. What measures is imported there: the settings name the
+# scorers in processes that decode no image.
+
+
+def _prepare_sharpness(_settings: "ScoringSettings") -> MeasureFunction:
+    from interleaved_assets.scoring.sharpness import sharpness
+
+    return sharpness
+
+
+def _prepare_sharpness_grey(_settings: "ScoringSettings") -> MeasureFunction:
+    from interleaved_assets.scoring.sharpness import sharpness_grey
+
+    return sharpness_grey
+
+
+def _prepare_sharpness_256(_settings: "ScoringSettings") -> MeasureFunction:
+    from interleaved_assets.scoring.sharpness import sharpness_256
+
+    return sharpness_256
+
+
 def _prepare_qr(settings: "ScoringSettings") -> MeasureFunction:
+    from interleaved_assets.scoring.qr import qr_area_ratio, qr_detector
+
     detector = settings.qr_detector
     qr_detector(detector)
     return lambda image: qr_area_ratio(image, detector)
 
 
 def _prepare_nsfw(_settings: "ScoringSettings") -> MeasureFunction:
+    from interleaved_assets.scoring.nsfw import nsfw_model, nsfw_score
+
     nsfw_model()
     return nsfw_score
+
+
+def _prepare_thumbnail(_settings: "ScoringSettings") -> MeasureFunction:
+    from interleaved_assets.scoring.thumbnail import thumbnail
+
+    return thumbnail
 
 
 def _one_number(
     name: str, column: str, prepare: "Callable[[ScoringSettings], MeasureFunction]", values: Range
 ) -> Scorer:
-    return Scorer(name, {column: pa.float64()}, prepare, ranges={column: values})
+    return Scorer(name, {column: "double"}, prepare, ranges={column: values})
 
 
-register_scorer(_one_number("sharpness", "sharpness", lambda _settings: sharpness, Range(low=0)))
-register_scorer(_one_number("sharpness_grey", "sharpness_grey", lambda _settings: sharpness_grey, Range(low=0)))
-register_scorer(_one_number("sharpness_256", "sharpness_256", lambda _settings: sharpness_256, Range(low=0)))
+register_scorer(_one_number("sharpness", "sharpness", _prepare_sharpness, Range(low=0)))
+register_scorer(_one_number("sharpness_grey", "sharpness_grey", _prepare_sharpness_grey, Range(low=0)))
+register_scorer(_one_number("sharpness_256", "sharpness_256", _prepare_sharpness_256, Range(low=0)))
 register_scorer(_one_number("qr", "qr_area_ratio", _prepare_qr, Range(0, 1)))
 register_scorer(_one_number("nsfw", "nsfw_score", _prepare_nsfw, Range(0, 1)))
-register_scorer(Scorer("thumbnail", {THUMBNAIL_COLUMN: pa.binary()}, lambda _settings: thumbnail))
+register_scorer(Scorer("thumbnail", {THUMBNAIL_COLUMN: "binary"}, _prepare_thumbnail))

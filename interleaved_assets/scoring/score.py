@@ -14,7 +14,8 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.containers import Buffer
 from interleaved_assets.scoring.decode import BgrImage, decode_opened, decode_plain, one_image
 from interleaved_assets.scoring.decoders import decoders_for_threads, processors
-from interleaved_assets.scoring.registry import MeasureFunction, Scorer, chosen_scorers, scores_schema
+from interleaved_assets.scoring.registry import MeasureFunction, Scorer, chosen_scorers
+from interleaved_assets.scoring.schema import scores_schema
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.size import aspect_ratio, displayed_size, image_size, open_header
 

@@ -4,9 +4,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from interleaved_assets.scoring.qr import DEFAULT_DETECTOR, QrDetector
+from interleaved_assets.scoring.options import DEFAULT_DETECTOR, DEFAULT_MAX_PIXELS, QrDetector
 from interleaved_assets.scoring.registry import known_scorers
-from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS
 
 # Pillow refuses images with more pixels, whatever the setting
 _LARGEST_MAX_PIXELS: Final = 2 * DEFAULT_MAX_PIXELS

@@ -11,13 +11,11 @@ from interleaved_assets.io.storage.ranges import BlockReader
 from interleaved_assets.io.tiff.directory import read_directory, read_header, read_number
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.scoring.containers import Buffer, bytes_of, icon_image, png_chunks
+from interleaved_assets.scoring.options import DEFAULT_MAX_PIXELS
 
 T = TypeVar("T")
 
 _HEADER_BYTES: Final = 4096
-
-DEFAULT_MAX_PIXELS: Final = 89_478_485
-"""Pixels above which an image is refused: Pillow's own limit for a decompression bomb, 256 MiB as RGB."""
 
 Image.init()
 IMAGE_FORMATS: Final = tuple(

@@ -13,7 +13,6 @@ from interleaved_assets.scoring.containers import Buffer
 from interleaved_assets.scoring.decode import BgrImage, decode_image, one_image
 from interleaved_assets.scoring.decoders import decoders_for_threads, processors
 
-THUMBNAIL_COLUMN: Final = "thumbnail"
 SIDE: Final = 128
 """Longest side in pixels."""
 PREVIEW_SIDE: Final = 320

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.io.materialize import materialize
+from interleaved_assets.io.fill import materialize
 from interleaved_assets.io.storage.roots import folders_of
 from interleaved_assets.model.batch import InterleavedBatch, Mask
 from interleaved_assets.model.errors import OptionError
@@ -15,9 +15,9 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.text_ratio import count_words
+from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.positions import join_scores, reindex_positions
 from interleaved_assets.selection.row_state import RowState
-from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import SelectionSettings
 
 

@@ -6,23 +6,23 @@ values from the minimum to the maximum, both included unless ``open_maximum`` is
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.scoring.text_ratio import image_text_ratio
 
-Values = NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from interleaved_assets.selection.values import Values
 
 
 class SampleCounts(NamedTuple):
     """What the filters applied so far left of each sample: arrays with one element per sample."""
 
-    images: NDArray[np.int64]
-    texts: NDArray[np.int64]
-    words: NDArray[np.int64]
+    images: "NDArray[np.int64]"
+    texts: "NDArray[np.int64]"
+    words: "NDArray[np.int64]"
     """Words in all texts of the sample, split on white space."""
 
 
@@ -43,7 +43,7 @@ class ImageFilter:
 
     name: str
     columns: tuple[str, ...]
-    combine: Callable[..., Values] | None = None
+    combine: "Callable[..., Values] | None" = None
     open_maximum: bool = False
     error_columns: tuple[str, ...] = ("score_error",)
     if_scored: bool = False
@@ -62,7 +62,7 @@ class SampleFilter:
     """
 
     name: str
-    measure: Callable[[SampleCounts], Values]
+    measure: "Callable[[SampleCounts], Values]"
     open_maximum: bool = False
     version: int = 1
 
@@ -99,13 +99,30 @@ def find_filter(name: str) -> Filter:
     return _FILTERS.get(name) or ImageFilter(name, (name,), error_columns=_CLIP_ERRORS)
 
 
-def _ratio(samples: SampleCounts) -> Values:
+# What computes is imported where a filter is applied: the settings name the filters in processes that apply none.
+
+
+def _smaller(first: "Values", second: "Values") -> "Values":
+    import numpy as np
+
+    return np.minimum(first, second)
+
+
+def _larger(first: "Values", second: "Values") -> "Values":
+    import numpy as np
+
+    return np.maximum(first, second)
+
+
+def _ratio(samples: SampleCounts) -> "Values":
+    from interleaved_assets.scoring.text_ratio import image_text_ratio
+
     return image_text_ratio(samples.images, samples.words)
 
 
 # Cheap measures before expensive ones, as NeMo Curator documents it (blur, QR, ratio, CLIP); this is the default order.
-register_filter(ImageFilter("short_side", ("width", "height"), combine=np.minimum))
-register_filter(ImageFilter("long_side", ("width", "height"), combine=np.maximum))
+register_filter(ImageFilter("short_side", ("width", "height"), combine=_smaller))
+register_filter(ImageFilter("long_side", ("width", "height"), combine=_larger))
 register_filter(ImageFilter("aspect", ("aspect_ratio",)))
 register_filter(ImageFilter("sharpness", ("sharpness",)))
 register_filter(ImageFilter("sharpness_grey", ("sharpness_grey",)))

@@ -1,15 +1,12 @@
 """Match images with stored scores by ``sample_id`` and ``position``, and renumber positions after drops."""
 
-from typing import Final
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import OptionError
-
-IMAGE_KEY: Final = ("sample_id", "position")
 
 
 def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") -> NDArray[np.int64]:

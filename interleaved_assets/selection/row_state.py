@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import OptionError, error_code
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, ledger_of
-from interleaved_assets.selection.filters import SampleCounts, Values
+from interleaved_assets.selection.filters import SampleCounts
+from interleaved_assets.selection.values import Values
 
 Rows = NDArray[np.int64]
 """Row numbers."""

@@ -10,8 +10,8 @@ from pydantic_settings.exceptions import SettingsError as SourceError
 
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.scoring.registry import scores_schema
-from interleaved_assets.selection.select import applicable_filters
+from interleaved_assets.scoring.registry import score_columns
+from interleaved_assets.selection.applicable import applicable_filters
 from interleaved_assets.settings.messages import describe, refuse_unknown_variables
 from interleaved_assets.settings.secret_values import refuse_secrets
 from interleaved_assets.settings.sections import Settings
@@ -96,7 +96,7 @@ def parse_settings(text: str, file: Path) -> Settings:
 
 def _measured_columns(settings: Settings) -> list[str]:
     """The columns of scores that a shard gets under ``settings``."""
-    columns = scores_schema(settings.scoring).names
+    columns = [column.name for column in score_columns(settings.scoring)]
     if settings.clip.enabled:
         columns += ["clip_score", *settings.clip.head_columns]
     return columns

@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme
-from interleaved_assets.io.tar.layout import Layout
+from interleaved_assets.io.tar.layout import Layout, ShardLayout
 from interleaved_assets.model.errors import ErrorPolicy
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.settings import ScoringSettings
@@ -111,6 +111,10 @@ class ReadingSettings(_Section):
     per_text_fields: tuple[str, ...] = Field(
         default=(), description="JSON lists with one entry per text. Default none."
     )
+
+    def for_tars(self) -> ShardLayout:
+        """The layout as the reader of tars takes it."""
+        return ShardLayout(**self.model_dump())
 
 
 class ErrorSettings(_Section):

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.pipeline.stages.filtered import deciding_tables
+from interleaved_assets.pipeline.stages.select_rows import deciding_tables
 from interleaved_assets.shard_paths import ShardPaths
 
 

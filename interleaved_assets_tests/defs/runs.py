@@ -14,7 +14,7 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.sensors import build_raw_shard_sensor
-from interleaved_assets.defs.shard_events import MATERIALIZATION_ERRORS
+from interleaved_assets.pipeline.checks.verdict import MATERIALIZATION_ERRORS
 from interleaved_assets.settings import Settings
 
 STAGES = ("normalized", "image_scores", "filtered", "final_tars")

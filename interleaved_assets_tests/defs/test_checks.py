@@ -13,7 +13,7 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionResolvedStatus
 from dagster._core.storage.asset_check_state import AssetCheckState
 
-from interleaved_assets.defs import checks, shard_events
+from interleaved_assets.defs import check_run, shard_events
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.demo import register_all
@@ -21,7 +21,7 @@ from interleaved_assets.defs.partitions import shards
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline import counts as settle
-from interleaved_assets.pipeline.stages import image_scores, normalized
+from interleaved_assets.pipeline.stages import normalize, score_images
 from interleaved_assets.scoring.ranges import Range
 from interleaved_assets.scoring.registry import Scorer, register_scorer, unregister_scorer
 from interleaved_assets.settings import Settings
@@ -111,7 +111,7 @@ def test_an_unchanged_shard_is_checked_again_from_its_record(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(instance, tmp_path)
-    monkeypatch.setattr(normalized, "read_tar_shard", None)
+    monkeypatch.setattr(normalize, "read_tar_shard", None)
     monkeypatch.setattr(settle, "apply_error_policy", None)
     assert run(instance, tmp_path).success
     for asset in STAGES:
@@ -121,13 +121,13 @@ def test_an_unchanged_shard_is_checked_again_from_its_record(
 
 def wrap_reader(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """Have ``change`` made to every table that normalization reads of shard b."""
-    read = normalized.read_tar_shard
+    read = normalize.read_tar_shard
 
     def changed(uri: str, **options: Any) -> Iterator[pa.Table]:
         for table in read(uri, **options):
             yield change(table) if uri.endswith("b.tar") else table
 
-    monkeypatch.setattr(normalized, "read_tar_shard", changed)
+    monkeypatch.setattr(normalize, "read_tar_shard", changed)
 
 
 def test_schema(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,8 +201,8 @@ def test_a_failed_check_shows_although_an_older_materialization_is_there(
 def test_an_image_without_a_row_of_scores(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    score = image_scores.score_images
-    monkeypatch.setattr(image_scores, "score_images", lambda images, settings: score(images, settings).slice(1))
+    score = score_images.score_images
+    monkeypatch.setattr(score_images, "score_images", lambda images, settings: score(images, settings).slice(1))
     run(instance, tmp_path, '[selection]\non_score_error = "drop_row"\n')
     found = check_result(instance, "image_scores", "every_image_scored", "a")
     assert (found.passed, found.severity) == (False, "ERROR")
@@ -214,8 +214,8 @@ def test_an_image_without_a_row_of_scores(
 def test_a_missing_score_fails_the_check_of_the_selection(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    score = image_scores.score_images
-    monkeypatch.setattr(image_scores, "score_images", lambda images, settings: score(images, settings).slice(1))
+    score = score_images.score_images
+    monkeypatch.setattr(score_images, "score_images", lambda images, settings: score(images, settings).slice(1))
     assert not run(instance, tmp_path, '[selection]\non_score_error = "error"\n').success
     found = check_result(instance, "filtered", "rows_without_error", "b")
     assert (found.passed, found.severity) == (False, "ERROR")
@@ -431,7 +431,7 @@ def test_runs_over_many_shards_leave_the_check_to_its_schedule(
     run(instance, tmp_path)
     settings = project(tmp_path)
     definitions = build_definitions(settings)
-    monkeypatch.setattr(checks, "_MOST_AFTER_A_RUN", 1)
+    monkeypatch.setattr(check_run, "_MOST_AFTER_A_RUN", 1)
     assert up_to_date(instance, settings).keys() == set(STAGES)
     alone = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance, asset_selection=[dg.AssetKey("final_tars")], partition_key="a"

@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from interleaved_assets.defs.demo import main, materialize_all, register_all, summary_table
-from interleaved_assets.defs.partitions import SHARDS, progress
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.progress import progress
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag

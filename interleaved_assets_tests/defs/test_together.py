@@ -18,7 +18,7 @@ from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages import clip_scores
+from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import check_result, materialized
@@ -69,8 +69,8 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def model(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Model:
     model = Model(settings)
-    monkeypatch.setattr(clip_scores, "load_scorer", model.load)
-    monkeypatch.setattr(clip_scores, "score_shards", model.score)
+    monkeypatch.setattr(score_clip, "load_scorer", model.load)
+    monkeypatch.setattr(score_clip, "score_shards", model.score)
     monkeypatch.setattr(many, "_pause", lambda _: 0.0)
     return model
 
@@ -120,7 +120,7 @@ def test_scores_of_another_schema_and_without_reason(
 
 def fail_reading(monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], times: int) -> None:
     """Let the reading of these shards fail so many times, after a first batch."""
-    read = clip_scores.read_parquet_shard
+    read = score_clip.read_parquet_shard
     tried: Counter[str] = Counter()
 
     def flaky(uri: str, **options: Any) -> Iterator[pa.Table]:
@@ -130,7 +130,7 @@ def fail_reading(monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], 
         if key in errors and tried[key] <= times:
             raise errors[key]
 
-    monkeypatch.setattr(clip_scores, "read_parquet_shard", flaky)
+    monkeypatch.setattr(score_clip, "read_parquet_shard", flaky)
 
 
 def test_shards_whose_storage_did_not_answer_are_tried_again_and_no_others(

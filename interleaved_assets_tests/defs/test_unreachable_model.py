@@ -11,17 +11,17 @@ import dagster as dg
 import pytest
 
 from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.defs.failures import FirstFailure, standing_failures
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
-from interleaved_assets.defs.shard_events import FirstFailure, standing_failures
 from interleaved_assets.defs.shard_run import _together
 from interleaved_assets.model.errors import InterleavedError, SettingsError, describe
 from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS, Counts, OutputFile
 from interleaved_assets.pipeline.stage import Work
-from interleaved_assets.pipeline.stages import clip_scores
+from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.pipeline.status import CurrentStages, shard_statuses
 from interleaved_assets.pipeline.stored_records import read_records
@@ -94,7 +94,7 @@ def test_weights_that_cannot_be_loaded_are_the_error_of_every_shard(
     def refuse(*_: object, **__: object) -> None:
         raise SettingsError("clip.pretrained: the weights 'openai' cannot be fetched: no route to host")
 
-    monkeypatch.setattr(clip_scores, "load_scorer", refuse)
+    monkeypatch.setattr(score_clip, "load_scorer", refuse)
     settings = project(tmp_path, '[clip]\nenabled = true\ndevice = "cpu"\npretrained = "openai"\n')
     for name in ("a", "b"):
         good_shard(tmp_path / f"raw/{name}.tar", seed=ord(name))
@@ -125,7 +125,7 @@ def test_weights_that_cannot_be_loaded_are_the_error_of_every_shard(
 
 
 def test_the_traceback_of_a_defect_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clip_scores, "load_scorer", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(score_clip, "load_scorer", lambda *_, **__: 1 / 0)
     settings = project(tmp_path, '[clip]\nenabled = true\ndevice = "cpu"\npretrained = "openai"\n')
     for name in ("a", "b", "c"):
         good_shard(tmp_path / f"raw/{name}.tar")
@@ -151,7 +151,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
             rows = OutputFile(uri=str(path), size=6, sha256=hashlib.sha256(b"scores").hexdigest())
             yield shard.key, Work(outputs={"rows": rows}, data_version="v", counts_out=Counts(rows=1))
 
-    monkeypatch.setattr(clip_scores, "score_together", score)
+    monkeypatch.setattr(score_clip, "score_together", score)
     settings = project(tmp_path, MODEL.format("model.pt", "head.pth"))
     (tmp_path / "model.pt").write_bytes(b"weights")
     (tmp_path / "head.pth").write_bytes(b"head")
@@ -203,16 +203,14 @@ def test_weights_that_change_while_they_are_in_use_are_not_recorded(
     scored: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model.pt").write_bytes(b"changed")
-    stage = stage_dag(scored)["clip_scores"]
-    assert stage.together is not None
-    score = stage.together
+    score = score_clip.score_together
 
     def change(shards, settings):  # type: ignore[no-untyped-def]
         for key, work in score(shards, settings):
             (tmp_path / "model.pt").write_bytes(b"changed again")
             yield key, work
 
-    monkeypatch.setattr(clip_scores, "score_together", change)
+    monkeypatch.setattr(score_clip, "score_together", change)
     ((_, outcome),) = take_together(stage_dag(scored)["clip_scores"], ["a"], scored)
     assert isinstance(outcome, InterleavedError)
     assert "changed while it was in use" in str(outcome)

@@ -12,7 +12,7 @@ from interleaved_assets.demo.shards import SHARDS, write_demo_shards
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stage import ShardTask, StageOutcome
-from interleaved_assets.pipeline.stages import clip_scores
+from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import load_settings
 
@@ -72,4 +72,4 @@ def test_the_demos_model_is_refused_beside_other_shards_before_any_work(tmp_path
         yield
 
     with pytest.raises(SettingsError, match=r"clip\.allow_demo_model = true"):
-        list(clip_scores.score_together(shards(), settings))
+        list(score_clip.score_together(shards(), settings))

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
+from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.schema import (
     INTERLEAVED_SCHEMA,
-    RESERVED_COLUMNS,
     align_or_reconcile,
     align_table,
     reconcile_schema,

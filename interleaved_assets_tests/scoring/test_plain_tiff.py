@@ -13,7 +13,7 @@ from interleaved_assets.scoring import decode
 from interleaved_assets.scoring.decode import decode_image, decode_plain
 from interleaved_assets.scoring.decoders import decoders_for_threads
 from interleaved_assets.scoring.plain_tiff import plain_tiff
-from interleaved_assets.scoring.registry import scores_schema
+from interleaved_assets.scoring.schema import scores_schema
 from interleaved_assets.scoring.score import prepare_scorers, score_image
 from interleaved_assets.scoring.settings import ScoringSettings
 

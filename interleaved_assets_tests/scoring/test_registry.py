@@ -12,10 +12,10 @@ from interleaved_assets.scoring.registry import (
     register_scorer,
     score_groups,
     score_ranges,
-    scores_schema,
     scoring_version,
     unregister_scorer,
 )
+from interleaved_assets.scoring.schema import scores_schema
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets_tests.scoring.images import encode, even, image_rows

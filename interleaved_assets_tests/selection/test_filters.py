@@ -11,7 +11,7 @@ from interleaved_assets.selection.filters import (
     register_filter,
     unregister_filter,
 )
-from interleaved_assets.selection.select import select
+from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.selection.tables import document, reasons, rows_of, scores_of
 

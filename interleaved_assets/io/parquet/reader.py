@@ -17,9 +17,10 @@ from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
 from interleaved_assets.io.parquet.types import original_schema
 from interleaved_assets.io.reader import ShardReader, align_shard, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions
+from interleaved_assets.model.columns import REQUIRED_COLUMNS, RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, REQUIRED_COLUMNS, RESERVED_COLUMNS, reconcile_schema
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, reconcile_schema
 
 logger = logging.getLogger(__name__)
 

@@ -4,11 +4,12 @@ import io
 import os
 import stat
 from pathlib import Path
-from typing import Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from interleaved_assets.model.errors import StorageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Below this, a bytes object takes less time than a buffer of Arrow.
 _SMALL_BYTES: Final = 64 * 2**10
@@ -60,6 +61,8 @@ class LocalFile(io.RawIOBase):
             small = os.pread(self._descriptor, wanted, offset) if wanted else b""
             self._check(len(small) == wanted)
             return small
+        import pyarrow as pa  # here and below: who only names or lists files does without it
+
         # Arrow's memory pool reuses pages: half the CPU time of new bytes objects
         data = memoryview(pa.allocate_buffer(wanted)).cast("B")
         self.read_into(offset, data)
@@ -74,8 +77,10 @@ class LocalFile(io.RawIOBase):
             filled += count
         self._check(filled == wanted)
 
-    def native(self) -> pa.NativeFile:
+    def native(self) -> "pa.NativeFile":
         """This file for Arrow, which reads it without Python, and so without checks: call :meth:`check` afterwards."""
+        import pyarrow as pa
+
         # by the descriptor, since the path may be another file by now
         return pa.OSFile(f"/dev/fd/{self._descriptor}")
 
@@ -94,8 +99,10 @@ class LocalFile(io.RawIOBase):
         """The next ``size`` bytes, or all remaining ones; fewer only at the end."""
         return bytes(self.read_buffer(self.size if size is None or size < 0 else size))
 
-    def read_buffer(self, size: int) -> pa.Buffer:
+    def read_buffer(self, size: int) -> "pa.Buffer":
         """As :meth:`read` without a copy; Arrow calls this method if it exists."""
+        import pyarrow as pa
+
         data = self.read_at(self._position, size)
         self._position += len(data)
         return pa.py_buffer(data)

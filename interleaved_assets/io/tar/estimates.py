@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.io.value_bytes import value_bytes
-from interleaved_assets.model.schema import RESERVED_COLUMNS
+from interleaved_assets.model.columns import RESERVED_COLUMNS
 
 MAX_NULL_BYTES: Final = 2**20
 """Bytes that a row of nulls may take in the columns whose types the documents of a shard state."""

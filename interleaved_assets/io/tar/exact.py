@@ -29,7 +29,8 @@ import pyarrow as pa
 from interleaved_assets.io.tar.estimates import MAX_NULL_BYTES, null_bytes
 from interleaved_assets.io.tar.json_columns import MAX_FIELDS, struct_fields
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
-from interleaved_assets.model.schema import RESERVED_COLUMNS, reconcile_schema
+from interleaved_assets.model.columns import RESERVED_COLUMNS
+from interleaved_assets.model.schema import reconcile_schema
 from interleaved_assets.model.source_ref import is_unicode
 
 VERSION: Final = 1

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
 from interleaved_assets.io.storage import dotted
+from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.model.schema import RESERVED_COLUMNS
 
 ID_COLUMN: Final = "sample_id_"
 """Passthrough column of a JSON field ``sample_id`` that is not the id that the sample has."""

@@ -30,8 +30,8 @@ from interleaved_assets.io.tar.plain_cells import LISTS, PlainColumn, PlainSampl
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
 from interleaved_assets.io.tar.samples import observe_document
 from interleaved_assets.model.casting import take
+from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.model.schema import RESERVED_COLUMNS
 from interleaved_assets.model.source_ref import is_unicode
 
 _METADATA, _TEXT, _IMAGE = MODALITIES.values()

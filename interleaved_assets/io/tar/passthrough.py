@@ -21,7 +21,8 @@ from interleaved_assets.io.tar.json_columns import (
 )
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
 from interleaved_assets.model.casting import take
-from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, RESERVED_COLUMNS
+from interleaved_assets.model.columns import RESERVED_COLUMNS
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from interleaved_assets.io.archive.source import TarSource, open_tar
 from interleaved_assets.io.batches import parts_within, split_samples
 from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
+from interleaved_assets.io.fill import materialize_parts
 from interleaved_assets.io.limits import LIMITS, TarLimits, check_limits, limits_of
-from interleaved_assets.io.materialize import materialize_parts
 from interleaved_assets.io.reader import ShardReader, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path
 from interleaved_assets.io.tar.estimates import null_bytes
@@ -21,8 +21,8 @@ from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, Layout, Shard
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE, TarRows
 from interleaved_assets.io.tar.samples import KEPT_BYTES, Sample, find_samples, fit_samples, sample_document
+from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard
-from interleaved_assets.model.schema import RESERVED_COLUMNS
 
 # Columns are built from so many bytes at a time at most, so that no offset of 32 bits overflows.
 _STEP_BYTES: Final = 2**29

@@ -22,8 +22,8 @@ from interleaved_assets.io.tar.passthrough import ColumnCells
 from interleaved_assets.io.tar.references import ImageRef
 from interleaved_assets.io.tar.samples import Sample
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
+from interleaved_assets.model.columns import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.model.errors import row_error
-from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.model.source_ref import is_unicode, source_ref_array
 

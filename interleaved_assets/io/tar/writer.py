@@ -22,8 +22,9 @@ from interleaved_assets.io.tar.layout import EXACT_FIELD
 from interleaved_assets.io.tar.members import TarDocuments
 from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError, UnsupportedModality
-from interleaved_assets.model.schema import RESERVED_COLUMNS, align_or_reconcile
+from interleaved_assets.model.schema import align_or_reconcile
 
 _COMPRESSED: Final = (".tar.gz", ".tgz")
 _GZIP_LEVEL: Final = 6

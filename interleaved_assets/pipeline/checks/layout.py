@@ -4,7 +4,7 @@ from typing import Final
 
 from interleaved_assets.model.errors import UnexpectedLayout
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.publishable import (
+from interleaved_assets.pipeline.counted import (
     SAMPLES_WITH_CONTENT,
     UNREFERENCED_IMAGES,
     layout_problems,

@@ -4,9 +4,8 @@ from typing import Final
 
 from interleaved_assets.model.errors import IncompleteShard, LedgerError, MaterializeError, ReadBackError, ScoreError
 from interleaved_assets.pipeline.checks.verdict import Basis, Severity, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.counts import REPEATED_KEYS, REPEATED_SAMPLES
+from interleaved_assets.pipeline.counted import BYTES_READ, IMAGES_READ, REPEATED_KEYS, REPEATED_SAMPLES, SAMPLES_READ
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages.read_back import BYTES_READ, IMAGES_READ, SAMPLES_READ
 
 
 def judge_errors(record: Record, basis: Basis) -> Verdict:

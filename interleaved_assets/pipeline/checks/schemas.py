@@ -1,16 +1,15 @@
 """Checks of columns: names, order, types, and which columns can be null."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
-
-from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, Column
 from interleaved_assets.model.shown import cut_list
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.scoring.clip.samples import clip_schema
-from interleaved_assets.scoring.registry import scores_schema
+from interleaved_assets.scoring.clip.columns import EMBEDDING, clip_columns
+from interleaved_assets.scoring.registry import score_columns
 
 _NAME: Final = "schema_canonical"
 _SHOWN: Final = 5
@@ -18,30 +17,35 @@ _SHOWN: Final = 5
 
 def judge_row_schema(record: Record, _: Basis) -> Verdict:
     """The reserved columns come first, as in the row model; passthrough columns of any type follow."""
-    return _judge(record, INTERLEAVED_SCHEMA, passthrough=True)
+    return _judge(record, INTERLEAVED_COLUMNS, passthrough=True)
 
 
 def judge_image_schema(record: Record, basis: Basis) -> Verdict:
-    return _judge(record, scores_schema(basis.settings.scoring), passthrough=False)
+    return _judge(record, score_columns(basis.settings.scoring), passthrough=False)
 
 
 def judge_clip_schema(record: Record, basis: Basis) -> Verdict:
     """The columns are those that the settings name; the width of embeddings depends on the model and is not checked."""
-    width = re.search(r"\[(\d+)\]$", record.columns.get("embedding", ""))
-    expected = clip_schema(basis.settings.clip, int(width[1]) if width else 1)
+    width = re.search(r"\[\d+\]$", record.columns.get(EMBEDDING, ""))
+    expected = [
+        column._replace(dtype=f"fixed_size_{column.dtype}{width[0] if width else '[1]'}")
+        if column.name == EMBEDDING
+        else column
+        for column in clip_columns(basis.settings.clip)
+    ]
     return _judge(record, expected, passthrough=False)
 
 
-def _judge(record: Record, expected: pa.Schema, *, passthrough: bool) -> Verdict:
+def _judge(record: Record, expected: Sequence[Column], *, passthrough: bool) -> Verdict:
     if not record.columns:
         return lacking("columns")
-    found = list(record.columns)
+    found, names = list(record.columns), [column.name for column in expected]
     others = len(found) - len(expected) if passthrough else 0
     problems = [
-        *_missing_and_surplus(found, expected, passthrough=passthrough),
-        *(problem for field in expected if (problem := _difference(record, field)) is not None),
+        *_missing_and_surplus(found, names, passthrough=passthrough),
+        *(problem for column in expected if (problem := _difference(record, column)) is not None),
     ]
-    if not problems and found[: len(expected)] != expected.names:
+    if not problems and found[: len(expected)] != names:
         problems = [f"order is {', '.join(found[: len(expected)])}"]
     summary = f"{len(expected)} columns as expected" + (f", {others} passthrough" if passthrough else "")
     return Verdict(
@@ -52,20 +56,20 @@ def _judge(record: Record, expected: pa.Schema, *, passthrough: bool) -> Verdict
     )
 
 
-def _missing_and_surplus(found: list[str], expected: pa.Schema, *, passthrough: bool) -> list[str]:
-    missing = [name for name in expected.names if name not in found]
-    surplus = [] if passthrough else [name for name in found if name not in expected.names]
+def _missing_and_surplus(found: list[str], expected: list[str], *, passthrough: bool) -> list[str]:
+    missing = [name for name in expected if name not in found]
+    surplus = [] if passthrough else [name for name in found if name not in expected]
     return [f"{name} is missing" for name in missing] + [f"{name} is not expected" for name in surplus]
 
 
-def _difference(record: Record, field: pa.Field) -> str | None:
-    dtype = record.columns.get(field.name)
+def _difference(record: Record, column: Column) -> str | None:
+    dtype = record.columns.get(column.name)
     if dtype is None:
         return None
-    if dtype != str(field.type):
-        return f"{field.name} is {dtype}, not {field.type}"
-    if (field.name in record.required) == field.nullable:
-        return f"{field.name} {'may not' if field.name in record.required else 'may'} be null"
+    if dtype != column.dtype:
+        return f"{column.name} is {dtype}, not {column.dtype}"
+    if (column.name in record.required) == column.nullable:
+        return f"{column.name} {'may not' if column.name in record.required else 'may'} be null"
     return None
 
 

@@ -5,10 +5,9 @@ from typing import Final
 
 from interleaved_assets.model.errors import NOT_COMPARED
 from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.counts import UNEXPLAINED
-from interleaved_assets.pipeline.publishable import IMAGE_MEMBERS
+from interleaved_assets.pipeline.counted import IMAGE_MEMBERS, UNEXPLAINED
 from interleaved_assets.pipeline.record import Extent, Record
-from interleaved_assets.scoring.clip.samples import clip_ranges
+from interleaved_assets.scoring.clip.columns import clip_ranges
 from interleaved_assets.scoring.ranges import Range
 from interleaved_assets.scoring.registry import score_ranges
 

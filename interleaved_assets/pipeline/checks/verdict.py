@@ -9,6 +9,10 @@ from interleaved_assets.settings import Settings
 
 Severity = Literal["WARN", "ERROR"]
 _FAILED: Final[Mapping[Severity, str]] = MappingProxyType({"WARN": "warning", "ERROR": "error"})
+MATERIALIZATION_ERRORS: Final = "materialization_errors"
+"""The check of each stage that holds all that judge a shard alone: each evaluation takes 1.7 kB, and time."""
+PUBLISHED_ONCE: Final = "published_once"
+"""The check of the data set that no content is published twice, nor from a shard that is gone."""
 NO_OTHERS: Final[Mapping[str, float]] = MappingProxyType({})
 
 

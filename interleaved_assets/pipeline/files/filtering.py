@@ -14,8 +14,8 @@ from interleaved_assets.scoring.registry import known_scorers, score_groups
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.batch import selection_rows
 from interleaved_assets.selection.filters import ImageFilter, find_filter
+from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.positions import reindex_positions
-from interleaved_assets.selection.select import select
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.messages import describe

@@ -10,7 +10,6 @@ import pyarrow as pa
 from interleaved_assets.io.shard import SHARD_ENDINGS, read_shard
 from interleaved_assets.io.storage import find_files, folders_of, is_local, local_path, options_of
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
-from interleaved_assets.pipeline.stages.normalized import shard_layout
 from interleaved_assets.settings import Settings
 
 _HIDDEN: Final = ("_", ".")
@@ -60,7 +59,7 @@ def read_file(
     """:func:`~interleaved_assets.io.shard.read_shard` with the layout, limits, roots and options of the settings."""
     return read_shard(
         uri,
-        layout=shard_layout(settings.reading),
+        layout=settings.reading.for_tars(),
         max_batch_bytes=settings.run.max_batch_bytes,
         storage_options=storage_options(uri, settings),
         # rows of normalized shards may have locators in raw shards

@@ -9,15 +9,17 @@ import pyarrow.compute as pc
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import exists
+from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.counts import count_errors
 from interleaved_assets.pipeline.files.filtering import check_filters, keep_selected
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
 from interleaved_assets.pipeline.files.rows import WrittenRows, is_same_file, write_rows
-from interleaved_assets.scoring.registry import ERROR_COLUMN, scores_schema
+from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.registry import ERROR_COLUMN
+from interleaved_assets.scoring.schema import scores_schema
 from interleaved_assets.scoring.score import score_images
-from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
-from interleaved_assets.selection.positions import IMAGE_KEY, join_scores
+from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import Settings
 

@@ -12,9 +12,10 @@ from interleaved_assets.io.shard import is_parquet
 from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.errors import ROW_ERROR_CODES, error_code
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.counts import REPEATED_SAMPLES, RowCounter, UniqueKeys
+from interleaved_assets.pipeline.counted import REPEATED_SAMPLES, layout_problems
+from interleaved_assets.pipeline.counts import RowCounter, UniqueKeys
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
-from interleaved_assets.pipeline.publishable import ContentCounter, layout_problems
+from interleaved_assets.pipeline.publishable import ContentCounter
 from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.settings import Settings

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
+from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores, normalized
-from interleaved_assets.scoring.registry import ERROR_COLUMN, scores_schema
+from interleaved_assets.scoring.registry import ERROR_COLUMN, score_columns
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.filters import ImageFilter, find_filter
-from interleaved_assets.selection.positions import IMAGE_KEY
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import ReadingSettings
 
@@ -50,7 +50,7 @@ def deciding_columns(
 ) -> tuple[SourceColumn, ...]:
     """The columns that decide which rows ``filtered`` keeps, in the order of the filters. Empty for other stages."""
     found: list[SourceColumn] = []
-    measured = scores_schema(scoring).names
+    measured = [column.name for column in score_columns(scoring)]
     for name in selection.active_filters() if stage == filtered.NAME else ():
         judge = find_filter(name)
         if not isinstance(judge, ImageFilter):

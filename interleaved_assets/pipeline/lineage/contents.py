@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.model.cells import row_values
+from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.model.schema import RESERVED_COLUMNS
 from interleaved_assets.model.source_ref import parse_source_ref
 from interleaved_assets.pipeline.lineage.sample import groups_with
 from interleaved_assets.pipeline.stages import filtered, final_tars, image_export, normalized

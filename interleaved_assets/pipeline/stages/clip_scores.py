@@ -1,136 +1,16 @@
 """clip_scores: similarity of each image to the texts of its sample, and the scores of the heads for its embedding."""
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-import pyarrow as pa
-
-from interleaved_assets.io.parquet.reader import read_parquet_shard
-from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.model.errors import NOT_COMPARED, InterleavedError
-from interleaved_assets.pipeline.counts import UNEXPLAINED, column_facts, count_errors, extents, unexplained
-from interleaved_assets.pipeline.publishable import IMAGE_MEMBERS, image_members
-from interleaved_assets.pipeline.raw.keys import shard_key
-from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.record import Counts, OutputFile
+from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
-from interleaved_assets.pipeline.stages import image_scores, normalized
-from interleaved_assets.pipeline.tables import read_table
-from interleaved_assets.pipeline.throughput import DEVICE_WAIT
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES, NORMALIZED
 from interleaved_assets.scoring.clip import identity
-from interleaved_assets.scoring.clip.prescreen import prescreened
-from interleaved_assets.scoring.clip.samples import clip_ranges
-from interleaved_assets.scoring.clip.scorer import load_scorer
 from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.scoring.clip.stream import ClipStats, score_shards
-from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
-from interleaved_assets.settings import Settings, StorageSettings
+from interleaved_assets.settings import Settings
 
-NAME: Final = "clip_scores"
-_COLUMNS: Final = ("sample_id", "position", "modality", "text_content", "binary_content", "materialize_error")
-
-
-def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
-    """Score the images of many shards with one model, in batches that go across shards.
-
-    An error of one shard, StorageUnavailable included, is the outcome of that shard alone. The model stays loaded, so
-    that trying a shard again does not load it again.
-
-    Raises:
-        MissingDependency, SettingsError: the model cannot be loaded, or is the demo's model and the raw root holds
-            other shards than the demo's. Raised before any work.
-        Exception: any failure of the device.
-    """
-    options = settings.storage.options_by_scheme()
-    scorer = load_scorer(settings.clip, options, is_demo_data=lambda: _is_demo_data(settings.storage))
-    begun: dict[str, ShardTask] = {}
-    broken: dict[str, InterleavedError] = {}
-    image_tables: dict[str, pa.Table] = {}
-
-    def named_tables() -> Iterator[tuple[str, Iterable[pa.Table]]]:
-        for shard in shards:
-            begun[shard.key] = shard
-            try:
-                if settings.clip.prescreen.is_on:
-                    image_tables[shard.key] = _read_image_scores(shard)
-            except InterleavedError as error:
-                broken[shard.key] = error
-            else:
-                yield shard.key, _tables(shard, broken)
-
-    stats, waited = ClipStats(), 0.0
-    for key, scores in score_shards(named_tables(), scorer, image_scores=image_tables.pop, stats=stats):
-        facts: dict[str, float | int | str] = {**scorer.facts(), DEVICE_WAIT: round(stats.waited_seconds - waited, 3)}
-        waited = stats.waited_seconds
-        yield key, broken.pop(key) if key in broken else _written(begun[key], scores, facts)
-    yield from broken.items()
-
-
-def _is_demo_data(storage: StorageSettings) -> bool:
-    """Whether the raw root holds shards of the demo and no others."""
-    from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO  # all that draws them, for this stage alone
-
-    keys = {shard.key for shard in list_raw_shards(storage)}
-    return bool(keys) and keys <= {shard_key(name) for name in SHARDS_OF_DEMO}
-
-
-def _read_image_scores(shard: ShardTask) -> pa.Table:
-    uri = shard.paths.output(image_scores.NAME)
-    scores = read_table(uri, shard.options, shard=shard.key, stage=image_scores.NAME, left_out=(THUMBNAIL_COLUMN,))
-    prescreened(scores.slice(0, 0), shard.settings.clip.prescreen)  # raises if this shard lacks a column
-    return scores
-
-
-def _tables(shard: ShardTask, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
-    """The shard's rows. An error ends them and is stored in ``broken``; it does not reach the stream of all shards."""
-    try:
-        yield from read_parquet_shard(
-            shard.paths.output(normalized.NAME),
-            columns=_COLUMNS,
-            max_batch_bytes=shard.settings.run.max_batch_bytes,
-            storage_options=shard.options,
-        )
-    except InterleavedError as error:
-        broken[shard.key] = error
-
-
-def _written(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | str]) -> Work | InterleavedError:
-    try:
-        return _write(shard, scores, facts)
-    except InterleavedError as error:
-        return error
-
-
-def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | str]) -> Work:
-    with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
-        out.write(scores)
-    measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
-    reasons = count_errors(scores["clip_error"])
-    no_errors = {code: reasons.pop(code, 0) for code in NOT_COMPARED}
-    return Work(
-        outputs={"rows": OutputFile.of(out)},
-        data_version=_computed_from(shard),
-        counts_in=shard.read[normalized.NAME].counts_out,
-        counts_out=Counts(rows=scores.num_rows, images=scores.num_rows),
-        errors=dict(reasons),
-        **column_facts(out.schema),
-        extents=extents(scores),
-        counted={
-            UNEXPLAINED: unexplained(scores, "clip_error", measured),
-            IMAGE_MEMBERS: image_members(shard.read[normalized.NAME]),
-            **no_errors,
-        },
-        notes=dict(facts),
-    )
-
-
-def _computed_from(shard: ShardTask) -> str:
-    """Data version of the scores: a hash of their inputs, since another device may round differently."""
-    versions = {name: record.data_version for name, record in shard.read.items()}
-    text = json.dumps([versions, shard.files, version_settings(shard.settings)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+NAME: Final = CLIP_SCORES
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
@@ -143,7 +23,13 @@ def files(settings: Settings) -> dict[str, str]:
     return identity.file_versions(settings.clip, settings.storage.options_by_scheme())
 
 
+def _score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+    from interleaved_assets.pipeline.stages.score_clip import score_together  # the work begins here
+
+    return score_together(shards, settings)
+
+
 def stage(clip: ClipSettings) -> Stage:
     """The stage; it reads the image scores only if ``clip.prescreen`` has bounds on them."""
-    reads = (normalized.NAME, image_scores.NAME) if clip.prescreen.is_on else (normalized.NAME,)
-    return Stage(NAME, inputs=reads, version=2, settings=version_settings, together=score_together, files=files)
+    reads = (NORMALIZED, IMAGE_SCORES) if clip.prescreen.is_on else (NORMALIZED,)
+    return Stage(NAME, inputs=reads, version=2, settings=version_settings, together=_score_together, files=files)

@@ -8,12 +8,11 @@ from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages import clip_scores, filtered, final_tars, image_export, image_scores, normalized
 from interleaved_assets.settings import Settings
 
-EVERY_STAGE: Final = (
-    *(normalized.NAME, image_scores.NAME, clip_scores.NAME, filtered.NAME, final_tars.NAME),
-    image_export.NAME,
+WORK: Final = tuple(
+    f"interleaved_assets.pipeline.stages.{name}"
+    for name in ("normalize", "score_images", "score_clip", "select_rows", "write_tars", "export_images")
 )
-"""Names of all stages, in order; under some settings a data set has fewer."""
-
+"""The modules with the work of the stages, which import it where it begins."""
 StageDag = Mapping[str, Stage]
 """Stages by name, each after the stages whose outputs it reads."""
 

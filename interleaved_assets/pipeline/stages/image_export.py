@@ -1,130 +1,23 @@
 """image_export: the images that selection has kept, as tars with their tables."""
 
-import json
-import uuid
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from interleaved_assets.export.names import STAGE as EXPORT_STAGE
-from interleaved_assets.export.names import is_image_file, scope_of, set_name
-from interleaved_assets.export.rows import IMAGE_COLUMNS, image_rows, text_parts
-from interleaved_assets.export.tars import ImageSet, image_tars
-from interleaved_assets.io.batches import prefetch
-from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.io.storage import remove_others
-from interleaved_assets.model.errors import ShardError
-from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.counts import RowCounter, column_facts, count_errors
-from interleaved_assets.pipeline.publishable import check_losses
-from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
-from interleaved_assets.pipeline.stages import filtered, final_tars
-from interleaved_assets.pipeline.stages.outputs import read_ledgers, read_scores
-from interleaved_assets.selection.positions import match_scores
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT
 from interleaved_assets.settings import Settings
 
-NAME: Final = EXPORT_STAGE
-_TARS: Final = "tars"
-
-
-def export_images(shard: ShardTask) -> Work:
-    """Write ``images/<key>/images-<hash>-<number>.tar`` with a Parquet file beside each, ``image_export/<key>.parquet``
-    with the rows of all of them, and the ledger of the images that failed.
-
-    The table of all images is replaced once every tar is complete, and the tars of an earlier export are removed after
-    that: the files that it names are always those of one export.
-    """
-    settings, paths = shard.settings, shard.paths
-    scores = _kept_scores(shard)
-    place = ImageSet(paths.images(), _set_name(shard), scope_of(shard.key))
-    seen, written = RowCounter(), RowCounter()
-    samples, done = 0, 0
-    errors: Counter[str] = Counter()
-    ledgers = [empty_ledger()]
-    with (
-        image_tars(
-            place,
-            scores.schema,
-            settings.export,
-            storage_options=shard.options,
-            max_pixels=settings.scoring.max_pixels,
-        ) as tars,
-        parquet_shard(paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
-        parquet_shard(paths.output(NAME), tars.schema, storage_options=shard.options) as rows_file,
-    ):
-        for table in prefetch(shard.rows_of(filtered.NAME, IMAGE_COLUMNS)):
-            images = image_rows(table)
-            of_images = scores.slice(done, images.num_rows)
-            if not images["sample_id"].equals(of_images["sample_id"]):
-                raise _other_images(shard)
-            for part in text_parts(images):
-                rows, ledger = tars.write(images[part], of_images[part])
-                check_balance(f"shard {shard.key}, {NAME}", part.stop - part.start, rows.num_rows, ledger)
-                rows_file.write(rows)
-                written.add(rows.append_column("modality", pa.repeat(pa.scalar("image"), rows.num_rows)))
-                ledgers.append(ledger)
-            seen.add(images)
-            has_bytes = images["binary_content"].is_valid()
-            errors.update(count_errors(images["materialize_error"].filter(has_bytes)))
-            done += images.num_rows
-            samples += pc.count_distinct(table["sample_id"]).as_py()
-        if done != scores.num_rows:
-            raise _other_images(shard)
-        dropped = pa.concat_tables(ledgers)
-        check_losses(shard, NAME, samples, dropped)
-        ledger_file.write(dropped)
-        tars.finish()
-    reasons = drop_reasons(dropped)
-    files = {file.uri.rpartition("/")[2]: OutputFile.of(file) for chunk in tars.chunks for file in chunk}
-    remove_others(paths.images(), is_image_file, files.keys(), shard.options)
-    return Work(
-        outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file), **files},
-        counts_in=seen.counts,
-        counts_out=written.counts.model_copy(update={"image_bytes": tars.image_bytes}),
-        errors=dict(errors + Counter(reasons)),
-        dropped=reasons,
-        **column_facts(rows_file.schema),
-        notes={_TARS: len(tars.chunks), "name": place.name},
-    )
-
-
-def _kept_scores(shard: ShardTask) -> pa.Table:
-    """The scores of the images that selection has kept, in the order of the images.
-
-    ``filtered`` may renumber positions. The scores are in the order of the images of ``normalized``, and its ledger
-    names those that it dropped by their positions there: what is left has the order of the rows that it kept.
-    """
-    scores = read_scores(shard.paths, with_clip=shard.settings.clip.enabled)
-    if not shard.read[filtered.NAME].dropped:
-        return scores
-    ledger = read_ledgers(shard.paths, [filtered.NAME])
-    dropped = ledger.filter(pc.equal(ledger["modality"], "image"))
-    return scores.filter(pa.array(match_scores(scores, dropped) < 0))
-
-
-def _other_images(shard: ShardTask) -> ShardError:
-    return ShardError(
-        f"shard {shard.key}: the scores less the dropped images are not those of the images in filtered; materialize "
-        "the shard again from image_scores on"
-    )
-
-
-def _set_name(shard: ShardTask) -> str:
-    """16 hex digits, the same for the same images, scores and settings of one shard; else random ones."""
-    if not shard.settings.export.deterministic_name:
-        return set_name(uuid.uuid4().hex)
-    versions = {name: record.data_version for name, record in shard.read.items() if name != final_tars.NAME}
-    return set_name(json.dumps([shard.key, versions, version_settings(shard.settings)], sort_keys=True))
+NAME: Final = IMAGE_EXPORT
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
-    """The settings of the export; ``max_pixels`` matters only to images that are written anew."""
-    limits = {"max_pixels": settings.scoring.max_pixels} if settings.export.reencode else {}
-    return {"export": settings.export.version(), **limits}
+    return settings.export.stage_version(settings.scoring.max_pixels)
+
+
+def _export_images(shard: ShardTask) -> Work:
+    from interleaved_assets.pipeline.stages.export_images import export_images  # the work begins here
+
+    return export_images(shard)
 
 
 def stage(scores: Sequence[str]) -> Stage:
@@ -132,5 +25,5 @@ def stage(scores: Sequence[str]) -> Stage:
 
     It does not read the final tar, and runs after it: what failed there is not exported.
     """
-    reads = (filtered.NAME, *scores, final_tars.NAME)
-    return Stage(NAME, inputs=reads, version=1, settings=version_settings, run=export_images)
+    reads = (FILTERED, *scores, FINAL_TARS)
+    return Stage(NAME, inputs=reads, version=1, settings=version_settings, run=_export_images)

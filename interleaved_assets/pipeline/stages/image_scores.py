@@ -3,55 +3,22 @@
 import json
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from interleaved_assets.io.batches import prefetch
-from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.counts import UNEXPLAINED, RowCounter, column_facts, count_errors, extents, unexplained
-from interleaved_assets.pipeline.publishable import IMAGE_MEMBERS, image_members
-from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
-from interleaved_assets.pipeline.stages import normalized
-from interleaved_assets.scoring.registry import ERROR_COLUMN, score_groups, scores_schema, scoring_version
-from interleaved_assets.scoring.score import score_images
+from interleaved_assets.pipeline.stages.names import IMAGE_SCORES, NORMALIZED
+from interleaved_assets.scoring.registry import scoring_version
 from interleaved_assets.settings import Settings
 
-NAME: Final = "image_scores"
-_BATCH_BYTES: Final = 16 * 2**20
-"""Smaller than a shard, so that images are scored while others are read."""
-_IMAGE_COLUMNS: Final = ("sample_id", "position", "modality", "binary_content", "materialize_error")
-
-
-def score(shard: ShardTask) -> Work:
-    """Decode each image once, measure it, write ``image_scores/<key>.parquet`` in the order of the images."""
-    settings = shard.settings
-    seen = RowCounter()
-    scored: list[pa.Table] = [scores_schema(settings.scoring).empty_table()]
-    for table in prefetch(shard.rows_of(normalized.NAME, _IMAGE_COLUMNS, _BATCH_BYTES)):
-        images = filter_rows(table, pc.equal(table["modality"], "image"))
-        seen.add(images)
-        scored.append(score_images(images, settings.scoring))
-    scores = pa.concat_tables(scored)
-    with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
-        out.write(scores)
-    return Work(
-        outputs={"rows": OutputFile.of(out)},
-        counts_in=seen.counts,
-        counts_out=seen.counts.model_copy(update={"rows": scores.num_rows}),
-        errors=dict(count_errors(scores[ERROR_COLUMN])),
-        **column_facts(out.schema),
-        extents=extents(scores),
-        counted={
-            UNEXPLAINED: unexplained(scores, ERROR_COLUMN, score_groups(settings.scoring)),
-            IMAGE_MEMBERS: image_members(shard.read[normalized.NAME]),
-        },
-    )
+NAME: Final = IMAGE_SCORES
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
     return dict(json.loads(scoring_version(settings.scoring)))
 
 
-STAGE: Final = Stage(NAME, inputs=(normalized.NAME,), version=2, settings=version_settings, run=score)
+def _score(shard: ShardTask) -> Work:
+    from interleaved_assets.pipeline.stages.score_images import score  # the work begins here
+
+    return score(shard)
+
+
+STAGE: Final = Stage(NAME, inputs=(NORMALIZED,), version=2, settings=version_settings, run=_score)

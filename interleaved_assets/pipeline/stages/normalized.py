@@ -1,67 +1,13 @@
 """normalized: a raw tar as Parquet with the image bytes; the error policy is applied to rows that cannot be read."""
 
-import itertools
-from collections import Counter
 from typing import Final
 
-from interleaved_assets.io.batches import prefetch
-from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.io.tar.layout import ShardLayout
-from interleaved_assets.io.tar.reader import read_tar_shard
-from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
-from interleaved_assets.pipeline.counts import column_facts, write_by_error_policy
-from interleaved_assets.pipeline.publishable import UNREFERENCED_IMAGES, ContentCounter
-from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
+from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
-from interleaved_assets.settings import ReadingSettings, Settings
+from interleaved_assets.pipeline.stages.names import NORMALIZED
+from interleaved_assets.settings import Settings
 
-NAME: Final = "normalized"
-
-
-def normalize(shard: ShardTask) -> Work:
-    """Read the raw tar, write ``normalized/<key>.parquet`` and the ledger of the rows that the policy dropped.
-
-    Raises IncompleteShard if it is cut or too many samples lose rows, UnexpectedLayout if too few have content or too
-    many bytes are unreferenced.
-    """
-    settings = shard.settings
-    assert shard.raw is not None
-    notes: Counter[str] = Counter()
-    batches = prefetch(
-        read_tar_shard(
-            shard.raw.uri,
-            layout=shard_layout(settings.reading),
-            max_batch_bytes=settings.run.max_batch_bytes,
-            materialize=True,
-            storage_options=shard.options,
-            allowed_roots=[settings.storage.raw_root],
-            **settings.limits.for_tars()._asdict(),
-            notes=notes,
-            accept_incomplete=settings.publish.accept_incomplete,
-        )
-    )
-    content = ContentCounter()
-    first = next(batches, INTERLEAVED_SCHEMA.empty_table())
-    with (
-        parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
-        parquet_shard(shard.paths.output(NAME), first.schema, storage_options=shard.options) as rows_file,
-    ):
-        counting = content.counting(itertools.chain([first], batches))
-        facts, dropped = write_by_error_policy(counting, shard, NAME, rows_file.write)
-        content.check_layout(shard, facts.counts_in.samples)
-        ledger_file.write(dropped)
-    return Work(
-        outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file)},
-        **facts.model_dump(exclude={"columns", "required", "notes", "counted"}),
-        **column_facts(rows_file.schema),
-        counted=facts.counted | content.counted,
-        notes={**notes, UNREFERENCED_IMAGES: content.counted[UNREFERENCED_IMAGES]},
-    )
-
-
-def shard_layout(reading: ReadingSettings) -> ShardLayout:
-    return ShardLayout(**reading.model_dump())
+NAME: Final = NORMALIZED
 
 
 def version_settings(settings: Settings) -> dict[str, object]:
@@ -79,4 +25,10 @@ def version_settings(settings: Settings) -> dict[str, object]:
     }
 
 
-STAGE: Final = Stage(NAME, inputs=(RAW_SHARDS,), version=3, settings=version_settings, run=normalize)
+def _normalize(shard: ShardTask) -> Work:
+    from interleaved_assets.pipeline.stages.normalize import normalize  # the work begins here
+
+    return normalize(shard)
+
+
+STAGE: Final = Stage(NAME, inputs=(RAW_SHARDS,), version=3, settings=version_settings, run=_normalize)

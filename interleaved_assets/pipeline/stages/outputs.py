@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.record import read_valid_record
 from interleaved_assets.pipeline.stages import clip_scores, image_scores
 from interleaved_assets.pipeline.stored_records import recorded_stages
 from interleaved_assets.pipeline.tables import find_table, read_table
-from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.shard_paths import ShardPaths

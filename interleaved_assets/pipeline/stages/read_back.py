@@ -25,12 +25,9 @@ from interleaved_assets.io.batches import binary_views
 from interleaved_assets.io.storage import StorageOptions, open_input, remove_file, storage_errors
 from interleaved_assets.io.tar.layout import EXACT_FIELD, member_key
 from interleaved_assets.model.errors import ReadBackError
+from interleaved_assets.pipeline.counted import BYTES_READ, IMAGES_READ, SAMPLES_READ
 from interleaved_assets.pipeline.record import OutputFile
 from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
-
-SAMPLES_READ: Final = "samples_read_back"
-IMAGES_READ: Final = "images_read_back"
-BYTES_READ: Final = "bytes_read_back"
 
 _TEXT, _IMAGE = b"t", b"i"
 _KINDS: Final = {"text": _TEXT, "image": _IMAGE}

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.cells import row_values
+from interleaved_assets.model.columns import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, empty_ledger
-from interleaved_assets.model.schema import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.pipeline.lineage.contents import RowKey, place_of, row_keys
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.facts import ImageKey, image_keys

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.materialize import materialize_parts
+from interleaved_assets.io.fill import materialize_parts
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.storage import StorageOptions, folders_of
 from interleaved_assets.io.tar.reader import read_tar_shard
-from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, REQUIRED_COLUMNS
+from interleaved_assets.model.columns import REQUIRED_COLUMNS
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import Evidence, build_documents
 from interleaved_assets.reporting.documents.pages import (
@@ -23,10 +24,10 @@ from interleaved_assets.reporting.documents.pages import (
 )
 from interleaved_assets.reporting.facts import ImageKey
 from interleaved_assets.reporting.measures import measures_of
-from interleaved_assets.scoring.registry import scores_schema
+from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.schema import scores_schema
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
-from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.selection.settings import SelectionSettings
 
 SCORED_WITH: Final = ScoringSettings(scorers=("sharpness", "sharpness_256", "qr", "thumbnail"))

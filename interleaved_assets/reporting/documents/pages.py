@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
 from interleaved_assets.io.storage import files_below, join
+from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.model.schema import REQUIRED_COLUMNS
 from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
 from interleaved_assets.pipeline.record import read_record
 from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
+from interleaved_assets.pipeline.stages.names import RATIO
 from interleaved_assets.pipeline.stages.outputs import find_sample_scores
 from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
@@ -85,7 +86,7 @@ def shard_documents(
         measures_of(settings.selection, unbounded=True),
         facts.scores,
         ledger,
-        {} if samples is None else {filtered.RATIO: samples},
+        {} if samples is None else {RATIO: samples},
     )
     documents = build_documents(chosen.sample_ids, rows, pictures, evidence)
     return DocumentPage(key, documents, chosen.how, facts, reasons)

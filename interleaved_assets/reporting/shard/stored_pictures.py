@@ -20,7 +20,7 @@ from interleaved_assets.reporting.drops import choose_drops, reason_text
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.reporting.shard.report import Sheet, plots_url, shard_report
 from interleaved_assets.reporting.shard.tiles import PictureChoice, choose_pictures, compared_texts, tiles_of
-from interleaved_assets.scoring.thumbnail import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from interleaved_assets.io.batches import binary_views
 from interleaved_assets.model.errors import row_error
+from interleaved_assets.scoring.clip.columns import EMBEDDING, clip_columns
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.containers import Buffer
-from interleaved_assets.scoring.ranges import Range
 
 Pixels = NDArray[np.uint8]
 """Height x width x 3, the channels red, green, blue, 0 to 255."""
@@ -26,33 +26,14 @@ _NO_BYTES: Final = row_error("missing_source", "the row has no bytes; materializ
 
 
 def clip_schema(settings: ClipSettings, width: int) -> pa.Schema:
-    """Columns of a CLIP score table: one row an image, in the order of the samples and their rows.
-
-    ``clip_score`` is the highest cosine similarity to a text of the image's sample, -1 to 1, and ``clip_text_position``
-    the position of that text's row; of equal ones the first. Each head fills a column with its own range. ``embedding``
-    is there with ``keep_embeddings``, float16, of length 1. ``clip_error`` is ``"<code>: <detail>"`` where there is no
-    ``clip_score``, null otherwise; where it is ``no_text``, the heads' columns and the embedding are filled still.
-    """
-    fields = [
-        pa.field("sample_id", pa.string(), nullable=False),
-        pa.field("position", pa.int32(), nullable=False),
-        pa.field("clip_score", pa.float64()),
-        pa.field("clip_text_position", pa.int32()),
-        *(pa.field(column, pa.float64()) for column in settings.head_columns),
-    ]
-    if settings.keep_embeddings:
-        fields.append(pa.field("embedding", pa.list_(pa.float16(), width)))
-    return pa.schema([*fields, pa.field("clip_error", pa.string())])
-
-
-def clip_ranges(settings: ClipSettings) -> dict[str, Range]:
-    """What each column of that table can hold; a head's own range is known where a sigmoid is behind it."""
-    heads = {
-        column: Range(0, 1) if settings.heads[name].output_squash == "sigmoid" else Range()
-        for column, name in settings.head_columns.items()
-    }
-    # embeddings have length 1, and are stored as float16
-    return {"clip_score": Range(-1, 1), "clip_text_position": Range(low=0), **heads, "embedding": Range(0.99, 1.01)}
+    """The schema of a CLIP score table with embeddings of ``width`` numbers; ``columns.py`` says what they are."""
+    types = {EMBEDDING: pa.list_(pa.float16(), width)}
+    return pa.schema(
+        [
+            pa.field(name, types.get(name) or pa.type_for_alias(dtype), nullable)
+            for name, dtype, nullable in clip_columns(settings)
+        ]
+    )
 
 
 @dataclass

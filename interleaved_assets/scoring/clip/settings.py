@@ -4,9 +4,9 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from interleaved_assets.scoring.registry import known_scorers, scores_schema
+from interleaved_assets.scoring.options import DEFAULT_MAX_PIXELS
+from interleaved_assets.scoring.registry import known_scorers, score_columns
 from interleaved_assets.scoring.settings import ScoringSettings
-from interleaved_assets.scoring.size import DEFAULT_MAX_PIXELS
 
 HeadKind = Literal["aesthetic", "nsfw", "own"]
 Activation = Literal["none", "relu", "gelu"]
@@ -199,7 +199,7 @@ class ClipSettings(_Section):
             names = [name for name, head in self.heads.items() if head.kind == kind]
             if len(names) > 1:
                 raise ValueError(f"heads {names} are all of kind {kind}, and there is one column {column}: keep one")
-        taken = {*_OWN_COLUMNS, *scores_schema(ScoringSettings(scorers=known_scorers())).names}
+        taken = {*_OWN_COLUMNS, *(column.name for column in score_columns(ScoringSettings(scorers=known_scorers())))}
         for name, head in self.heads.items():
             if head.kind == "own" and (name in taken or not name.isidentifier()):
                 raise ValueError(

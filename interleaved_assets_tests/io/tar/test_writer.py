@@ -16,7 +16,7 @@ import webdataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaved_assets.io.materialize import materialize
+from interleaved_assets.io.fill import materialize
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
 from interleaved_assets.io.tar.json_columns import JSON_TYPE

@@ -8,7 +8,7 @@ from interleaved_assets.pipeline.checks.schemas import judge_clip_schema, judge_
 from interleaved_assets.pipeline.checks.verdict import Basis
 from interleaved_assets.pipeline.counts import column_facts
 from interleaved_assets.scoring.clip.samples import clip_schema
-from interleaved_assets.scoring.registry import scores_schema
+from interleaved_assets.scoring.schema import scores_schema
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.checks.records import record
 

@@ -21,7 +21,7 @@ from interleaved_assets.model.errors import (
 from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stage import ShardTask, StageOutcome, Work
-from interleaved_assets.pipeline.stages import clip_scores, image_scores, normalized
+from interleaved_assets.pipeline.stages import clip_scores, image_scores, normalized, score_clip
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
@@ -146,8 +146,8 @@ def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compar
     uri = paths(settings, "b").record("normalized")
     rows = read_record(uri, {})
     assert isinstance(rows, Record)
-    score_shards, works = clip_scores.score_shards, []
-    written = clip_scores._written
+    score_shards, works = score_clip.score_shards, []
+    written = score_clip._written
 
     def replace_rows(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
         for scored in score_shards(*arguments, **named):  # type: ignore[arg-type]
@@ -159,8 +159,8 @@ def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compar
         works.append(written(shard, *arguments))  # type: ignore[arg-type]
         return works[-1]
 
-    monkeypatch.setattr(clip_scores, "score_shards", replace_rows)
-    monkeypatch.setattr(clip_scores, "_written", keep)
+    monkeypatch.setattr(score_clip, "score_shards", replace_rows)
+    monkeypatch.setattr(score_clip, "_written", keep)
     (outcome,) = go(settings, "b").values()
     (work,) = works
     assert isinstance(work, Work)
@@ -242,7 +242,7 @@ def test_a_shard_whose_storage_does_not_answer_can_be_tried_again(
         "cheap scores": "read_table",
         "output": "parquet_shard",
     }[where]
-    original = getattr(clip_scores, name)
+    original = getattr(score_clip, name)
 
     def fail_for_b(uri: str, *arguments: object, **named: object) -> object:
         if "/b." in uri:
@@ -250,7 +250,7 @@ def test_a_shard_whose_storage_does_not_answer_can_be_tried_again(
         return original(uri, *arguments, **named)
 
     with monkeypatch.context() as patches:
-        patches.setattr(clip_scores, name, fail_for_b)
+        patches.setattr(score_clip, name, fail_for_b)
         outcomes = go(settings)
     assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["c"], StageOutcome)
@@ -276,9 +276,9 @@ def test_after_the_storage_stops_answering_all_unfinished_shards_can_be_tried_ag
         scored.close()
         raise StorageUnavailable("cannot read a shard: timed out")
 
-    score_shards = clip_scores.score_shards
+    score_shards = score_clip.score_shards
     with monkeypatch.context() as patches:
-        patches.setattr(clip_scores, "score_shards", fail)
+        patches.setattr(score_clip, "score_shards", fail)
         outcomes = go(settings)
     assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["b"], StorageUnavailable)
@@ -292,7 +292,7 @@ def test_a_failing_device_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyP
     def fail(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
         raise RuntimeError("CUDA error: the device is gone")
 
-    monkeypatch.setattr(clip_scores, "score_shards", fail)
+    monkeypatch.setattr(score_clip, "score_shards", fail)
     with pytest.raises(RuntimeError, match="the device is gone"):
         go(settings)
     assert not list((folder / "out").rglob("clip_scores/*.parquet"))

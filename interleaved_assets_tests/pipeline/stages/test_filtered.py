@@ -14,7 +14,7 @@ from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stages import filtered, image_scores, normalized
-from interleaved_assets.pipeline.stages.filtered import deciding_rows, deciding_tables
+from interleaved_assets.pipeline.stages.select_rows import deciding_rows, deciding_tables
 from interleaved_assets.selection import SelectionSettings
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths

@@ -17,7 +17,7 @@ from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files
 from interleaved_assets.pipeline.record import Record, read_valid_record
-from interleaved_assets.pipeline.stages import image_export
+from interleaved_assets.pipeline.stages import export_images, image_export
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import CurrentStages
 from interleaved_assets.pipeline.stored_records import list_records, read_records
@@ -212,11 +212,11 @@ def test_scores_of_other_images_are_refused(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     through_all(settings)
-    read_scores = image_export.read_scores
+    read_scores = export_images.read_scores
     stage = stage_dag(project(tmp_path, ON.replace("3", "9")))[image_export.NAME]
     for wrong in (lambda table: table.slice(1), lambda table: table.take([4, 1, 2, 3, 0])):
         monkeypatch.setattr(
-            image_export, "read_scores", lambda *args, wrong=wrong, **named: wrong(read_scores(*args, **named))
+            export_images, "read_scores", lambda *args, wrong=wrong, **named: wrong(read_scores(*args, **named))
         )
         with pytest.raises(ShardError, match="shard web/a: the scores less the dropped images are not those"):
             take_through(stage, KEY, project(tmp_path, ON.replace("3", "9")))

@@ -11,7 +11,7 @@ from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import ReadBackError, ShardError, StorageError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages import final_tars, part_tars
+from interleaved_assets.pipeline.stages import part_tars, write_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
 from interleaved_assets.pipeline.status import CurrentStages
@@ -229,7 +229,7 @@ def test_a_bound_in_bytes_holds_for_the_files_and_a_larger_sample_stands_alone(t
 
 
 def test_too_many_tars_are_refused(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(final_tars, "MAX_TARS", 3)
+    monkeypatch.setattr(write_tars, "MAX_TARS", 3)
     with pytest.raises(ShardError, match=r"ask for 4 tars of its 7 samples, and a shard has at most 3; raise max_"):
         through(bounded(tmp_path, "max_samples_per_tar = 2"))
     assert tars(tmp_path) == SPLIT

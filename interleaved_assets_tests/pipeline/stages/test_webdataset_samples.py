@@ -112,7 +112,7 @@ def list_or_error(stream: Any) -> list[tuple[str, dict[str, bytes]]] | str:
 def test_neither_the_library_nor_torch_is_imported() -> None:
     code = (
         "import io, sys\n"
-        "from interleaved_assets.pipeline.stages.final_tars import write_tars\n"
+        "from interleaved_assets.pipeline.stages.write_tars import write_tars\n"
         "from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples\n"
         "list(webdataset_samples(io.BytesIO(bytes(10240))))\n"
         "print(*sorted({'webdataset', 'torch'} & set(sys.modules)))\n"

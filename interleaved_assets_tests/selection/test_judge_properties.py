@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaved_assets.model.ledger import check_balance
-from interleaved_assets.selection.select import select
+from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.selection.tables import document, rows_of, scores_of
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from interleaved_assets.model.errors import OptionError, SettingsError
-from interleaved_assets.selection.select import select
-from interleaved_assets.selection.settings import SelectionSettings
-from interleaved_assets.selection.what_if import (
+from interleaved_assets.selection.judge import select
+from interleaved_assets.selection.other_bounds import (
     Outcome,
     changed_settings,
     judged_samples,
@@ -14,6 +13,7 @@ from interleaved_assets.selection.what_if import (
     keep_rates,
     what_if,
 )
+from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.selection.tables import document, rows_of, scores_of
 
 ROWS = rows_of([*document("a", "tii"), *document("b", "i"), *document("c", "t")], {("a", 0): 4})

@@ -6,7 +6,8 @@ import pytest
 
 from interleaved_assets.model.errors import OptionError, ScoreError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance
-from interleaved_assets.selection.select import applicable_filters, select
+from interleaved_assets.selection.applicable import applicable_filters
+from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.selection.tables import document, kept, reasons, rows_of, scores_of
 

@@ -15,10 +15,12 @@ from pydantic_core import ErrorDetails
 
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.model.ledger import drop_reasons
-from interleaved_assets.selection.filters import Filter, SampleFilter, Values, find_filter
+from interleaved_assets.selection.applicable import applicable_filters, require_columns
+from interleaved_assets.selection.filters import Filter, SampleFilter, find_filter
+from interleaved_assets.selection.judge import image_values, run_filters, select
 from interleaved_assets.selection.row_state import RowState
-from interleaved_assets.selection.select import applicable_filters, image_values, require_columns, run_filters, select
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.values import Values
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def what_if(
     """Count what ``select`` would keep of one shard with changed settings.
 
     Args:
-        rows: as for :func:`~interleaved_assets.selection.select.select`.
+        rows: as for :func:`~interleaved_assets.selection.judge.select`.
         scores: as for ``select``.
         settings: the current settings.
         overrides: settings to change, by name, such as ``{"min_sharpness": 80}``.

@@ -1,7 +1,7 @@
 """Decide which rows to keep, by thresholds over stored scores; images are not read."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from interleaved_assets.model.errors import OptionError, ScoreError, error_code, row_error
-from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, Values, find_filter
+from interleaved_assets.model.errors import ScoreError, error_code, row_error
+from interleaved_assets.selection.applicable import applicable_filters
+from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, find_filter
 from interleaved_assets.selection.positions import match_scores
 from interleaved_assets.selection.row_state import Rows, RowState
 from interleaved_assets.selection.settings import Bounds, SelectionSettings
+from interleaved_assets.selection.values import Values
 
 logger = logging.getLogger(__name__)
 
@@ -95,32 +97,6 @@ def run_filters(
         else:
             _judge_images(state, judge, scores, matched, settings, shard)
     return state, matched, state.kept_unscored()
-
-
-def applicable_filters(
-    settings: SelectionSettings, columns: Collection[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the filters to apply to scores with these columns, and of those to skip."""
-    judging, passed_over = [], []
-    for name in settings.active_filters():
-        judge = find_filter(name)
-        if isinstance(judge, ImageFilter) and judge.if_scored and not set(judge.columns) <= set(columns):
-            passed_over.append(name)
-        else:
-            require_columns(judge, columns)
-            judging.append(name)
-    return tuple(judging), tuple(passed_over)
-
-
-def require_columns(judge: Filter, columns: Collection[str]) -> None:
-    """Check that scores with these columns have those that the filter reads."""
-    needed = judge.columns if isinstance(judge, ImageFilter) else ()
-    if lacking := [column for column in needed if column not in columns]:
-        raise OptionError(
-            f"filter {judge.name!r} needs the score {', '.join(lacking)}, and the scores have "
-            f"{', '.join(columns)}: turn on what measures it (scoring.scorers, clip.heads), "
-            f"or take {judge.name!r} out of selection.order"
-        )
 
 
 def image_values(judge: ImageFilter, scores: pa.Table, matched: Rows) -> Values:

@@ -14,7 +14,7 @@ from fsspec import AbstractFileSystem
 from PIL import Image
 
 from interleaved_assets.io.archive.source import open_tar
-from interleaved_assets.io.materialize import bytes_to_fetch, materialize, materialize_parts
+from interleaved_assets.io.fill import bytes_to_fetch, materialize, materialize_parts
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets_tests.io.rows import rows_table

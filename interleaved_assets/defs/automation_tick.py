@@ -1,0 +1,115 @@
+"""A tick of the automation sensor.
+
+Like the nightly schedule it determines which shards are due (``pipeline/status.py``), but only for shards whose content
+no tick has handled yet: the last snapshot of the raw root has the present versions, a table below the output root has
+the versions handled.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+
+import dagster as dg
+
+from interleaved_assets.defs.cursor import cursor_number
+from interleaved_assets.defs.due_runs import log_due, range_requests
+from interleaved_assets.defs.failures import failed_with_present_inputs
+from interleaved_assets.defs.progress import known_progress
+from interleaved_assets.defs.requests import gaps_of, ranges_of
+from interleaved_assets.model.errors import StorageError, StorageUnavailable
+from interleaved_assets.pipeline.due import Due, Progress, due_shards
+from interleaved_assets.pipeline.raw.listing import RawShard
+from interleaved_assets.pipeline.raw.numbered_tables import next_number, remove_before
+from interleaved_assets.pipeline.raw.requested import FOLDER, read_requested, requested_uri, write_requested
+from interleaved_assets.pipeline.raw.snapshot import (
+    SnapshotEntry,
+    latest_snapshot,
+)
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.reporting.text import counted
+from interleaved_assets.settings import Settings, StorageSettings
+
+
+def launch_due_shards(context: dg.SensorEvaluationContext, settings: Settings) -> dg.SensorResult | dg.SkipReason:
+    """Request runs for shards that ``raw_shard_sensor`` has reported as new or changed and that are due."""
+    storage, stages = settings.storage, stage_dag(settings)
+    last = cursor_number(context)
+    try:
+        seen = latest_snapshot(storage)
+        table = _requested(context, last, storage) if last else {}
+        # a shard that was gone is compared with its records again: its outputs may have been forgotten
+        requested = {key: version for key, version in table.items() if key in seen and not seen[key].gone}
+        # without shards that are gone, and files that changed since they were read, which may still be growing
+        versions = {key: raw.reported for key, raw in seen.items() if raw.reported and raw.settled and not raw.gone}
+        changed = {key for key, version in versions.items() if requested.get(key) != version}
+        if not changed and requested == table:
+            waiting = sum(not raw.settled and not raw.gone for raw in seen.values())
+            more = f"; raw_shard_sensor waits until {counted(waiting, 'shard')} can be read" if waiting else ""
+            return dg.SkipReason(f"no shard is new or changed{more}")
+        registered, progress = known_progress(context, settings)
+        due = due_shards(
+            _raw_shards((key for key in registered if key in changed), seen),
+            settings,
+            versions,
+            progress,
+            at_most=settings.watch.max_per_tick,
+            until=time.monotonic() + settings.watch.max_tick_seconds,
+        )
+        failed = failed_with_present_inputs(context.instance, due.shards, stages, versions)
+        wanted = due.shards.keys() - failed
+        gaps = (key for key in gaps_of(registered, wanted) if key in versions.keys() - changed)
+        current = due.current | due_shards(_raw_shards(gaps, seen), settings, versions, progress).current
+    except StorageUnavailable as error:
+        return dg.SkipReason(f"the storage did not answer, the next tick tries again: {error}")
+    log_due(context, due._replace(shards={key: due.shards[key] for key in due.shards if key in wanted}))
+    ranges = list(ranges_of(registered, wanted, current, settings.run.shards_per_run))
+    if due.shards or due.current:
+        skipped = f"current: {len(due.current)}, failed with their present content: {len(failed)}"
+    else:
+        skipped = _why_none_is_due(changed, changed - set(registered), due, progress)
+        if requested == table:
+            return dg.SkipReason(skipped)
+    # The cursor names the table. If the tick fails after this line, the old cursor and its table stay in force, and
+    # the next tick finds the same shards.
+    number = next_number(last, storage, FOLDER)
+    requested |= {key: versions[key] for key in due.shards.keys() | due.current}
+    write_requested(requested, requested_uri(storage, number), storage.options)
+    remove_before(last, storage, FOLDER)
+    return dg.SensorResult(
+        # with the time: numbers begin again once the cursor is reset and the output root emptied, and Dagster
+        # launches no run whose key was used before
+        run_requests=range_requests(ranges, f"{number}.{time.time_ns()}", registered, due.shards, settings),
+        cursor=str(number),
+        skip_reason=None if ranges else skipped,
+    )
+
+
+def _why_none_is_due(changed: set[str], unregistered: set[str], due: Due, progress: Progress) -> str:
+    if not changed:
+        return "no shard is new or changed"
+    parts = {
+        "in runs": len(changed & progress.busy),
+        "without a partition": len(unregistered),
+        "whose records the storage refused": len(due.refused),
+    }
+    why = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+    return f"{counted(len(changed), 'shard')} new or changed: {why}"
+
+
+def _raw_shards(keys: Iterable[str], seen: Mapping[str, SnapshotEntry]) -> Iterable[RawShard]:
+    return (RawShard(key, seen[key].uri, seen[key].size, seen[key].stamp) for key in keys)
+
+
+def _requested(context: dg.SensorEvaluationContext, number: int, storage: StorageSettings) -> dict[str, str]:
+    """The versions handled, from the table with this number; none where the table is gone or damaged.
+
+    Then all shards are compared with their records again. Shards that are current launch nothing.
+    """
+    try:
+        return read_requested(requested_uri(storage, number), storage.options)
+    except StorageUnavailable:
+        raise
+    except StorageError as error:
+        context.log.warning(
+            f"all shards are compared again, because the table of the last tick cannot be read: {error}"
+        )
+        return {}

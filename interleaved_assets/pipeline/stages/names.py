@@ -1,0 +1,19 @@
+"""Names of the stages, for their work and for what only names them."""
+
+from typing import Final
+
+from interleaved_assets import shard_paths
+from interleaved_assets.export import names as export_names
+
+NORMALIZED: Final = "normalized"
+IMAGE_SCORES: Final = "image_scores"
+CLIP_SCORES: Final = "clip_scores"
+FILTERED: Final = "filtered"
+FINAL_TARS: Final = shard_paths.FINAL_TARS
+IMAGE_EXPORT: Final = export_names.STAGE
+
+EVERY_STAGE: Final = (NORMALIZED, IMAGE_SCORES, CLIP_SCORES, FILTERED, FINAL_TARS, IMAGE_EXPORT)
+"""All stages, in order; under some settings a data set has fewer."""
+
+RATIO: Final = "ratio"
+"""The sample filter whose values are stored for the reports, and the column that has them."""

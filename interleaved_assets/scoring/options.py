@@ -1,0 +1,12 @@
+"""Values of the settings of scoring, apart from what measures: the settings are read where no image is decoded."""
+
+from typing import Final, Literal
+
+QrDetector = Literal["zxing+aruco", "zxing", "opencv", "zbar"]
+DEFAULT_DETECTOR: Final[QrDetector] = "zxing+aruco"
+
+DEFAULT_MAX_PIXELS: Final = 89_478_485
+"""Pixels above which an image is refused: Pillow's own limit for a decompression bomb, 256 MiB as RGB."""
+
+THUMBNAIL_COLUMN: Final = "thumbnail"
+"""Column of the scorer ``thumbnail``: a small picture as a JPEG."""
