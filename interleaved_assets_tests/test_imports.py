@@ -31,6 +31,7 @@ ORDER = {
     ),
     "scoring": ("*", "clip"),
     "cli": ("*", "commands", "entry_point", "__main__"),
+    "defs": ("private_api", "*"),
     "pipeline": (
         *("raw", "parallel", "record", "counted", "record_index", "stored_records", "stage", "attempt", "execute"),
         *("pools", "throughput", "publishable", "counts", "tables"),
@@ -221,8 +222,8 @@ def loaded_by(code: str, watched: Iterable[str], folder: Path) -> set[str]:
 
 
 def test_the_definitions_load_what_declares_them_alone(tmp_path: Path) -> None:
-    work = ("shard_run", "report_run", "check_run", "nightly_tick", "automation_tick", "raw_shard_tick", "connections")
-    ours = [f"interleaved_assets.defs.{name}" for name in work]
+    work = ("steps.shard_run", "steps.report", "steps.checks", "ticks.nightly", "ticks.automation", "ticks.raw_shards")
+    ours = [f"interleaved_assets.defs.{name}" for name in (*work, "private_api.connections")]
     ours += [name for name in WORK_OF_STEPS if name != "interleaved_assets.defs.build"]
     watched = [*READS_SHARDS, *OTHERS, *ours, "dagster"]
     assert loaded_by("import interleaved_assets.definitions", watched, tmp_path) == {"dagster"}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from interleaved_assets.cli.console import console, print_json
-from interleaved_assets.defs.forget import forget_shards, forgettable, present_instance
+from interleaved_assets.defs.steps.forget import forget_shards, forgettable, present_instance
 from interleaved_assets.pipeline.forget import vanished_shards
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings

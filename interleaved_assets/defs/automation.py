@@ -23,7 +23,7 @@ def build_automation_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefin
         default_status=from_the_start(settings),
     )
     def automation(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        from interleaved_assets.defs.automation_tick import launch_due_shards  # the tick begins here
+        from interleaved_assets.defs.ticks.automation import launch_due_shards  # the tick begins here
 
         return launch_due_shards(context, settings)
 

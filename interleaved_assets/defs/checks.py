@@ -62,7 +62,7 @@ def build_up_to_date_check(settings: Settings) -> dg.AssetChecksDefinition:
         can_subset=True,
     )
     def up_to_date(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        from interleaved_assets.defs.check_run import up_to_date_results  # the check begins here
+        from interleaved_assets.defs.steps.checks import up_to_date_results  # the check begins here
 
         yield from up_to_date_results(context, stages, settings)
 

@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from interleaved_assets.defs.build import build_definitions
-from interleaved_assets.defs.connections import keep_connections
 from interleaved_assets.defs.interrupts import interrupts_noted, sigterm_as_ctrl_c
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api import interrupts_between_steps
+from interleaved_assets.defs.private_api.connections import keep_connections
+from interleaved_assets.defs.private_api.events import interrupts_between_steps
 from interleaved_assets.defs.registration import register
 from interleaved_assets.defs.report import REPORT_FILE
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
@@ -71,7 +71,7 @@ on_score_error = "drop_row" # an image that cannot be decoded has no score
 """Settings that the demo writes into a folder without any: those of the repository, without CLIP's demo model."""
 INSTANCE = """\
 storage:
-  custom: {module: interleaved_assets.defs.sqlite, class: SqliteStorage}
+  custom: {module: interleaved_assets.defs.private_api.sqlite, class: SqliteStorage}
 nux: {enabled: false}
 telemetry: {enabled: false}
 """

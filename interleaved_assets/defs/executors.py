@@ -31,7 +31,7 @@ IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
 
 WORK_OF_STEPS: Final = (
     "interleaved_assets.defs.build",
-    "interleaved_assets.defs.shard_run",
+    "interleaved_assets.defs.steps.shard_run",
     "interleaved_assets.reporting.shard.stored_pictures",
     *WORK,
 )

@@ -1,70 +1,58 @@
-"""Forgetting shards: the removal of stored files together with the partition."""
+"""The job ``forget_shards``."""
 
-import os
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import dagster as dg
+from pydantic import Field
 
 from interleaved_assets.defs.interrupts import interrupts_deferred
-from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.progress import progress
-from interleaved_assets.model.errors import OptionError, StorageError
-from interleaved_assets.pipeline.forget import files_to_forget, remove_files
-from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings
 
-_HOME_OF_MAKE: Final = ".dagster_home"
+FORGET_SHARDS: Final = "forget_shards"
 
 
-def forgettable(
-    keys: Collection[str], settings: Settings, instance: dg.DagsterInstance | None
-) -> dict[str, dict[str, int]]:
-    """By shard, URI and size in bytes of every file that is stored for it, in the order in which to remove them.
+class ForgetConfig(dg.Config):
+    """What the job forgets; by default nothing is removed."""
 
-    Raises:
-        OptionError: a key cannot be that of a shard, its raw tar is still there, or a run works on it.
-        StorageError: the storage refuses to list or to look at files.
-    """
-    files = files_to_forget(keys, settings.storage)
-    with interrupts_deferred():
-        busy = progress(instance, stage_dag(settings), list(files)).busy if instance else set()
-    if busy:
-        raise OptionError(f"shard {min(busy)} is not forgotten: a run is working on it. Wait for its end.")
-    return files
+    shards: list[str] = Field(default=[], description="Keys of the shards to forget, whose raw tars are gone.")
+    vanished: bool = Field(default=False, description="Instead of shards: all that have outputs but no raw tar.")
+    dry_run: bool = Field(default=True, description="Only log what would be removed.")
 
 
-def forget_shards(
-    files: Mapping[str, Mapping[str, int]], settings: Settings, instance: dg.DagsterInstance | None
-) -> None:
-    """Remove the files that :func:`forgettable` has found, then the partitions.
+def build_forget_job(settings: Settings) -> dg.JobDefinition:
+    """The job that removes everything stored for shards whose raw tar is gone, and their partitions."""
 
-    Raises:
-        StorageError: a file cannot be removed; partitions are kept then, and the call can be repeated.
-    """
-    remove_files(files, settings.storage)
-    if instance:
-        for key in files:
+    @dg.op(description="Removes partition, records and outputs of shards whose raw tar is gone.")
+    def forget(context: dg.OpExecutionContext, config: ForgetConfig) -> None:
+        # the step begins here: the definitions need none of it
+        from interleaved_assets.defs.steps.forget import forget_shards, forgettable
+        from interleaved_assets.pipeline.forget import vanished_shards
+
+        try:
+            keys = vanished_shards(settings.storage) if config.vanished else config.shards
+            files = forgettable(keys, settings, context.instance)
+            if not config.dry_run:
+                forget_shards(files, settings, context.instance)
+        except InterleavedError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+        for key, uris in files.items():
             with interrupts_deferred():
-                instance.delete_dynamic_partition(SHARDS, key)
+                context.log.info("\n".join([f"shard {key}: {counted(len(uris), 'file')}", *uris]))
+        done = "nothing was removed, because dry_run is set" if config.dry_run else "removed, with their partitions"
+        with interrupts_deferred():
+            context.log.info(
+                f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}"
+            )
 
+    @dg.job(
+        name=FORGET_SHARDS,
+        executor_def=dg.in_process_executor,
+        description="Removes partition, records and outputs of shards whose raw tar is gone. A dry run unless dry_run "
+        "is set to false in the Launchpad.",
+    )
+    def job() -> None:
+        forget()
 
-@contextmanager
-def present_instance() -> Iterator[dg.DagsterInstance | None]:
-    """The Dagster instance of ``DAGSTER_HOME``, else the one that ``make`` uses in this folder; None without either.
-
-    Raises:
-        StorageError: the folder cannot be searched.
-    """
-    home = Path(os.environ.get("DAGSTER_HOME") or _HOME_OF_MAKE)
-    try:
-        is_there = (home / "dagster.yaml").is_file()
-    except PermissionError as error:
-        raise StorageError(f"cannot look for a Dagster instance in {home.absolute()}: {error.strerror}") from error
-    if not is_there:
-        yield None
-        return
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        yield instance
+    return job

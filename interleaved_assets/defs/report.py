@@ -32,7 +32,7 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         # the step begins here: what does its work is not imported with the definitions
-        from interleaved_assets.defs.report_run import make_report
+        from interleaved_assets.defs.steps.report import make_report
 
         return make_report(context, REPORT_FILE, settings)
 

@@ -9,9 +9,9 @@ from typing import Final
 
 import dagster as dg
 
-from interleaved_assets.defs.forget_job import FORGET_SHARDS
+from interleaved_assets.defs.forget import FORGET_SHARDS
 from interleaved_assets.defs.interrupts import interrupts_deferred
-from interleaved_assets.defs.private_api import delete_compute_logs, event_ids, latest_event_ids
+from interleaved_assets.defs.private_api.events import delete_compute_logs, event_ids, latest_event_ids
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.defs.schedules import CHECK_RAW_ROOT, CHECK_UP_TO_DATE, DAILY_REPORT
 from interleaved_assets.pipeline.record import RAW_SHARDS

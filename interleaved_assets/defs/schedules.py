@@ -27,7 +27,7 @@ def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefi
     """
 
     def nightly(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        from interleaved_assets.defs.nightly_tick import request_due_shards  # the tick begins here
+        from interleaved_assets.defs.ticks.nightly import request_due_shards  # the tick begins here
 
         return request_due_shards(context, settings)
 

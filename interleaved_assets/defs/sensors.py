@@ -18,7 +18,7 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         default_status=from_the_start(settings),
     )
     def raw_shard_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        from interleaved_assets.defs.raw_shard_tick import report_raw_shards  # the tick begins here
+        from interleaved_assets.defs.ticks.raw_shards import report_raw_shards  # the tick begins here
 
         return report_raw_shards(context, settings)
 

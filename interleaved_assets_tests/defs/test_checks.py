@@ -13,11 +13,12 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionResolvedStatus
 from dagster._core.storage.asset_check_state import AssetCheckState
 
-from interleaved_assets.defs import check_run, shard_events
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
+from interleaved_assets.defs.steps import checks as check_run
+from interleaved_assets.defs.steps import shard_events
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline import counts as settle

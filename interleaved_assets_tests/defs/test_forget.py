@@ -9,7 +9,7 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
-from interleaved_assets.defs.forget_job import FORGET_SHARDS
+from interleaved_assets.defs.forget import FORGET_SHARDS
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY, Watcher, files, run_chain, unfinished_run
 from interleaved_assets_tests.documents import good_shard, project

@@ -11,12 +11,12 @@ import dagster as dg
 import pytest
 from dagster import AssetKey
 
-from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.interrupts import interrupts_deferred, interrupts_noted
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.schedules import DAILY_REPORT
+from interleaved_assets.defs.steps import shard_run
 from interleaved_assets_tests.documents import good_shard, project
 
 

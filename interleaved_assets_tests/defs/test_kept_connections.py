@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from interleaved_assets.defs.connections import events_together, keep_connections
+from interleaved_assets.defs.private_api.connections import events_together, keep_connections
 from interleaved_assets_tests.defs.connections import connections, interrupt_block, writing_commits
 from interleaved_assets_tests.defs.runs import instance_on_disk, run_chain
 from interleaved_assets_tests.documents import good_shard, project

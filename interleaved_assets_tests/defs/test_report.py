@@ -11,8 +11,8 @@ from dagster._core.loader import LoadingContextForTest
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
-from interleaved_assets.defs.failures import standing_failures
 from interleaved_assets.defs.partitions import shards
+from interleaved_assets.defs.steps.failures import standing_failures
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files
 from interleaved_assets.reporting.dataset.about import about
 from interleaved_assets.settings import Settings
@@ -104,7 +104,7 @@ def test_a_shard_without_an_error_of_its_own_has_that_of_its_run(
         raise RuntimeError("the connection to the database was lost")
 
     with monkeypatch.context() as patch:  # before the step has logged anything of a shard
-        patch.setattr("interleaved_assets.defs.shard_run._input_events", lost)
+        patch.setattr("interleaved_assets.defs.steps.shard_run._input_events", lost)
         assert not run_chain(instance, settings, register_all(instance, settings)).success
     assert standing_failures(instance, "normalized", ["a"]) == {}
     shown = str(report(instance, settings)["report"])
@@ -120,7 +120,7 @@ def test_the_date_is_no_part_of_the_version(tmp_path: Path, monkeypatch: pytest.
     with DagsterInstance.ephemeral() as instance:
         for day in ("2026-01-31", "2026-02-01"):
             made = about(settings)._replace(made=f"{day} 06:00 UTC")
-            monkeypatch.setattr("interleaved_assets.defs.report_run.about", lambda _, made=made: made)
+            monkeypatch.setattr("interleaved_assets.defs.steps.report.about", lambda _, made=made: made)
             report(instance, settings)
             assert f"Made {day}" in (tmp_path / "out/dataset_report.html").read_text()
             version = instance.get_latest_data_version_record(REPORT)

@@ -17,12 +17,13 @@ from dagster import AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from interleaved_assets.defs import latest, shard_run
+from interleaved_assets.defs import latest
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
-from interleaved_assets.defs.shard_events import LoggedShard, Success
+from interleaved_assets.defs.steps import shard_run
+from interleaved_assets.defs.steps.shard_events import LoggedShard, Success
 from interleaved_assets.model.errors import ClusterUnavailable, ShardError, StorageUnavailable
 from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.stage import Stage, StageOutcome

@@ -15,11 +15,11 @@ import dagster as dg
 import pytest
 from dagster._core.instance.ref import InstanceRef
 
-from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.private_api.sqlite import SqliteStorage
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
-from interleaved_assets.defs.sqlite import SqliteStorage
+from interleaved_assets.defs.steps import shard_run
 from interleaved_assets_tests.defs.connections import connections, writing_commits
 from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk, run_chain
 from interleaved_assets_tests.documents import good_and_damaged_shards, project

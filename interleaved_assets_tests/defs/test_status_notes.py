@@ -5,9 +5,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from interleaved_assets.defs import status_notes as module
 from interleaved_assets.defs.partitions import SHARDS, shards
-from interleaved_assets.defs.status_notes import note_changes, publish_status_notes
+from interleaved_assets.defs.steps import status_notes as module
+from interleaved_assets.defs.steps.status_notes import note_changes, publish_status_notes
 from interleaved_assets_tests.documents import project
 
 

@@ -11,11 +11,11 @@ import dagster as dg
 import pytest
 
 from interleaved_assets.defs.build import build_definitions
-from interleaved_assets.defs.failures import FirstFailure, standing_failures
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
-from interleaved_assets.defs.shard_run import _together
+from interleaved_assets.defs.steps.failures import FirstFailure, standing_failures
+from interleaved_assets.defs.steps.shard_run import _together
 from interleaved_assets.model.errors import InterleavedError, SettingsError, describe
 from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.raw.listing import list_raw_shards

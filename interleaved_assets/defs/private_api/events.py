@@ -1,8 +1,4 @@
-"""All uses of Dagster's private API in this project but those of ``connections.py``, ``backfills.py`` and the storages.
-
-``docs/dagster.md`` lists each use and what breaks without it. The release of Dagster is pinned, and
-``test_private_api.py`` checks that the rest of ``defs/`` uses the public API only.
-"""
+"""Private API of Dagster: its events, queried without loading them, and what it records of a step."""
 
 from collections.abc import Collection
 from typing import Final

@@ -23,7 +23,7 @@ from psycopg2.extensions import TRANSACTION_STATUS_INERROR  # type: ignore[impor
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects import postgresql
 
-from interleaved_assets.defs.connections import RENEWED_AFTER_S, renew_cut_connections, store_planned_checks
+from interleaved_assets.defs.private_api.connections import RENEWED_AFTER_S, renew_cut_connections, store_planned_checks
 
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import dagster as dg
 
-from interleaved_assets.defs.connections import keep_connections
-from interleaved_assets.defs.failures import last_errors
 from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.private_api.connections import keep_connections
 from interleaved_assets.defs.progress import progress
-from interleaved_assets.defs.status_notes import publish_status_notes
+from interleaved_assets.defs.steps.failures import last_errors
+from interleaved_assets.defs.steps.status_notes import publish_status_notes
 from interleaved_assets.io.storage import atomic_output, join
 from interleaved_assets.pipeline.checks.verdict import PUBLISHED_ONCE
 from interleaved_assets.pipeline.dataset_status import read_dataset_status

@@ -1,6 +1,6 @@
 """Private API of Dagster: its connections to PostgreSQL and SQLite are kept, and events stored in one transaction.
 
-Apart from ``private_api.py``, because SQLAlchemy takes 0.5 s to import: a run needs it, the definitions do not.
+Apart from ``events.py``, because SQLAlchemy takes 0.5 s to import: a run needs it, the definitions do not.
 """
 
 import os

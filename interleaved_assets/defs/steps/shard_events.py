@@ -5,14 +5,14 @@ from typing import Any, Final, NamedTuple
 
 import dagster as dg
 
-from interleaved_assets.defs.connections import events_together
-from interleaved_assets.defs.failures import ERROR, FAILED_AT, FirstFailure
 from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.latest import some_at_a_time
 from interleaved_assets.defs.metadata import INPUT_EVENT, rounded, shard_metadata
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api import TargetMaterialization, last_materializations
+from interleaved_assets.defs.private_api.connections import events_together
+from interleaved_assets.defs.private_api.events import TargetMaterialization, last_materializations
 from interleaved_assets.defs.progress import progress
+from interleaved_assets.defs.steps.failures import ERROR, FAILED_AT, FirstFailure
 from interleaved_assets.model.errors import InterleavedError, describe
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import MATERIALIZATION_ERRORS, Basis, ShardCheck, Verdict, combine

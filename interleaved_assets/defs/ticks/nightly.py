@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from interleaved_assets.defs.due_runs import log_due, range_requests
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.progress import known_progress
 from interleaved_assets.defs.requests import ranges_of
+from interleaved_assets.defs.ticks.due_runs import log_due, range_requests
 from interleaved_assets.pipeline.due import due_shards
 from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import snapshot_versions

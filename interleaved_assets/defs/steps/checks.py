@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import dagster as dg
 
-from interleaved_assets.defs.failures import last_errors
 from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.progress import progress
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
+from interleaved_assets.defs.steps.failures import last_errors
 from interleaved_assets.pipeline.checks.up_to_date import UP_TO_DATE
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.status import StatusLine, status_lines

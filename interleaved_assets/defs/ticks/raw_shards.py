@@ -6,10 +6,10 @@ from typing import Final
 
 import dagster as dg
 
-from interleaved_assets.defs.cursor import cursor_number
 from interleaved_assets.defs.partitions import SHARDS, shards
 from interleaved_assets.defs.progress import progress_of
 from interleaved_assets.defs.registration import observation
+from interleaved_assets.defs.ticks.cursor import cursor_number
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.pipeline.raw.numbered_tables import next_number, remove_before

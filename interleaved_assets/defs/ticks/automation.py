@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 
 import dagster as dg
 
-from interleaved_assets.defs.cursor import cursor_number
-from interleaved_assets.defs.due_runs import log_due, range_requests
-from interleaved_assets.defs.failures import failed_with_present_inputs
 from interleaved_assets.defs.progress import known_progress
 from interleaved_assets.defs.requests import gaps_of, ranges_of
+from interleaved_assets.defs.steps.failures import failed_with_present_inputs
+from interleaved_assets.defs.ticks.cursor import cursor_number
+from interleaved_assets.defs.ticks.due_runs import log_due, range_requests
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.due import Due, Progress, due_shards
 from interleaved_assets.pipeline.raw.listing import RawShard

@@ -25,7 +25,7 @@ from dagster._core.storage.sqlite_storage import (
 )
 from dagster._serdes import ConfigurableClassData
 
-from interleaved_assets.defs.connections import keep_files_open, remove_leftovers
+from interleaved_assets.defs.private_api.connections import keep_files_open, remove_leftovers
 
 _INDEX: Final = f"{INDEX_SHARD_NAME}.db"
 

@@ -1,6 +1,6 @@
 """Private API of Dagster: what open backfills have left to do.
 
-Apart from ``private_api.py``, because Dagster takes 0.1 s to import its backfills: a tick needs them, the definitions
+Apart from ``events.py``, because Dagster takes 0.1 s to import its backfills: a tick needs them, the definitions
 do not.
 """
 

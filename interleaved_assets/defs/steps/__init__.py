@@ -1,0 +1,1 @@
+"""What a step does; imported when one begins, and not with the definitions."""
