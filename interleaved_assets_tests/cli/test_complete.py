@@ -105,10 +105,12 @@ def test_more_keys_than_a_shell_can_show_are_not_offered(monkeypatch: pytest.Mon
 
 
 HANGS = """
-import sys, threading
+import threading
 from interleaved_assets.cli import complete, main
+from interleaved_assets.pipeline import stored_records
+
 complete.LIMIT_SECONDS = 0.5
-complete._made_shards = lambda storage, beginning: threading.Event().wait()
+stored_records.recorded_keys = lambda *_: threading.Event().wait()
 main([])
 """
 
