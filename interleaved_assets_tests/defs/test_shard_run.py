@@ -151,6 +151,30 @@ def test_shards_that_become_ready_together_are_logged_together(
         assert target.timestamp == pytest.approx(made.timestamp, abs=1e-5)
 
 
+@pytest.mark.parametrize("of_backfill", [True, False])
+def test_in_a_backfill_a_run_fails_some_time_after_its_last_event(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, of_backfill: bool
+) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    (tmp_path / "raw/b.tar").write_bytes(b"this is no tar" * 100)
+    register_all(instance, settings)
+    monkeypatch.setattr(shard_run, "BEFORE_FAILURE_S", 0.5 if of_backfill else 60)
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    tags = {RANGE_START: "a", RANGE_END: "b"} | ({"dagster/backfill": "made"} if of_backfill else {})
+    result = job.execute_in_process(
+        instance=instance, asset_selection=[AssetKey("normalized")], tags=tags, raise_on_error=False
+    )
+    assert materialized(instance, "normalized") == {"a"}
+    times = {
+        entry.dagster_event.event_type_value: entry.timestamp
+        for entry in instance.all_logs(result.run_id)
+        if entry.dagster_event
+    }
+    passed = times["STEP_FAILURE"] - times["ASSET_MATERIALIZATION"]
+    assert passed > 0.45 if of_backfill else passed < 60
+
+
 def test_events_that_cannot_be_stored_fail_their_shard_alone(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

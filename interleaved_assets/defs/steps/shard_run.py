@@ -44,6 +44,12 @@ from interleaved_assets.pipeline.throughput import ENOUGH, Progress, write_throu
 from interleaved_assets.reporting.shard.stored_pictures import Draw
 from interleaved_assets.settings import Settings
 
+BACKFILL: Final = "dagster/backfill"
+"""Tag of Dagster on the runs of a backfill."""
+BEFORE_FAILURE_S: Final = 3.0
+"""Seconds between the last events of a run and its failure. A tick of Dagster's daemon of backfills first looks for new
+materializations, and some tenths of a second later for runs that failed: what is materialized in between counts as
+failed for ever."""
 PATIENCE_S: Final = 5.0
 """Seconds that a shard may wait for others to be logged with it: in PostgreSQL it takes as long alone."""
 
@@ -164,6 +170,8 @@ def run_over_shards(
             with interrupts_deferred():
                 context.log.error(f"{stage.name}: shards could not be compared: {describe(error)}", exc_info=error)
     if failed and not _continues_downstream(context, stage, settings):
+        if BACKFILL in context.run.tags:
+            time.sleep(BEFORE_FAILURE_S)
         raise dg.Failure(
             description=_summary(stage, failed, len(all_keys)),
             metadata={key: dg.MetadataValue.text(describe(error)) for key, error in sorted(failed.items())},
