@@ -109,6 +109,14 @@ def test_each_shard_is_materialized_once_per_asset(tmp_path: Path, instance: Dag
         assert sorted(str(event.partition_key) for event in events) == ["a", "a", "b"]
 
 
+def good_shards(folder: Path, instance: DagsterInstance, names: str) -> tuple[Settings, list[str]]:
+    """A project with a good shard for each letter; its settings, and the keys, which are registered."""
+    settings = project(folder)
+    for name in names:
+        good_shard(folder / "raw" / f"{name}.tar", seed=ord(name))
+    return settings, register_all(instance, settings)
+
+
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The shards whose events are stored together, in runs in which they wait for each other as long as it takes."""
@@ -178,10 +186,7 @@ def test_in_a_backfill_a_run_fails_some_time_after_its_last_event(
 def test_events_that_cannot_be_stored_fail_their_shard_alone(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = project(tmp_path)
-    for name in "abc":
-        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    keys = register_all(instance, settings)
+    settings, keys = good_shards(tmp_path, instance, "abc")
     record = shard_run.record_successes
 
     def refused(context: dg.AssetExecutionContext, made: Sequence[Success]) -> dict[str, LoggedShard]:
@@ -197,15 +202,17 @@ def test_events_that_cannot_be_stored_fail_their_shard_alone(
     summary = str(failure.step_failure_data.user_failure_data.description)
     assert "1 of 3 shards failed" in summary
     assert "the database refuses this" in summary
+    warnings = [entry.user_message for entry in instance.all_logs(result.run_id) if entry.level == logging.WARNING]
+    assert warnings == [
+        "normalized: the events of 3 shards could not be stored together, each is stored by itself: ValueError: the "
+        "database refuses this"
+    ]
 
 
 def test_a_shard_waits_for_others_for_a_limited_time(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
 ) -> None:
-    settings = project(tmp_path)
-    for name in "ab":
-        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    keys = register_all(instance, settings)
+    settings, keys = good_shards(tmp_path, instance, "ab")
     monkeypatch.setattr(shard_run, "PATIENCE_S", 0.5)
     arrivals = shard_run._arrivals
 
@@ -225,10 +232,7 @@ def test_a_shard_waits_for_others_for_a_limited_time(
 def test_shards_that_wait_to_be_logged_are_logged_where_the_step_ends_with_an_error(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
 ) -> None:
-    settings = project(tmp_path)
-    for name in "ab":
-        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    keys = register_all(instance, settings)
+    settings, keys = good_shards(tmp_path, instance, "ab")
     arrivals = shard_run._arrivals
 
     def lost(*args: Any) -> Iterator[Any]:

@@ -123,12 +123,16 @@ def run_over_shards(
                 lost[key] = error
         try:
             recorded.update(record_successes(context, made))
-        except Exception:  # noqa: BLE001  events that cannot be stored concern only their shard
+        except Exception as error:  # noqa: BLE001  events that cannot be stored concern only their shard
+            context.log.warning(
+                f"{stage.name}: the events of {len(made)} shards could not be stored together, each is stored by "
+                f"itself: {describe(error)}"
+            )
             for shard in made:
                 try:
                     recorded.update(record_successes(context, [shard]))
-                except Exception as error:  # noqa: BLE001
-                    lost[shard.key] = error
+                except Exception as its_own:  # noqa: BLE001
+                    lost[shard.key] = its_own
         failed.update(lost)
         for key in lost:
             with events_together(context.instance):
