@@ -129,7 +129,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return record(context, made)
 
     monkeypatch.setattr(shard_run, "record_successes", noted)
-    monkeypatch.setattr(shard_run, "PATIENCE_S", float("inf"))
+    monkeypatch.setattr(shard_run, "FIRST_PATIENCE_S", float("inf"))
     return found
 
 
@@ -195,7 +195,7 @@ def test_events_that_cannot_be_stored_fail_their_shard_alone(
         return record(context, made)
 
     monkeypatch.setattr(shard_run, "record_successes", refused)
-    monkeypatch.setattr(shard_run, "PATIENCE_S", float("inf"))
+    monkeypatch.setattr(shard_run, "FIRST_PATIENCE_S", float("inf"))
     result = run(instance, settings, keys, ["normalized"])
     assert materialized(instance, "normalized") == {"a", "c"}
     (failure,) = [event for event in result.all_events if event.is_step_failure]
@@ -209,24 +209,29 @@ def test_events_that_cannot_be_stored_fail_their_shard_alone(
     ]
 
 
-def test_a_shard_waits_for_others_for_a_limited_time(
+def test_a_shard_waits_for_others_for_a_limited_time_that_grows_with_each_block(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
 ) -> None:
-    settings, keys = good_shards(tmp_path, instance, "ab")
-    monkeypatch.setattr(shard_run, "PATIENCE_S", 0.5)
+    settings, keys = good_shards(tmp_path, instance, "abc")
+    monkeypatch.setattr(shard_run, "FIRST_PATIENCE_S", 0.5)
+    monkeypatch.setattr(shard_run, "PATIENCE_S", 1.5)
     arrivals = shard_run._arrivals
+    waited = []
 
-    def with_a_pause(*args: Any) -> Iterator[Any]:
+    def with_pauses(*args: Any) -> Iterator[Any]:
         for arrival in filter(None, arrivals(*args)):
             yield arrival
-            time.sleep(1)
-            assert not instance.get_materialized_partitions(AssetKey("normalized")) & {arrival.key}
-            yield None
-            assert arrival.key in instance.get_materialized_partitions(AssetKey("normalized"))
+            arrived = time.monotonic()
+            while arrival.key not in instance.get_materialized_partitions(AssetKey("normalized")):
+                time.sleep(0.05)
+                yield None
+            waited.append(time.monotonic() - arrived)
 
-    monkeypatch.setattr(shard_run, "_arrivals", with_a_pause)
+    monkeypatch.setattr(shard_run, "_arrivals", with_pauses)
     assert run(instance, settings, keys, ["normalized"]).success
-    assert sorted(logged) == [["a"], ["b"]]
+    assert sorted(logged) == [["a"], ["b"], ["c"]]
+    assert all(seconds >= least - 0.01 for seconds, least in zip(waited, (0.5, 1.0, 1.5), strict=True))
+    assert waited[-1] < 60
 
 
 def test_shards_that_wait_to_be_logged_are_logged_where_the_step_ends_with_an_error(

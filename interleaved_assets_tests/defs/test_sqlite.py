@@ -14,6 +14,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.instance.ref import InstanceRef
+from dagster._core.utils import make_new_run_id
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
@@ -57,7 +58,9 @@ def stored(home: Path) -> dict[str, Counter[tuple[object, ...]]]:
     checks += " FROM asset_check_executions c LEFT JOIN event_logs m ON m.id = materialization_event_storage_id"
     tags = "SELECT asset_key, key FROM asset_event_tags"
     found = {"checks": rows(index, checks), "tags": rows(index, tags), "run": rows(run, events)}
-    return found | {"index": rows(index, events)}
+    found |= {"schema": rows(run, "SELECT type, name, tbl_name, sql FROM sqlite_master")}
+    found |= {"revision": rows(run, "SELECT version_num FROM alembic_version")}
+    return found | {"index": rows(index, events), "journal": rows(run, "PRAGMA journal_mode")}
 
 
 def test_the_tables_are_those_of_dagsters_own_storage(
@@ -78,6 +81,31 @@ def test_the_tables_are_those_of_dagsters_own_storage(
     assert ours == theirs
     assert ours["index"]["ASSET_MATERIALIZATION_PLANNED", "filtered", '["filtered"]', "b"] == 1
     assert ours["checks"].total() > 10
+
+
+def test_processes_that_open_the_file_of_a_new_run_together_make_it_once(home: Path) -> None:
+    with opened(home) as instance:
+        run_id = make_new_run_id()
+        storages = [type(instance.event_log_storage)() for _ in range(4)]
+        for storage in storages:
+            storage.register_instance(instance)
+        with ThreadPoolExecutor(len(storages)) as threads:
+            found = list(threads.map(lambda storage: storage.get_logs_for_run(run_id), storages))
+        for storage in storages:
+            storage.dispose()
+    assert found == [[]] * len(storages)
+    file = home / f"history/runs/{run_id}.db"
+    assert rows(file, "SELECT count(*) FROM alembic_version") == {(1,): 1}
+
+
+def test_in_a_folder_of_an_old_dagster_runs_are_made_as_there(instance: dg.DagsterInstance, home: Path) -> None:
+    """Dagster of 2024 and before did not always write a revision."""
+    with closing(sqlite3.connect(home / "history/runs/index.db")) as index:
+        index.execute("DROP TABLE alembic_version")
+    run_id = make_new_run_id()
+    instance.report_engine_event("an event", run_id=run_id, job_name="a")
+    assert [entry.run_id for entry in instance.all_logs(run_id)] == [run_id]
+    assert not rows(home / f"history/runs/{run_id}.db", "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")
 
 
 def test_runs_are_put_into_the_queue_with_few_connections_and_commits(

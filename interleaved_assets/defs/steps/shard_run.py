@@ -50,8 +50,10 @@ BEFORE_FAILURE_S: Final = 3.0
 """Seconds between the last events of a run and its failure. A tick of Dagster's daemon of backfills first looks for new
 materializations, and some tenths of a second later for runs that failed: what is materialized in between counts as
 failed for ever."""
+FIRST_PATIENCE_S: Final = 0.3
 PATIENCE_S: Final = 5.0
-"""Seconds that a shard may wait for others to be logged with it: in PostgreSQL it takes as long alone."""
+"""Seconds that a shard may wait for others to be logged with it, since many take PostgreSQL as long as one. Each block
+of a step waits twice as long as the one before."""
 
 
 class Done(NamedTuple):
@@ -141,7 +143,7 @@ def run_over_shards(
     waiting: list[Arrival[Done]] = []
     since = 0.0
     # without a pool, nothing comes here until the next shard is ready
-    patience = 0.0 if stage.together and settings.run.executor != "ray" else PATIENCE_S
+    patience = 0.0 if stage.together and settings.run.executor != "ray" else FIRST_PATIENCE_S
     try:
         for arrival in _arrivals(stage, keys, draw, settings):
             with interrupts_deferred():
@@ -154,6 +156,7 @@ def run_over_shards(
                 if len(waiting) == TOGETHER or (waiting and time.monotonic() - since >= patience):
                     ready = waiting.copy()
                     waiting.clear()
+                    patience = min(2 * patience, PATIENCE_S)
                     log(ready)
     finally:
         with interrupts_deferred():
