@@ -75,11 +75,11 @@ def measure(work: Path, shards: int, nodes: Sequence[int], kill: bool) -> Iterat
     settings = [*((count, False) for count in nodes), *([(2, True)] if kill else [])]
     with postgres() as server, environment(server):
         for number, (count, is_killed) in enumerate(settings):
-            with environment(_SETTINGS):
+            with environment(_SETTINGS), joined(work, count) as cluster:
                 here = write_settings(work, output_root=f"out-{number}")
-            with joined(work, count) as cluster, DagsterInstance.from_config(str(home)) as instance:
                 label = f"{count} nodes, one killed in the middle" if is_killed else f"{count} nodes"
-                yield from run(instance, cluster, here, keys, label, is_killed, postmaster_of(server))
+                with DagsterInstance.from_config(str(home)) as instance:
+                    yield from run(instance, cluster, here, keys, label, is_killed, postmaster_of(server))
                 different = differences(work / "alone", work / f"out-{number}")
                 assert not different, different[:10]
 

@@ -5,6 +5,7 @@ from typing import Any, Final, TypeVar
 
 import dagster as dg
 
+from interleaved_assets.defs.private_api.events import UNCHANGED
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import StageOutcome
@@ -66,7 +67,7 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
         **_counts(record),
     }
     if outcome.unchanged:
-        metadata["unchanged"] = True
+        metadata[UNCHANGED] = True
     else:
         metadata |= _made(outcome)
     if record.dropped:

@@ -10,17 +10,18 @@ from dagster._serdes import serialize_value
 
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import STAGES, run_chain
+from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk, run_chain
+from interleaved_assets_tests.defs.test_checks import shown
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 
-PICTURES, EVENTS, EVALUATION, UNCHANGED = 12_000, 28_500, 2_900, 25_000
+PICTURES, EVENTS, EVALUATION, UNCHANGED = 12_000, 28_500, 2_900, 15_000
 """Most bytes of a shard's pictures, of all else that is logged of it, of one evaluation of a check, and of an unchanged
 shard."""
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with instance_on_disk(tmp_path / "home") as instance:
         yield instance
 
 
@@ -71,5 +72,19 @@ def test_events_of_a_shard_stay_within_their_bytes(settings: Settings, instance:
     assert max(size for kind, _, size in new if kind == "ASSET_CHECK_EVALUATION") <= EVALUATION
     assert run_chain(instance, settings, keys).success
     again = logged(instance)
-    assert len(again) == len(new)
+    assert Counter((kind, asset) for kind, asset, _ in again) == {("ASSET_MATERIALIZATION", name): 1 for name in STAGES}
     assert sum(size for _, _, size in again) <= UNCHANGED
+    for check in ("materialization_errors", "keep_rate_within_bounds"):
+        assert shown(instance, "filtered", check) == {"passed": set(keys)}
+
+
+def test_a_check_that_fails_for_an_unchanged_shard_is_logged(settings: Settings, instance: dg.DagsterInstance) -> None:
+    keys = register_all(instance, settings)
+    assert run_chain(instance, settings, keys).success
+    bounds = {"min_keep_rate": 0.99}
+    strict = settings.model_copy(update={"checks": settings.checks.model_copy(update=bounds)})
+    assert run_chain(instance, strict, keys).success
+    evaluations = [(asset, size) for kind, asset, size in logged(instance) if kind == "ASSET_CHECK_EVALUATION"]
+    assert [asset for asset, _ in evaluations] == ["filtered"]
+    assert shown(instance, "filtered", "keep_rate_within_bounds") == {"failed": set(keys)}
+    assert shown(instance, "filtered", "materialization_errors") == {"passed": set(keys)}

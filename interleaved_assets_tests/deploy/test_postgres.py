@@ -20,6 +20,7 @@ from interleaved_assets.defs.private_api.events import RECORDS_NOTHING
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets_tests.defs.connections import connections, interrupt_block
 from interleaved_assets_tests.defs.runs import STAGES, run_chain
+from interleaved_assets_tests.defs.test_checks import shown
 from interleaved_assets_tests.deploy.postgres import PostgresServer
 from interleaved_assets_tests.deploy.toy import ASSETS, toy_job
 from interleaved_assets_tests.documents import good_and_damaged_shards, project
@@ -141,6 +142,30 @@ def test_the_tables_are_those_of_dagsters_own_storage(
     monkeypatch.setenv("DAGSTER_PG_DB", "theirs")
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert instance.get_materialized_partitions(dg.AssetKey("final_tars")) == {"a", "c"}
+
+
+def test_of_unchanged_shards_only_the_evaluations_that_fail_are_events(
+    pair: Pair, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    settings = project(tmp_path)
+    good_and_damaged_shards(tmp_path / "raw")
+    for _ in range(2):
+        for instance in pair:
+            assert not run_chain(instance, settings, ["a", "b", "c"]).success
+    ours, theirs = stored(postgres_server, "ours"), stored(postgres_server, "theirs")
+    missing = theirs["events"] - ours["events"]
+    assert {kind for kind, *_ in missing} == {"ASSET_CHECK_EVALUATION"}
+    assert missing.total() == 2 * (len(STAGES) + 1)
+    assert ours["checks"].total() == theirs["checks"].total()
+    assert Counter(row[:-1] for row in ours["checks"].elements()) == Counter(
+        row[:-1] for row in theirs["checks"].elements()
+    )
+    for check in ("materialization_errors", "keep_rate_within_bounds"):
+        assert (
+            {"a", "c"}
+            == shown(pair.ours, "filtered", check)["passed"]
+            == shown(pair.theirs, "filtered", check)["passed"]
+        )
 
 
 def test_connections_are_kept_and_planned_events_are_stored_in_batches(pair: Pair, tmp_path: Path) -> None:

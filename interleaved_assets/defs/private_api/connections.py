@@ -29,6 +29,8 @@ from sqlalchemy.event import listens_for
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import NullPool, StaticPool
 
+from interleaved_assets.defs.private_api.events import UNCHANGED
+
 __all__ = ["events_together", "keep_connections"]
 
 _STATEMENT_MS: Final = 60_000
@@ -103,6 +105,15 @@ def keep_files_open(storage: SqliteEventLogStorage) -> None:
     storage.dispose = files.dispose  # type: ignore[method-assign]
     storage._store_asset_check_evaluation_planned = partial(store_planned_checks, storage)  # type: ignore[method-assign]
     storage.transaction = files.transaction  # type: ignore[attr-defined]
+
+
+def unchanged_target(event: dg.EventLogEntry) -> int | None:
+    """The id of the materialization that an evaluation marked with ``UNCHANGED`` is about; None for other events."""
+    if not event.is_dagster_event or event.dagster_event_type != dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+        return None
+    evaluation = event.get_dagster_event().asset_check_evaluation_data
+    target = evaluation.target_materialization_data
+    return target.storage_id if target and UNCHANGED in evaluation.metadata else None
 
 
 def store_planned_checks(storage: SqlEventLogStorage, event: dg.EventLogEntry, event_id: int | None) -> None:
@@ -199,6 +210,9 @@ class _SqliteFiles:
         A thread that logs holds the lock of Dagster's log handler, for which the events of the block wait. Therefore
         the thread of the block stores such messages when it ends.
         """
+        if materialization := unchanged_target(event):
+            self._storage.store_asset_check_event(event, materialization)
+            return
         if event.is_dagster_event:
             self._store_event(event)
             return

@@ -12,6 +12,7 @@ from dagster._utils.interrupts import capture_interrupts as interrupts_between_s
 
 __all__ = [
     "RECORDS_NOTHING",
+    "UNCHANGED",
     "TargetMaterialization",
     "delete_compute_logs",
     "event_ids",
@@ -24,6 +25,9 @@ __all__ = [
 RECORDS_NOTHING: Final = SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 """Metadata key of an output for which Dagster records no materialization. Dagster sets it on observable source
 assets."""
+UNCHANGED: Final = "unchanged"
+"""Metadata key of an evaluation about a shard that was not made anew. The storages of ``connections.py`` and
+``postgres.py`` store it in the table of evaluations, from which the UI shows checks, and not as an event too."""
 
 
 def latest_event_ids(

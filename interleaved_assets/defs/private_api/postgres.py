@@ -23,7 +23,12 @@ from psycopg2.extensions import TRANSACTION_STATUS_INERROR  # type: ignore[impor
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects import postgresql
 
-from interleaved_assets.defs.private_api.connections import RENEWED_AFTER_S, renew_cut_connections, store_planned_checks
+from interleaved_assets.defs.private_api.connections import (
+    RENEWED_AFTER_S,
+    renew_cut_connections,
+    store_planned_checks,
+    unchanged_target,
+)
 
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1
@@ -98,8 +103,11 @@ class PostgresEvents(PostgresEventLogStorage):
         table = SqlEventLogStorageTable
         insert = table.insert().returning(table.c.id, sort_by_parameter_order=True)
         _lock_assets(block, events)
-        ids = connection.execute(insert, [self._event_to_row(event) for event in events]).scalars()
-        stored = list(zip(events, ids, strict=True))
+        logged = [event for event in events if not unchanged_target(event)]
+        rows = [self._event_to_row(event) for event in logged]
+        ids = connection.execute(insert, rows).scalars() if rows else ()
+        stored = list(zip(logged, ids, strict=True))
+        stored += [(event, target) for event in events if (target := unchanged_target(event))]
         of_assets = [
             (event, number)
             for event, number in stored

@@ -10,7 +10,7 @@ from interleaved_assets.defs.latest import some_at_a_time
 from interleaved_assets.defs.metadata import INPUT_EVENT, rounded, shard_metadata
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.private_api.connections import events_together
-from interleaved_assets.defs.private_api.events import TargetMaterialization, last_materializations
+from interleaved_assets.defs.private_api.events import UNCHANGED, TargetMaterialization, last_materializations
 from interleaved_assets.defs.progress import progress
 from interleaved_assets.defs.steps.failures import ERROR, FAILED_AT, FirstFailure
 from interleaved_assets.model.errors import InterleavedError, describe
@@ -29,6 +29,7 @@ class LoggedShard(NamedTuple):
 
     record: Record
     target: TargetMaterialization
+    unchanged: bool
 
 
 class Success(NamedTuple):
@@ -39,6 +40,7 @@ class Success(NamedTuple):
     metadata: Mapping[str, Any]
     tags: Mapping[str, str]
     verdict: Verdict
+    unchanged: bool
 
     @classmethod
     def judged(
@@ -56,7 +58,8 @@ class Success(NamedTuple):
         """
         basis = Basis(settings)
         verdict = combine({check: check.judge(outcome.record, basis) for check in checks if not check.compares})
-        return cls(key, outcome.record, shard_metadata(outcome, settings, shown), tags, verdict)
+        metadata = shard_metadata(outcome, settings, shown)
+        return cls(key, outcome.record, metadata, tags, verdict, outcome.unchanged)
 
 
 def record_successes(context: dg.AssetExecutionContext, shards: Sequence[Success]) -> dict[str, LoggedShard]:
@@ -72,8 +75,8 @@ def record_successes(context: dg.AssetExecutionContext, shards: Sequence[Success
             )
         made = last_materializations(context.instance, context.asset_key, context.run.run_id, len(shards))
         for shard in shards:
-            _log(context, MATERIALIZATION_ERRORS, shard.key, shard.verdict, made[shard.key])
-    return {shard.key: LoggedShard(shard.record, made[shard.key]) for shard in shards}
+            _log(context, MATERIALIZATION_ERRORS, shard.key, shard.verdict, made[shard.key], unchanged=shard.unchanged)
+    return {shard.key: LoggedShard(shard.record, made[shard.key], shard.unchanged) for shard in shards}
 
 
 def record_failure(
@@ -132,7 +135,8 @@ def record_comparisons(
             for key, shard in some:
                 for check in checks:
                     if check.compares:
-                        _log(context, check.name, key, check.judge(shard.record, basis), shard.target)
+                        verdict = check.judge(shard.record, basis)
+                        _log(context, check.name, key, verdict, shard.target, unchanged=shard.unchanged)
 
 
 def log_error(context: dg.AssetExecutionContext, where: str, error: BaseException) -> None:
@@ -142,8 +146,16 @@ def log_error(context: dg.AssetExecutionContext, where: str, error: BaseExceptio
 
 
 def _log(
-    context: dg.AssetExecutionContext, check_name: str, key: str, verdict: Verdict, target: TargetMaterialization | None
+    context: dg.AssetExecutionContext,
+    check_name: str,
+    key: str,
+    verdict: Verdict,
+    target: TargetMaterialization | None,
+    *,
+    unchanged: bool = False,
 ) -> None:
+    """Log an evaluation. Of an unchanged shard it is an event only where the check fails."""
+    figures = {name: rounded(value) for name, value in verdict.figures.items()}
     context.log_event(
         dg.AssetCheckEvaluation(
             asset_key=context.asset_key,
@@ -151,7 +163,7 @@ def _log(
             passed=verdict.passed,
             severity=dg.AssetCheckSeverity(verdict.severity),
             description=None if verdict.passed else verdict.summary,  # Dagster stores it three times
-            metadata={name: rounded(value) for name, value in verdict.figures.items()},
+            metadata={**figures, UNCHANGED: True} if unchanged and verdict.passed else figures,
             target_materialization_data=target,
             partition=key,
         )
