@@ -17,7 +17,6 @@ from dagster._core.instance.ref import InstanceRef
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api.sqlite import SqliteStorage
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.steps import shard_run
 from interleaved_assets_tests.defs.connections import connections, writing_commits
@@ -149,8 +148,17 @@ def test_services_may_make_the_files_at_the_same_time(home: Path) -> None:
 def test_a_folder_of_its_own_may_be_below_the_users(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(home.parent))
     monkeypatch.chdir(home)
-    SqliteStorage.from_config_value(None, {"base_dir": "~/other"}).dispose()
-    assert (home.parent / "other/history/runs/index.db").is_file()
+    configuration = (home / "dagster.yaml").read_text()
+    named = "class: SqliteStorage\n    config: {base_dir: ~/other}\n"
+    (home / "dagster.yaml").write_text(configuration.replace("class: SqliteStorage\n", named))
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        instance.report_runless_asset_event(EVENT)
+    assert {str(file.relative_to(home.parent)) for file in home.parent.rglob("*.db")} == {
+        "other/history/runs.db",
+        "other/history/runs/index.db",
+        "other/history/runs/.db",
+        "other/schedules/schedules.db",
+    }
     assert not (home / "~").exists()
 
 
