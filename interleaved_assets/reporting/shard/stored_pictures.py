@@ -113,7 +113,7 @@ def selection_pictures(key: str, settings: Settings) -> Drawn:
     The asset after the scores has all pictures of a shard, so that the event log holds them once.
     """
     paths = settings.storage.shard(key)
-    facts = shard_facts(key, settings, thumbnails=True)
+    facts = shard_facts(key, settings)
     measures = measures_of(settings.selection, unbounded=True)
     chosen, nearest = PictureChoice([], []), {}
     if facts.scores is not None and THUMBNAIL_COLUMN in facts.scores.column_names:
