@@ -83,7 +83,7 @@ def shard_documents(
             pictures |= previews_of(part)
     samples = find_sample_scores(paths) if facts.counted_to != normalized.NAME else None
     evidence = Evidence(
-        measures_of(settings.selection, unbounded=True),
+        measures_of(settings.selection),
         facts.scores,
         ledger,
         {} if samples is None else {RATIO: samples},

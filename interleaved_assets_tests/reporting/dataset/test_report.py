@@ -26,7 +26,7 @@ from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.reporting.shards import flyers, guides, ledger
 
-MEASURES = measures_of(SelectionSettings())
+MEASURES = [measure for measure in measures_of(SelectionSettings()) if measure.has_bounds]
 MISSING = Status(State.MISSING, "no image_scores", "image_scores")
 DROPPED_TEXT = ("a", 3, "text", "ratio_above", 2.0, 1.0, None)
 SECTIONS = ("totals", "current", "dropped", "filters", "try", "scores", "shards", "errors")
