@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1] / "interleaved_assets"
 # are not named; these may import each other.
 ORDER = {
     ".": (
-        *("front_door", "model", "io", "scoring", "selection", "export", "shard_paths", "settings", "demo", "pipeline"),
+        *("model", "io", "scoring", "selection", "export", "shard_paths", "settings", "demo", "pipeline"),
         *("reporting", "defs", "definitions", "cli"),
     ),
     "io": (

@@ -12,9 +12,7 @@ needs of the GPU step are arguments of its asset; executors read their own parts
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
 from typing import Any, Final, Literal
 
 import dagster as dg
@@ -101,23 +99,18 @@ def build_executor(settings: Settings) -> dg.ExecutorDefinition:
             forked = {"preload_modules": list(WORK_OF_STEPS)}
             return dg.multiprocess_executor.configured({"start_method": {"forkserver": forked}})
         case "ray":
-            if find_spec("ray") is None:  # it is imported by the first step that needs it
-                raise _missing("ray", "ray")
+            _require("ray", extra="ray")  # it is imported by the first step that needs it
             return dg.in_process_executor
         case "k8s":
-            executor: dg.ExecutorDefinition = _optional("dagster_k8s", "k8s").k8s_job_executor
-            return executor
+            _require("dagster_k8s", extra="k8s")
+            from dagster_k8s import k8s_job_executor
+
+            return k8s_job_executor
 
 
-def _optional(package: str, extra: str) -> "ModuleType":
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise _missing(package, extra) from error
-
-
-def _missing(package: str, extra: str) -> MissingDependency:
-    return MissingDependency(
-        f'run.executor = "{extra}" needs the package {package.replace("_", "-")}: '
-        f'run "pip install \'interleaved-assets[{extra}]\'", or set run.executor to "in_process" or "multiprocess"'
-    )
+def _require(package: str, *, extra: str) -> None:
+    if find_spec(package) is None:
+        raise MissingDependency(
+            f'run.executor = "{extra}" needs the package {package.replace("_", "-")}: '
+            f'run "pip install \'interleaved-assets[{extra}]\'", or set run.executor to "in_process" or "multiprocess"'
+        )

@@ -46,11 +46,11 @@ def set_name(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_SET_LENGTH]
 
 
-def file_name(name: str, chunk: int, extension: str) -> str:
-    """The name of file ``chunk`` of a set: ``images-<name>-000000.tar``."""
-    return f"images-{name}-{chunk:06d}{extension}"
+def file_stem(name: str, chunk: int) -> str:
+    """The name of the files ``chunk`` of a set without their extension: ``images-<name>-000000``."""
+    return f"images-{name}-{chunk:06d}"
 
 
 def is_image_file(name: str) -> bool:
-    """Whether ``name`` is one of those that :func:`file_name` gives."""
+    """Whether ``name`` is a tar or Parquet file with one of those that :func:`file_stem` gives."""
     return _IMAGE_FILE.fullmatch(name) is not None

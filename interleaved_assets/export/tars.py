@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from interleaved_assets.export.names import STAGE, file_name, image_id, numbered_id
+from interleaved_assets.export.names import STAGE, file_stem, image_id, numbered_id
 from interleaved_assets.export.reencode import as_jpeg
 from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.io import content_types
@@ -168,7 +168,7 @@ class ImageTars:
 
     def _chunk(self) -> tuple[Chunk, MemberWriter]:
         if self._open is None:
-            uri = join(self._place.folder, file_name(self._place.name, len(self.chunks), ""))
+            uri = join(self._place.folder, file_stem(self._place.name, len(self.chunks)))
             tar = self._stack.enter_context(atomic_output(f"{uri}.tar", self._options))
             # entered last and so committed first: where the tar is, its table is too
             table = parquet_shard(f"{uri}.parquet", self._chunk_schema, storage_options=self._options)

@@ -1,22 +1,18 @@
 """The columns and types of the row model, and the alignment of tables to them."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
 
 from interleaved_assets.model.casting import with_columns
-from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, RESERVED_COLUMNS, Column
+from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, RESERVED_COLUMNS
 from interleaved_assets.model.errors import ShardError
 
-
-def schema_of(columns: Iterable[Column]) -> pa.Schema:
-    """The schema with these columns."""
-    return pa.schema([pa.field(name, pa.type_for_alias(dtype), nullable=nullable) for name, dtype, nullable in columns])
-
-
-INTERLEAVED_SCHEMA: Final = schema_of(INTERLEAVED_COLUMNS)
+INTERLEAVED_SCHEMA: Final = pa.schema(
+    [pa.field(name, pa.type_for_alias(dtype), nullable=nullable) for name, dtype, nullable in INTERLEAVED_COLUMNS]
+)
 """Reserved columns, in order. One row is one item of a document; position -1 is its metadata row."""
 
 

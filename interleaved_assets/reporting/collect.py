@@ -30,10 +30,10 @@ _IMAGE_TABLES: Final = (image_scores.NAME, clip_scores.NAME)
 _SAMPLE_TABLE: Final = "sample_scores"
 
 
-def shard_facts(key: str, settings: Settings, *, thumbnails: bool = False) -> ShardFacts:
-    """The facts of one shard, from its mutually consistent records; its status is not determined."""
+def shard_facts(key: str, settings: Settings) -> ShardFacts:
+    """The facts of one shard with thumbnails, from its mutually consistent records; its status is not determined."""
     paths = settings.storage.shard(key)
-    return _facts(read_valid_records(paths, stage_dag(settings)), paths, thumbnails=thumbnails)
+    return _facts(read_valid_records(paths, stage_dag(settings)), paths, thumbnails=True)
 
 
 def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:

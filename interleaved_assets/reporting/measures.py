@@ -134,14 +134,13 @@ def measure_of(name: str, selection: SelectionSettings) -> Measure:
     return replace(shown, minimum=minimum, maximum=maximum, open_maximum=judge.open_maximum)
 
 
-def measures_of(selection: SelectionSettings, *, unbounded: bool = False) -> list[Measure]:
-    """The filters with bounds, in their order; with ``unbounded`` also the other scores."""
+def measures_of(selection: SelectionSettings) -> list[Measure]:
+    """The filters with bounds, in their order, and then the other scores of images."""
     names = list(selection.active_filters())
-    if unbounded:
-        # the long side is left out: the short side and the aspect ratio determine it
-        names += [
-            name
-            for name in known_filters()
-            if name not in names and name != "long_side" and not isinstance(find_filter(name), SampleFilter)
-        ]
+    # the long side is left out: the short side and the aspect ratio determine it
+    names += [
+        name
+        for name in known_filters()
+        if name not in names and name != "long_side" and not isinstance(find_filter(name), SampleFilter)
+    ]
     return [measure_of(name, selection) for name in names]

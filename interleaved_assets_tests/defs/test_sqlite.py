@@ -18,7 +18,6 @@ from dagster._core.utils import make_new_run_id
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api.sqlite import SqliteStorage
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.steps import shard_run
 from interleaved_assets_tests.defs.connections import connections, writing_commits
@@ -86,7 +85,7 @@ def test_the_tables_are_those_of_dagsters_own_storage(
 def test_processes_that_open_the_file_of_a_new_run_together_make_it_once(home: Path) -> None:
     with opened(home) as instance:
         run_id = make_new_run_id()
-        storages = [type(instance.event_log_storage)() for _ in range(4)]
+        storages = [type(instance.event_log_storage)(None) for _ in range(4)]
         for storage in storages:
             storage.register_instance(instance)
         with ThreadPoolExecutor(len(storages)) as threads:
@@ -177,8 +176,17 @@ def test_services_may_make_the_files_at_the_same_time(home: Path) -> None:
 def test_a_folder_of_its_own_may_be_below_the_users(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(home.parent))
     monkeypatch.chdir(home)
-    SqliteStorage.from_config_value(None, {"base_dir": "~/other"}).dispose()
-    assert (home.parent / "other/history/runs/index.db").is_file()
+    configuration = (home / "dagster.yaml").read_text()
+    named = "class: SqliteStorage\n    config: {base_dir: ~/other}\n"
+    (home / "dagster.yaml").write_text(configuration.replace("class: SqliteStorage\n", named))
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        instance.report_runless_asset_event(EVENT)
+    assert {str(file.relative_to(home.parent)) for file in home.parent.rglob("*.db")} == {
+        "other/history/runs.db",
+        "other/history/runs/index.db",
+        "other/history/runs/.db",
+        "other/schedules/schedules.db",
+    }
     assert not (home / "~").exists()
 
 

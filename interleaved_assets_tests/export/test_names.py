@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interleaved_assets.export.names import file_name, image_id, is_image_file, numbered_id, scope_of, set_name
+from interleaved_assets.export.names import file_stem, image_id, is_image_file, numbered_id, scope_of, set_name
 from interleaved_assets.io.tar.layout import webdataset_key
 
 # letters with two forms, capitals, what means something in paths and names, and what ids are escaped with
@@ -53,7 +53,8 @@ def test_ids_say_where_images_come_from() -> None:
 
 
 def test_names_of_files() -> None:
-    assert file_name(set_name("x"), 12, ".tar") == "images-2d711642b726b044-000012.tar"
-    assert is_image_file(file_name(set_name("x"), 1_234_567, ".parquet"))
+    assert file_stem(set_name("x"), 12) == "images-2d711642b726b044-000012"
+    assert is_image_file(f"{file_stem(set_name('x'), 12)}.tar")
+    assert is_image_file(f"{file_stem(set_name('x'), 1_234_567)}.parquet")
     for other in ("images-2d711642b726b044-12.tar", "images-x-000000.tar", "a/images-2d711642b726b044-000000.tar", "x"):
         assert not is_image_file(other)

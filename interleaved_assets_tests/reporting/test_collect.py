@@ -48,16 +48,15 @@ def test_facts_of_one_shard(settings: Settings) -> None:
     assert (facts.rows_kept, facts.samples_kept, facts.images_kept) == (12, 3, 4)
     assert facts.ledger is not None
     assert facts.ledger["reason"].to_pylist() == ["sharpness_below"]
-    assert facts.scores is not None
-    assert "thumbnail" not in facts.scores.column_names
     assert facts.rows_unaccounted == 0
     assert sorted(facts.values["ratio"].tolist()) == pytest.approx([0.25, 0.5, 2 / 3])
 
 
-def test_thumbnails_are_read_where_they_are_asked_for(settings: Settings) -> None:
-    scores = shard_facts("a", settings, thumbnails=True).scores
-    assert scores is not None
-    assert "thumbnail" in scores.column_names
+def test_thumbnails_are_read_for_one_shard_and_not_for_all(settings: Settings) -> None:
+    one, all_scores = shard_facts("a", settings).scores, facts_of_a(settings).scores
+    assert one is not None
+    assert all_scores is not None
+    assert set(one.column_names) - set(all_scores.column_names) == {"thumbnail"}
 
 
 def test_a_shard_as_far_as_it_has_come(settings: Settings, tmp_path: Path) -> None:
@@ -225,7 +224,7 @@ def test_records_are_read_once(settings: Settings, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_same_shards_give_the_same_sums(settings: Settings) -> None:
-    measures = measures_of(settings.selection, unbounded=True)
+    measures = measures_of(settings.selection)
     one, two = (aggregate(all_shard_facts(read_dataset_status(settings)), measures) for _ in range(2))
     assert [shard.key for shard in one.shards] == [shard.key for shard in two.shards] == KEYS
     assert json.dumps(one.scored[0].percentiles((1.0, 50.0))) == json.dumps(two.scored[0].percentiles((1.0, 50.0)))

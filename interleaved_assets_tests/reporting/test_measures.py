@@ -10,7 +10,7 @@ from interleaved_assets.selection.settings import SelectionSettings
 
 def test_the_measures_are_the_filters_that_judge_in_their_order() -> None:
     selection = SelectionSettings(min_short_side=32, max_aspect_ratio=3, own={"colourfulness": {"min": -2.5}})
-    measures = measures_of(selection)
+    measures = measures_of(selection)[: len(selection.active_filters())]
     assert [measure.filter for measure in measures] == list(selection.active_filters())
     assert [(measure.filter, measure.rule) for measure in measures] == [
         ("short_side", "keep ≥ 32"),
@@ -25,9 +25,9 @@ def test_the_measures_are_the_filters_that_judge_in_their_order() -> None:
     assert (own.columns, own.scale, own.label) == (("colourfulness",), "any", "colourfulness")
 
 
-def test_unbounded_ones_come_last_and_only_on_request() -> None:
+def test_unbounded_ones_come_last() -> None:
     selection = SelectionSettings()
-    names = [measure.filter for measure in measures_of(selection, unbounded=True)]
+    names = [measure.filter for measure in measures_of(selection)]
     assert names[: len(selection.active_filters())] == list(selection.active_filters())
     assert {"aspect", "short_side", "nsfw", "aesthetic"} <= set(names)
     assert "long_side" not in names

@@ -26,8 +26,8 @@ RECORDS_NOTHING: Final = SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 """Metadata key of an output for which Dagster records no materialization. Dagster sets it on observable source
 assets."""
 UNCHANGED: Final = "unchanged"
-"""Metadata key of an evaluation about a shard that was not made anew. The storages of ``connections.py`` and
-``postgres.py`` store it in the table of evaluations, from which the UI shows checks, and not as an event too."""
+"""Metadata key of an evaluation about a shard that was not made anew. The storages of ``sqlite_events.py``
+and ``postgres.py`` store it in the table of evaluations, from which the UI shows checks, and not as an event too."""
 
 
 def latest_event_ids(

@@ -23,12 +23,8 @@ from psycopg2.extensions import TRANSACTION_STATUS_INERROR  # type: ignore[impor
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects import postgresql
 
-from interleaved_assets.defs.private_api.connections import (
-    RENEWED_AFTER_S,
-    renew_cut_connections,
-    store_planned_checks,
-    unchanged_target,
-)
+from interleaved_assets.defs.private_api.check_rows import store_planned_checks, unchanged_target
+from interleaved_assets.defs.private_api.connections import RENEWED_AFTER_S, renew_cut_connections
 
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1

@@ -8,13 +8,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import dagster as dg
 from dagster._config import StringSource
 from dagster._config.config_schema import UserConfigSchema
-from dagster._core.storage.event_log import SqliteEventLogStorage
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
+from dagster._core.instance import MayHaveInstanceWeakref
 from dagster._core.storage.runs import SqliteRunStorage
 from dagster._core.storage.schedules import SqliteScheduleStorage
 from dagster._core.storage.sqlite_storage import (
@@ -25,16 +24,11 @@ from dagster._core.storage.sqlite_storage import (
 )
 from dagster._serdes import ConfigurableClassData
 
-from interleaved_assets.defs.private_api.connections import keep_files_open, remove_leftovers
-
-_INDEX: Final = f"{INDEX_SHARD_NAME}.db"
+from interleaved_assets.defs.private_api.sqlite_events import SqliteEvents
 
 
 class SqliteStorage(DagsterSqliteStorage):
-    """Runs and schedules as Dagster stores them in SQLite, and events with connections that stay open.
-
-    By default Dagster opens and closes a connection for each statement, also in the daemon, which stores an event for
-    each shard and asset of a run that it puts into the queue.
+    """Runs and schedules as Dagster stores them in SQLite, and :class:`SqliteEvents`, in the daemon too.
 
     Without ``base_dir`` the files are in the folder of the instance, as with Dagster's default storage: the one that
     ``DAGSTER_HOME`` names, also where that begins with ``~``, or the temporary one that ``dagster dev`` and ``dagster
@@ -42,15 +36,9 @@ class SqliteStorage(DagsterSqliteStorage):
     """
 
     def __init__(self, base_dir: str | None = None, inst_data: ConfigurableClassData | None = None) -> None:
-        if base_dir is not None:
-            with _one_process(base_dir):
-                remove_leftovers(Path(_event_logs_directory(base_dir), _INDEX))
-                super().__init__(base_dir, inst_data)
-            keep_files_open(self._event_log_storage)
-            return
-        self._run_storage = SqliteRuns()
-        self._event_log_storage = SqliteEvents()
-        self._schedule_storage = SqliteSchedules()
+        self._run_storage = _Runs(base_dir)
+        self._event_log_storage = _Events(base_dir)
+        self._schedule_storage = _Schedules(base_dir)
         self._inst_data = inst_data
 
     @classmethod
@@ -61,9 +49,43 @@ class SqliteStorage(DagsterSqliteStorage):
     @classmethod
     def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> "SqliteStorage":
         """The storage below the folder ``base_dir``, or without it below that of the instance."""
-        if "base_dir" not in config_value:
-            return cls(inst_data=inst_data)
-        return cls.from_local(str(Path(config_value["base_dir"]).expanduser()), inst_data)
+        base_dir = config_value.get("base_dir")
+        return cls(base_dir and str(Path(base_dir).expanduser()), inst_data)
+
+
+class _OpenedWithInstance(MayHaveInstanceWeakref[dg.DagsterInstance]):
+    """A storage that opens its files when the instance is registered.
+
+    Dagster takes the three storages from the unified one before there is an instance, and registers the instance with
+    each of them before it uses it.
+    """
+
+    def __init__(self, base_dir: str | None) -> None:
+        self._root = base_dir
+
+    def register_instance(self, instance: dg.DagsterInstance) -> None:
+        root = self._root or instance.root_directory
+        with _one_process(root):
+            self.open(root)
+        super().register_instance(instance)
+
+    def open(self, root: str) -> None:
+        raise NotImplementedError
+
+
+class _Events(_OpenedWithInstance, SqliteEvents):
+    def open(self, root: str) -> None:
+        SqliteEvents.__init__(self, _event_logs_directory(root))
+
+
+class _Runs(_OpenedWithInstance, SqliteRunStorage):
+    def open(self, root: str) -> None:
+        vars(self).update(vars(SqliteRunStorage.from_local(_runs_directory(root))))
+
+
+class _Schedules(_OpenedWithInstance, SqliteScheduleStorage):
+    def open(self, root: str) -> None:
+        vars(self).update(vars(SqliteScheduleStorage.from_local(_schedule_directory(root))))
 
 
 @contextmanager
@@ -79,45 +101,3 @@ def _one_process(folder: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)  # also gives the lock back
-
-
-# Dagster takes the three storages from the unified one before there is an instance, and registers the instance with
-# each of them before it uses it.
-
-
-class SqliteEvents(SqliteEventLogStorage):
-    def __init__(self) -> None:
-        """Is opened below the folder of the instance that is registered."""
-
-    def register_instance(self, instance: dg.DagsterInstance) -> None:
-        if not self.has_instance:
-            folder = _event_logs_directory(instance.root_directory)
-            with _one_process(instance.root_directory):
-                remove_leftovers(Path(folder, _INDEX))
-                super().__init__(folder)
-            keep_files_open(self)
-        super().register_instance(instance)
-
-
-class SqliteRuns(SqliteRunStorage):
-    def __init__(self) -> None:
-        """Is opened below the folder of the instance that is registered."""
-
-    def register_instance(self, instance: dg.DagsterInstance) -> None:
-        if not self.has_instance:
-            with _one_process(instance.root_directory):
-                opened = SqliteRunStorage.from_local(_runs_directory(instance.root_directory))
-            vars(self).update(vars(opened))
-        super().register_instance(instance)
-
-
-class SqliteSchedules(SqliteScheduleStorage):
-    def __init__(self) -> None:
-        """Is opened below the folder of the instance that is registered."""
-
-    def register_instance(self, instance: dg.DagsterInstance) -> None:
-        if not self.has_instance:
-            with _one_process(instance.root_directory):
-                opened = SqliteScheduleStorage.from_local(_schedule_directory(instance.root_directory))
-            vars(self).update(vars(opened))
-        super().register_instance(instance)

@@ -38,7 +38,7 @@ def make_report(context: dg.AssetExecutionContext, name: str, settings: Settings
         failed = progress(context.instance, stage_dag(settings), registered).failed
         errors = last_errors(context.instance, failed)
     found = read_dataset_status(settings, registered, failed, errors)
-    data = aggregate(all_shard_facts(found), measures_of(settings.selection, unbounded=True))
+    data = aggregate(all_shard_facts(found), measures_of(settings.selection))
     problems = []
     if found.problem:
         problems.append(f"Changed and vanished raw shards cannot be recognized: {found.problem}")

@@ -70,11 +70,6 @@ class Shape:
         self._fields: dict[str, Shape] | None = None
         self._is_mixed = False  # no Arrow type holds the values as they are
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there was no value but null."""
-        return not self._kinds
-
     def observe(self, value: Any, depth: int = 0) -> None:
         """Take a JSON value into account, as ``json.loads`` gives it."""
         if value is None:

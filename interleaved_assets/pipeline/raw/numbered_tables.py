@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.io.storage import filesystem, join, remove_file, storage_errors
+from interleaved_assets.io.storage import files_in, join, remove_file
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.settings import StorageSettings
 
@@ -53,12 +53,5 @@ def remove_before(number: int, storage: StorageSettings, folder: str) -> None:
 
 def numbers_below(folder: str, storage: StorageSettings) -> list[int]:
     """The numbers of the files below ``folder``; empty if it does not exist."""
-    uri = join(storage.output_root, folder)
-    with storage_errors(uri, "list the numbered files below"):
-        fs, path = filesystem(uri, storage.options)
-        fs.invalidate_cache(path)
-        try:
-            names = [name.rpartition("/")[2] for name in fs.ls(path, detail=False)]
-        except FileNotFoundError:
-            return []
+    names = files_in(join(storage.output_root, folder), storage.options)
     return [int(number) for name in names if (number := name.removesuffix(".parquet")).isdecimal()]

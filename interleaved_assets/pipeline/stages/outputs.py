@@ -23,11 +23,14 @@ LEDGER_STAGES: Final = ("normalized", "filtered", "final_tars")
 final tars all the same."""
 
 
-def read_scores(paths: ShardPaths, *, with_clip: bool, thumbnails: bool = False) -> pa.Table:
-    """The stored scores of a shard's images, one row per image; with CLIP's if ``with_clip`` and they exist."""
+def read_scores(paths: ShardPaths, *, with_clip: bool) -> pa.Table:
+    """The stored scores of a shard's images, one row per image; with CLIP's if ``with_clip`` and they exist.
+
+    Thumbnails and embeddings are left out.
+    """
     stage = image_scores.NAME
     scores = read_table(
-        paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=thumbnails)
+        paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=False)
     )
     if with_clip and (added := find_scores_of(clip_scores.NAME, paths)) is not None:
         scores = join_scores(scores, added)

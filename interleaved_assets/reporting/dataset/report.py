@@ -48,7 +48,6 @@ def totals(data: DatasetAggregate) -> list[Tally]:
 def html_report(
     data: DatasetAggregate,
     *,
-    title: str = "Data set report",
     subtitle: str = "",
     problems: Sequence[str] = (),
     min_keep_rate: float = 0.0,
@@ -74,7 +73,6 @@ def html_report(
     style = Markup("\n").join(source(name) for name in ("theme.css", "dataset_report.css", "explorer.css"))
     shards = data.worst(HTML_SHARDS)
     return template("dataset_report.html.j2").render(
-        title=title,
         subtitle=subtitle,
         script=script,
         style=style,

@@ -66,9 +66,7 @@ def file_documents(
             rows.append(part.drop_columns(["binary_content"]))
     measured = pa.concat_tables(scores).drop_columns([THUMBNAIL_COLUMN])
     # a file is judged by no project's bounds
-    measures = [
-        replace(measure, minimum=None, maximum=None) for measure in measures_of(SelectionSettings(), unbounded=True)
-    ]
+    measures = [replace(measure, minimum=None, maximum=None) for measure in measures_of(SelectionSettings())]
     shown = pa.concat_tables(rows, promote_options="permissive")
     return DocumentPage(
         uri, build_documents(chosen.sample_ids, shown, pictures, Evidence(measures, measured)), chosen.how

@@ -65,7 +65,7 @@ def shard_documents(
     were read before. Raises NothingChosen as :func:`~interleaved_assets.reporting.documents.choice.check_choice`.
     """
     paths = settings.storage.shard(key)
-    facts = facts or shard_facts(key, settings, thumbnails=True)
+    facts = facts or shard_facts(key, settings)
     if facts.counted_to is None:
         raise ShardError(f"shard {key}: there are no normalized rows to show: materialize normalized")
     keys = pa.concat_tables(_read(paths, REQUIRED_COLUMNS))
@@ -83,7 +83,7 @@ def shard_documents(
             pictures |= previews_of(part)
     samples = find_sample_scores(paths) if facts.counted_to != normalized.NAME else None
     evidence = Evidence(
-        measures_of(settings.selection, unbounded=True),
+        measures_of(settings.selection),
         facts.scores,
         ledger,
         {} if samples is None else {RATIO: samples},

@@ -94,7 +94,7 @@ def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
     paths = settings.storage.shard(record.shard)
     drops = choose_drops(read_ledgers(paths, [record.stage]), FIRST_DROPS)
     contents = dropped_contents(drops, paths)
-    measures = measures_of(settings.selection, unbounded=True)
+    measures = measures_of(settings.selection)
     return [
         {
             "why": reason_text(row, measures),
@@ -113,8 +113,8 @@ def selection_pictures(key: str, settings: Settings) -> Drawn:
     The asset after the scores has all pictures of a shard, so that the event log holds them once.
     """
     paths = settings.storage.shard(key)
-    facts = shard_facts(key, settings, thumbnails=True)
-    measures = measures_of(settings.selection, unbounded=True)
+    facts = shard_facts(key, settings)
+    measures = measures_of(settings.selection)
     chosen, nearest = PictureChoice([], []), {}
     if facts.scores is not None and THUMBNAIL_COLUMN in facts.scores.column_names:
         chosen = choose_pictures(facts.scores, facts.ledger, _PAGE_DROPPED, _PAGE_KEPT)

@@ -8,7 +8,7 @@ from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages import filtered, final_tars, image_scores, normalized
-from interleaved_assets.pipeline.stages.outputs import read_ledgers, read_scores, scored_keys
+from interleaved_assets.pipeline.stages.outputs import find_scores_of, read_ledgers, read_scores, scored_keys
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import good_shard, project
@@ -34,7 +34,8 @@ def test_thumbnails_are_read_only_on_request(settings: Settings) -> None:
     assert set(SCORES) < set(scores.column_names)
     assert "thumbnail" not in scores.column_names
     assert scores["position"].to_pylist() == [1, 1, 2, 0, 2]
-    with_pictures = read_scores(paths(settings), with_clip=False, thumbnails=True)
+    with_pictures = find_scores_of(image_scores.NAME, paths(settings), thumbnails=True)
+    assert with_pictures is not None
     assert with_pictures.drop_columns(["thumbnail"]) == scores
     assert all(with_pictures["thumbnail"].to_pylist())
 

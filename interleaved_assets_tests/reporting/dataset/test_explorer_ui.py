@@ -48,7 +48,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for stage in stage_dag(settings).values():
             take_through(stage, name, settings)
         facts.append(shard_facts(name, settings))
-    data = aggregate(facts, measures_of(settings.selection, unbounded=True))
+    data = aggregate(facts, measures_of(settings.selection))
     (folder / "report.html").write_text(html_report(data, selection=settings.selection))
     return folder / "interleaved.toml"
 

@@ -26,7 +26,7 @@ from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.reporting.shards import flyers, guides, ledger
 
-MEASURES = measures_of(SelectionSettings())
+MEASURES = [measure for measure in measures_of(SelectionSettings()) if measure.has_bounds]
 MISSING = Status(State.MISSING, "no image_scores", "image_scores")
 DROPPED_TEXT = ("a", 3, "text", "ratio_above", 2.0, 1.0, None)
 SECTIONS = ("totals", "current", "dropped", "filters", "try", "scores", "shards", "errors")
@@ -78,9 +78,9 @@ def page_of_both() -> str:
 
 
 def test_the_figures_of_the_page() -> None:
-    page = Page(html_report(both(), title="A title", subtitle="s3://bucket/raw"))
+    page = Page(html_report(both(), subtitle="s3://bucket/raw"))
     words = " ".join(page.text.split())
-    assert "A title s3://bucket/raw" in words
+    assert "Data set report s3://bucket/raw" in words
     assert "shards 2 2 complete" in words
     assert "samples kept 3 of 4, 75.0 %" in words
     assert "images kept 4 of 8, 50.0 %" in words
@@ -170,7 +170,7 @@ def test_text_from_data_is_escaped() -> None:
         status=Status(State.STALE, f'"><img src=x>{attack}'),
     )
     broken = replace(guides(), key="broken", status=MISSING, problem=f"<img src=x>{attack}")
-    page = html_report(aggregate([hostile, broken], MEASURES), title=attack, problems=[f"<img src=y>{attack}"])
+    page = html_report(aggregate([hostile, broken], MEASURES), subtitle=attack, problems=[f"<img src=y>{attack}"])
     parsed = Page(page)
     assert [attributes for tag, attributes in parsed.elements if tag == "script"] == [
         {"type": "application/json", "id": "sliders"},

@@ -13,7 +13,7 @@ from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.reporting.shards import ledger, scores
 
-MEASURES = measures_of(SelectionSettings(), unbounded=True)
+MEASURES = measures_of(SelectionSettings())
 BLUR = ("a", 2, "image", "sharpness_below", 41.25, 100.0, None)
 
 

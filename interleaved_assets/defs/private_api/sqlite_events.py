@@ -1,0 +1,233 @@
+"""Private API of Dagster: its events in SQLite, in files that stay open and in transactions of several events.
+
+It has the files and contents of Dagster's own storage, and either can follow the other in one folder.
+"""
+
+import os
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock, get_ident
+from typing import Any, Final
+
+import dagster as dg
+from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from dagster._serdes import ConfigurableClassData
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.event import listens_for
+from sqlalchemy.pool import NullPool, StaticPool
+
+from interleaved_assets.defs.private_api.check_rows import store_planned_checks, unchanged_target
+
+_KEPT_FILES: Final = 4  # a step uses the index and the file of its run
+_WAITS: Final[dict[str, Any]] = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS}
+
+
+@dataclass
+class _OpenFile:
+    engine: Engine
+    """With one connection."""
+    number: int | None
+    """Of the file on its disk."""
+    changes: int = 0
+    """Rows that the connection had changed when the file's time was last set."""
+
+
+class SqliteEvents(SqliteEventLogStorage):
+    """Dagster's events in SQLite, with one open connection to the index of all runs, and to the runs used last.
+
+    By default Dagster opens and closes a connection for each statement and compiles it again, and SQLite writes its log
+    back into the file whenever the last connection closes.
+    """
+
+    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
+        self._tables: set[str] = set()
+        self._files: OrderedDict[str, _OpenFile] = OrderedDict()  # the one used last at the end
+        self._transactions = Lock()  # held by a thread during its transaction
+        self._thread: int | None = None  # that has a transaction open
+        self._in_transaction: dict[str, Connection] = {}  # by file, in the order in which it was used first
+        self._messages: list[dg.EventLogEntry] = []  # that other threads have logged during the transaction
+        self._messages_lock = Lock()
+        _remove_leftovers(Path(base_dir, f"{INDEX_SHARD_NAME}.db"))
+        super().__init__(base_dir, inst_data)
+
+    @contextmanager
+    def _connect(self, shard: str) -> Iterator[Connection]:
+        """A transaction of one thread at a time, in the file ``shard``."""
+        if self._thread == get_ident():
+            if shard not in self._in_transaction:
+                connection = self._open(shard).connect()
+                connection.begin()
+                self._in_transaction[shard] = connection
+            yield self._in_transaction[shard]
+        else:
+            with self._db_lock, self._open(shard).connect() as connection:
+                with connection.begin():
+                    yield connection
+                self._show(shard, connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """One transaction for each file that this thread uses in the block."""
+        if self._thread == get_ident():
+            yield  # inside of another one
+            return
+        with self._transactions:
+            with self._messages_lock:
+                self._thread = get_ident()
+            try:
+                with self._db_lock:
+                    yield from self._commit_or_roll_back()
+            finally:
+                with self._messages_lock:
+                    self._thread = None
+                    messages, self._messages = self._messages, []
+                    for message in messages:
+                        super().store_event(message)
+
+    def _commit_or_roll_back(self) -> Iterator[None]:
+        try:
+            yield
+            for shard, connection in self._in_transaction.items():
+                connection.commit()
+                self._show(shard, connection)
+        finally:
+            for connection in self._in_transaction.values():
+                connection.close()  # rolls back what is not committed
+            self._in_transaction.clear()
+
+    def store_event(self, event: dg.EventLogEntry) -> None:
+        """Store an event; log messages do not wait for another thread's block.
+
+        A thread that logs holds the lock of Dagster's log handler, for which the events of the block wait. Therefore
+        the thread of the block stores such messages when it ends.
+        """
+        if materialization := unchanged_target(event):
+            self.store_asset_check_event(event, materialization)
+            return
+        if event.is_dagster_event:
+            super().store_event(event)
+            return
+        with self._messages_lock:  # no block begins before the message is stored
+            if self._thread in (None, get_ident()):
+                super().store_event(event)
+            else:
+                self._messages.append(event)
+
+    def store_event_batch(self, events: Sequence[dg.EventLogEntry]) -> None:
+        """Store events in one transaction for each file; of planned ones where ``DAGSTER_EVENT_BATCH_SIZE`` is set."""
+        with self.transaction():
+            for event in events:
+                self.store_event(event)
+
+    def _store_asset_check_evaluation_planned(self, event: dg.EventLogEntry, event_id: int | None) -> None:
+        store_planned_checks(self, event, event_id)
+
+    def has_table(self, table_name: str) -> bool:
+        """Whether the index has a table. Dagster asks several times for an event; a table that was found stays."""
+        if table_name not in self._tables and super().has_table(table_name):
+            self._tables.add(table_name)
+        return table_name in self._tables
+
+    def dispose(self) -> None:
+        """Close all files. Otherwise they stay open until Python's garbage collector finds the storage."""
+        super().dispose()
+        with self._db_lock:
+            for file in self._files.values():
+                file.engine.dispose()
+            self._files.clear()
+
+    def _open(self, shard: str) -> Engine:
+        path = Path(self.path_for_shard(shard))
+        file = self._files.pop(shard, None)
+        number = _number(path)
+        if file is not None and file.number != number:  # it was deleted, as by ``dagster run wipe``
+            file.engine.dispose()
+            file = number = None
+        if number is None:
+            self._initialized_dbs.discard(shard)
+            _remove_leftovers(path)
+        url = self.conn_string_for_shard(shard)
+        if shard not in self._initialized_dbs:
+            if shard == INDEX_SHARD_NAME:
+                self._initdb(create_engine(url, poolclass=NullPool, connect_args=_WAITS), for_index_shard=True)
+            else:
+                self._open(INDEX_SHARD_NAME)  # makes that file, where it was deleted
+                _make_tables(path, Path(self.path_for_shard(INDEX_SHARD_NAME)))
+            self._initialized_dbs.add(shard)
+        self._files[shard] = file = file or _OpenFile(_engine(url), _number(path))
+        while len(self._files) > _KEPT_FILES and not self._in_transaction:
+            _, unused = self._files.popitem(last=False)
+            unused.engine.dispose()
+        return file.engine
+
+    def _show(self, shard: str, connection: Connection) -> None:
+        """Change the file's time where the connection has changed its content since the last call.
+
+        Who watches a run, as its page in the UI does, waits for a change of the file; SQLite itself writes to another
+        one while a connection is open.
+        """
+        changes = connection.connection.dbapi_connection.total_changes  # type: ignore[union-attr]
+        if changes != self._files[shard].changes:  # a connection that only reads leaves the time
+            self._files[shard].changes = changes
+            os.utime(self.path_for_shard(shard))
+
+
+def _number(file: Path) -> int | None:
+    """The number of ``file`` on its disk; None where there is none."""
+    try:
+        return file.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _make_tables(run: Path, index: Path) -> None:
+    """Make the file of a new run with the tables of the index, which are the same.
+
+    Dagster's own way loads all of its migrations for it, which takes a tenth of a second.
+    """
+    with closing(sqlite3.connect(index, **_WAITS)) as connection:
+        made = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        stamped = any(name == "alembic_version" for name, _ in made)  # not by Dagster of 2024 and before
+        revisions = connection.execute("SELECT version_num FROM alembic_version").fetchall() if stamped else []
+    with closing(sqlite3.connect(run, isolation_level=None, **_WAITS)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")  # others that open the file wait
+        if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            for _, statement in made:
+                connection.execute(statement)
+            for revision in revisions:
+                connection.execute("INSERT INTO alembic_version VALUES (?)", revision)
+        connection.execute("COMMIT")
+
+
+def _remove_leftovers(file: Path) -> None:
+    """Remove SQLite's log and its index where ``file`` itself was deleted, as by hand, while a process had it open.
+
+    SQLite takes them for those of a new file, which is then damaged.
+    """
+    left = [part for part in (Path(f"{file}-wal"), Path(f"{file}-shm")) if part.exists()]
+    if not file.exists():
+        for part in left:
+            part.unlink(missing_ok=True)
+
+
+def _engine(url: str) -> Engine:
+    engine = create_engine(
+        url,
+        poolclass=StaticPool,
+        connect_args=_WAITS | {"check_same_thread": False},
+    )
+
+    @listens_for(engine, "connect")
+    def begin(connection: sqlite3.Connection, _: object) -> None:
+        # With SQLite's log, a commit need not wait for the disk: what a power failure takes is the last events, whole
+        # ones. Outputs and their records do wait.
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    return engine
