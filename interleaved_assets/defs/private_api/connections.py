@@ -3,6 +3,7 @@
 Apart from ``events.py``, because SQLAlchemy takes 0.5 s to import: a run needs it, the definitions do not.
 """
 
+import fcntl
 import os
 import sqlite3
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from select import select
+from select import POLLIN, poll
 from threading import Lock, get_ident
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -26,7 +27,7 @@ from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._serdes import serialize_value
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.event import listens_for
-from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.exc import DisconnectionError, OperationalError
 from sqlalchemy.pool import NullPool, StaticPool
 
 __all__ = ["events_together", "keep_connections"]
@@ -38,6 +39,7 @@ _EXTRA_CONNECTIONS: Final = 4  # besides the pooled one, for threads
 _KEPT_FILES: Final = 4  # of SQLite; a step uses the index and the file of its run
 
 _WAITS: Final = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS}
+LOST_EVENTS: Final = "events are not stored: a statement of their transaction failed, and its error was caught"
 
 _Transaction = Callable[[], AbstractContextManager[object]]
 _transactions: Final[WeakKeyDictionary[dg.DagsterInstance, _Transaction]] = WeakKeyDictionary()
@@ -77,7 +79,9 @@ def renew_cut_connections(engine: Engine) -> None:
     @listens_for(engine, "checkout")
     def look(connection: Any, _: object, __: object) -> None:
         try:
-            if select([connection.fileno()], [], [], 0)[0]:
+            arrived = poll()  # unlike select(), also where the process has opened more than 1,024 files
+            arrived.register(connection.fileno(), POLLIN)
+            if arrived.poll(0):
                 with connection.cursor() as cursor:
                     cursor.execute("SELECT 1")
         except engine.dialect.loaded_dbapi.Error as error:
@@ -145,6 +149,7 @@ class _SqliteFiles:
         self._transactions = Lock()  # held by a thread during its transaction
         self._thread: int | None = None  # that has a transaction open
         self._in_transaction: dict[str, Connection] = {}  # by file, in the order in which it was used first
+        self._has_failed = False  # a statement of the transaction
         self._messages: list[dg.EventLogEntry] = []  # that other threads have logged during the transaction
         self._messages_lock = Lock()
 
@@ -156,7 +161,11 @@ class _SqliteFiles:
                 connection = self._open(shard).connect()
                 connection.begin()
                 self._in_transaction[shard] = connection
-            yield self._in_transaction[shard]
+            try:
+                yield self._in_transaction[shard]
+            except OperationalError:  # the disk is full: SQLite has rolled back, and would commit what follows
+                self._has_failed = True
+                raise
         else:
             with self._storage._db_lock, self._open(shard).connect() as connection:
                 with connection.begin():
@@ -183,8 +192,11 @@ class _SqliteFiles:
                         self._store_event(message)
 
     def _commit_or_roll_back(self) -> Iterator[None]:
+        self._has_failed = False
         try:
             yield
+            if self._has_failed:
+                raise dg.DagsterInvariantViolationError(LOST_EVENTS)
             for shard, connection in self._in_transaction.items():
                 connection.commit()
                 self._show(shard, connection)
@@ -197,9 +209,9 @@ class _SqliteFiles:
         """Does what ``SqliteEventLogStorage.store_event`` does; log messages do not wait for another thread's block.
 
         A thread that logs holds the lock of Dagster's log handler, for which the events of the block wait. Therefore
-        the thread of the block stores such messages when it ends.
+        the thread of the block stores such messages when it ends, and Dagster's that a message could not be stored.
         """
-        if event.is_dagster_event:
+        if event.is_dagster_event and event.dagster_event_type != dg.DagsterEventType.ENGINE_EVENT:
             self._store_event(event)
             return
         with self._messages_lock:  # no block begins before the message is stored
@@ -235,11 +247,13 @@ class _SqliteFiles:
             file = None
         if file is None:
             self._storage._initialized_dbs.discard(shard)
-            remove_leftovers(Path(self._storage.path_for_shard(shard)))
         url = self._storage.conn_string_for_shard(shard)
         if shard not in self._storage._initialized_dbs:  # makes the tables of a new run
-            engine = create_engine(url, poolclass=NullPool, connect_args=_WAITS)
-            self._storage._initdb(engine, for_index_shard=shard == INDEX_SHARD_NAME)
+            path = Path(self._storage.path_for_shard(shard))
+            with one_process(path.parent):
+                remove_leftovers(path)
+                engine = create_engine(url, poolclass=NullPool, connect_args=_WAITS)
+                self._storage._initdb(engine, for_index_shard=shard == INDEX_SHARD_NAME)
             self._storage._initialized_dbs.add(shard)
         self._engines[shard] = kept = kept or _Kept(_engine(url), self._file(shard))
         while len(self._engines) > _KEPT_FILES and not self._in_transaction:
@@ -269,6 +283,21 @@ class _SqliteFiles:
         if table_name not in self._tables and self._look_for_table(table_name):
             self._tables.add(table_name)
         return table_name in self._tables
+
+
+@contextmanager
+def one_process(folder: Path) -> Iterator[None]:
+    """Let others wait that make files of a storage in this folder at the same time.
+
+    Services that make a new storage together have damaged it: Dagster's own code makes the tables of one of them twice.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # also gives the lock back
 
 
 def remove_leftovers(file: Path) -> None:

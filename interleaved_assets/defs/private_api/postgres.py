@@ -23,7 +23,12 @@ from psycopg2.extensions import TRANSACTION_STATUS_INERROR  # type: ignore[impor
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects import postgresql
 
-from interleaved_assets.defs.private_api.connections import RENEWED_AFTER_S, renew_cut_connections, store_planned_checks
+from interleaved_assets.defs.private_api.connections import (
+    LOST_EVENTS,
+    RENEWED_AFTER_S,
+    renew_cut_connections,
+    store_planned_checks,
+)
 
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1
@@ -110,7 +115,7 @@ class PostgresEvents(PostgresEventLogStorage):
         if of_assets:
             self._store_asset_event_tags(connection, *zip(*of_assets, strict=True))
         last = {event.get_dagster_event().asset_key: (event, number) for event, number in of_assets}
-        for event, number in last.values():
+        for _, (event, number) in sorted(last.items(), key=lambda item: item[0].to_string()):  # rows may be new ones
             self._store_asset_event(connection, event, number)  # the row of an asset holds its last event
         evaluations = []
         for event, number in stored:
@@ -169,9 +174,7 @@ class PostgresEvents(PostgresEventLogStorage):
                     driver: Any = opened.connection.dbapi_connection
                     if driver.info.transaction_status == TRANSACTION_STATUS_INERROR:
                         # PostgreSQL would answer the commit with a rollback, and psycopg2 with nothing
-                        raise dg.DagsterInvariantViolationError(
-                            "events are not stored: a statement of their transaction failed, and its error was caught"
-                        )
+                        raise dg.DagsterInvariantViolationError(LOST_EVENTS)
                 finally:
                     del self._of_thread.block
 

@@ -3,10 +3,6 @@
 It has the files and contents of Dagster's own storage, and either can follow the other in one folder.
 """
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +21,7 @@ from dagster._core.storage.sqlite_storage import (
 )
 from dagster._serdes import ConfigurableClassData
 
-from interleaved_assets.defs.private_api.connections import keep_files_open, remove_leftovers
+from interleaved_assets.defs.private_api.connections import keep_files_open, one_process, remove_leftovers
 
 _INDEX: Final = f"{INDEX_SHARD_NAME}.db"
 
@@ -43,8 +39,9 @@ class SqliteStorage(DagsterSqliteStorage):
 
     def __init__(self, base_dir: str | None = None, inst_data: ConfigurableClassData | None = None) -> None:
         if base_dir is not None:
-            with _one_process(base_dir):
-                remove_leftovers(Path(_event_logs_directory(base_dir), _INDEX))
+            folder = Path(_event_logs_directory(base_dir))
+            with one_process(folder):
+                remove_leftovers(folder / _INDEX)
                 super().__init__(base_dir, inst_data)
             keep_files_open(self._event_log_storage)
             return
@@ -66,21 +63,6 @@ class SqliteStorage(DagsterSqliteStorage):
         return cls.from_local(str(Path(config_value["base_dir"]).expanduser()), inst_data)
 
 
-@contextmanager
-def _one_process(folder: str) -> Iterator[None]:
-    """Let others wait that open the storage in this folder at the same time.
-
-    Services that make a new storage together have damaged it: Dagster's own code makes the tables of one of them twice.
-    """
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)  # also gives the lock back
-
-
 # Dagster takes the three storages from the unified one before there is an instance, and registers the instance with
 # each of them before it uses it.
 
@@ -91,10 +73,10 @@ class SqliteEvents(SqliteEventLogStorage):
 
     def register_instance(self, instance: dg.DagsterInstance) -> None:
         if not self.has_instance:
-            folder = _event_logs_directory(instance.root_directory)
-            with _one_process(instance.root_directory):
-                remove_leftovers(Path(folder, _INDEX))
-                super().__init__(folder)
+            folder = Path(_event_logs_directory(instance.root_directory))
+            with one_process(folder):  # the folder of connections.py, which makes files that were deleted
+                remove_leftovers(folder / _INDEX)
+                super().__init__(str(folder))
             keep_files_open(self)
         super().register_instance(instance)
 
@@ -105,7 +87,7 @@ class SqliteRuns(SqliteRunStorage):
 
     def register_instance(self, instance: dg.DagsterInstance) -> None:
         if not self.has_instance:
-            with _one_process(instance.root_directory):
+            with one_process(Path(instance.root_directory)):
                 opened = SqliteRunStorage.from_local(_runs_directory(instance.root_directory))
             vars(self).update(vars(opened))
         super().register_instance(instance)
@@ -117,7 +99,7 @@ class SqliteSchedules(SqliteScheduleStorage):
 
     def register_instance(self, instance: dg.DagsterInstance) -> None:
         if not self.has_instance:
-            with _one_process(instance.root_directory):
+            with one_process(Path(instance.root_directory)):
                 opened = SqliteScheduleStorage.from_local(_schedule_directory(instance.root_directory))
             vars(self).update(vars(opened))
         super().register_instance(instance)
