@@ -1,15 +1,20 @@
 """A step keeps its connections to Dagster's SQLite files, and stores the events of a shard together."""
 
+import resource
 import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Timer
 
 import dagster as dg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
+from interleaved_assets.defs.private_api import sqlite_events
 from interleaved_assets.defs.private_api.connections import events_together, keep_connections
 from interleaved_assets_tests.defs.connections import connections, interrupt_block, writing_commits
 from interleaved_assets_tests.defs.runs import instance_on_disk, run_chain
@@ -214,6 +219,67 @@ def test_what_a_thread_logs_during_a_block_that_raises_is_stored(tmp_path: Path)
             interrupted()
         assert materializations(tmp_path / "home") == 1
         assert [entry.user_message for entry in instance.all_logs("")][-1] == "from a thread"
+
+
+def test_a_message_that_cannot_be_stored_does_not_block_a_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster then stores an event that says so, and its log handler stays locked meanwhile."""
+    monkeypatch.setattr(sqlite_events, "_WAITS", {"timeout": 1})
+    home = tmp_path / "home"
+
+    @dg.asset
+    def a(context: dg.AssetExecutionContext) -> None:
+        keep_connections(context.instance)
+        context.log.info("opens the file")
+        file = home / f"history/runs/{context.run.run_id}.db"
+        with (
+            closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as other,
+            ThreadPoolExecutor(1) as thread,
+        ):
+            other.execute("BEGIN IMMEDIATE")
+            logged = thread.submit(dg.get_dagster_logger().info, "from a thread")
+            while not context.instance.event_log_storage._db_lock.locked():  # type: ignore[attr-defined]
+                time.sleep(0.01)
+            Timer(1.5, other.rollback).start()  # once the message cannot be stored
+            with events_together(context.instance):
+                logged.result(timeout=10)
+                context.log_event(dg.AssetObservation("a"))
+
+    with instance_on_disk(home) as instance:
+        run = dg.materialize([a], instance=instance)
+        events = [entry.dagster_event.message for entry in instance.all_logs(run.run_id) if entry.dagster_event]
+        assert "Exception while writing logger call to event log" in events
+        assert len(instance.fetch_observations(dg.AssetKey("a"), limit=9).records) == 1
+
+
+def test_a_block_in_which_the_disk_was_full_leaves_nothing(tmp_path: Path) -> None:
+    """Dagster goes on where a log message cannot be stored, and SQLite has rolled back the events before it."""
+    message = dg.EventLogEntry(None, "error", "x" * 8_000_000, "", 1.0)  # more than SQLite keeps in memory
+    with instance_on_disk(tmp_path / "home") as instance:
+        keep_connections(instance)
+        instance.report_runless_asset_event(EVENT)
+
+        def full() -> None:
+            with events_together(instance):
+                instance.report_runless_asset_event(EVENT)
+                with suppress(OperationalError):
+                    instance.handle_new_event(message)
+                instance.report_runless_asset_event(EVENT)
+
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+        try:
+            with pytest.raises(dg.DagsterInvariantViolationError, match="events are not stored"):
+                full()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert materializations(tmp_path / "home") == 1
+        with events_together(instance):
+            instance.report_runless_asset_event(EVENT)
+        assert materializations(tmp_path / "home") == 2
+        of_no_run = instance.all_logs("", dg.DagsterEventType.ASSET_MATERIALIZATION)
+        assert len(of_no_run) == 2
 
 
 def test_a_block_may_read_many_runs(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ import io
 import json
 import logging
 import pickle
+import sqlite3
 import tarfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,11 +18,13 @@ import pytest
 from dagster import AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
+from sqlalchemy.exc import OperationalError
 
 from interleaved_assets.defs import latest
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
+from interleaved_assets.defs.private_api import sqlite_events
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.steps import shard_run
 from interleaved_assets.defs.steps.shard_events import LoggedShard, Success
@@ -29,7 +33,7 @@ from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result
+from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result, instance_on_disk
 from interleaved_assets_tests.documents import good_shard, project
 
 
@@ -207,6 +211,34 @@ def test_events_that_cannot_be_stored_fail_their_shard_alone(
         "normalized: the events of 3 shards could not be stored together, each is stored by itself: ValueError: the "
         "database refuses this"
     ]
+
+
+def test_a_step_ends_where_no_event_can_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite waits for half a minute where another process has locked a file, and so does each shard after it."""
+    monkeypatch.setattr(sqlite_events, "_WAITS", {"timeout": 0.1})
+    monkeypatch.setattr(shard_run, "FIRST_PATIENCE_S", float("inf"))
+    record, tried = shard_run.record_successes, list[int]()
+    with instance_on_disk(tmp_path / "home") as instance:
+        settings, keys = good_shards(tmp_path, instance, "abcdef")
+        index = tmp_path / "home/history/runs/index.db"
+        with closing(sqlite3.connect(index, isolation_level=None)) as other:
+
+            def locked(context: dg.AssetExecutionContext, made: Sequence[Success]) -> dict[str, LoggedShard]:
+                if made:
+                    tried.append(len(made))
+                    if not other.in_transaction:
+                        other.execute("BEGIN IMMEDIATE")
+                return record(context, made)
+
+            monkeypatch.setattr(shard_run, "record_successes", locked)
+            with pytest.raises(OperationalError, match="locked"):  # nor can it be stored that the run has failed
+                run(instance, settings, keys, ["normalized"])
+            assert tried == [6, 1]
+            other.rollback()
+            monkeypatch.setattr(shard_run, "record_successes", record)
+        assert not materialized(instance, "normalized")
+        assert run(instance, settings, keys, ["normalized"]).success
+        assert materialized(instance, "normalized") == set(keys)
 
 
 def test_a_shard_waits_for_others_for_a_limited_time_that_grows_with_each_block(

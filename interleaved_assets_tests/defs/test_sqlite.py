@@ -5,15 +5,18 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 from dagster._core.instance.ref import InstanceRef
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.utils import make_new_run_id
 
 from interleaved_assets.defs.build import build_definitions
@@ -227,6 +230,29 @@ def test_files_that_were_deleted_are_made_again(instance: dg.DagsterInstance, ho
         instance.report_runless_asset_event(EVENT)
         other.report_runless_asset_event(EVENT)
         assert len(other.fetch_materializations(EVENT.asset_key, limit=9).records) == 3
+
+
+def test_services_may_make_files_that_were_deleted_at_the_same_time(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where both make the tables, one of them takes the file for an old one, or it has two versions, for ever."""
+    stamp, index = sqlite_event_log.stamp_alembic_rev, home / "history/runs/index.db"
+    version = "SELECT version_num FROM alembic_version"
+
+    def slow(*args: Any, **others: Any) -> None:
+        time.sleep(0.2)
+        stamp(*args, **others)
+
+    with opened(home) as one, opened(home) as other, ThreadPoolExecutor(2) as services:
+        one.report_runless_asset_event(EVENT)
+        before = rows(index, version)
+        for file in index.parent.iterdir():
+            file.unlink()
+        monkeypatch.setattr(sqlite_event_log, "stamp_alembic_rev", slow)
+        for stored in [services.submit(service.report_runless_asset_event, EVENT) for service in (one, other)]:
+            stored.result(timeout=60)
+    assert rows(index, "SELECT count(*) FROM event_logs") == {(2,): 1}
+    assert rows(index, version) == before
 
 
 HOLDER = """

@@ -1,9 +1,12 @@
+import os
+import resource
 import shutil
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Barrier
 from typing import NamedTuple
 
 import dagster as dg
@@ -269,6 +272,22 @@ def test_connections_that_the_server_has_cut_are_opened_anew(home: Path, postgre
         assert len(instance.all_logs("cut")) == 2
 
 
+def test_a_process_may_have_many_files_open(home: Path) -> None:
+    """As a webserver with many pages, whose sockets are files too: connections then have numbers above 1,023."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with dg.DagsterInstance.from_config(str(home)) as instance:
+            before = len(instance.fetch_materializations(EVENT.asset_key, limit=100).records)
+            instance.report_runless_asset_event(EVENT)
+            assert len(instance.fetch_materializations(EVENT.asset_key, limit=100).records) == before + 1
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def test_daemons_are_given_an_id_below_which_no_event_is_still_to_come(
     home: Path, postgres_server: PostgresServer
 ) -> None:
@@ -302,17 +321,18 @@ def settings_in_block(instance: dg.DagsterInstance, name: str) -> list[tuple[str
         return [tuple(row) for row in connection.exec_driver_sql(f"SHOW {name}")]
 
 
+def planned(asset: str) -> dg.EventLogEntry:
+    data = AssetMaterializationPlannedData(dg.AssetKey(asset))
+    event = dg.DagsterEvent.build_asset_materialization_planned_event("job", "step", data)
+    return dg.EventLogEntry(None, "debug", "", "run", 1.0, dagster_event=event)
+
+
 def test_batches_of_several_assets_do_not_block_each_other(home: Path) -> None:
     """Both lock the rows of the assets, which the events name in opposite order."""
 
     def batches(instance: dg.DagsterInstance, *assets: str) -> None:
         for _ in range(8):
             instance.event_log_storage.store_event_batch([planned(name) for name in assets])
-
-    def planned(asset: str) -> dg.EventLogEntry:
-        data = AssetMaterializationPlannedData(dg.AssetKey(asset))
-        event = dg.DagsterEvent.build_asset_materialization_planned_event("job", "step", data)
-        return dg.EventLogEntry(None, "debug", "", "run", 1.0, dagster_event=event)
 
     assets = [f"asset-{number}" for number in range(10)]
     with (
@@ -324,6 +344,29 @@ def test_batches_of_several_assets_do_not_block_each_other(home: Path) -> None:
         stored = [threads.submit(batches, one, *assets), threads.submit(batches, other, *reversed(assets))]
         for batch in stored:
             batch.result(timeout=60)
+
+
+def test_first_batches_of_several_assets_do_not_block_each_other(home: Path) -> None:
+    """Both make the rows of the assets, as the first runs do on a new database."""
+    barrier = Barrier(2)
+
+    def store(instance: dg.DagsterInstance, batches: list[list[dg.EventLogEntry]]) -> None:
+        for batch in batches:
+            barrier.wait(timeout=60)
+            instance.event_log_storage.store_event_batch(batch)
+
+    names = [[f"new-{number}-{asset:02d}" for asset in range(30)] for number in range(4)]
+    with (
+        dg.DagsterInstance.from_config(str(home)) as one,
+        dg.DagsterInstance.from_config(str(home)) as other,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        stored = [
+            threads.submit(store, one, [[planned(name) for name in some] for some in names]),
+            threads.submit(store, other, [[planned(name) for name in reversed(some)] for some in names]),
+        ]
+        for batches in stored:
+            batches.result(timeout=60)
 
 
 def test_a_batch_with_an_event_that_cannot_be_stored_leaves_nothing(

@@ -4,7 +4,7 @@ Apart from ``events.py``, because SQLAlchemy takes 0.5 s to import: a run needs 
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from select import select
+from select import POLLIN, poll
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -58,7 +58,9 @@ def renew_cut_connections(engine: Engine) -> None:
     @listens_for(engine, "checkout")
     def look(connection: Any, _: object, __: object) -> None:
         try:
-            if select([connection.fileno()], [], [], 0)[0]:
+            arrived = poll()  # unlike select(), also where the process has opened more than 1,024 files
+            arrived.register(connection.fileno(), POLLIN)
+            if arrived.poll(0):
                 with connection.cursor() as cursor:
                     cursor.execute("SELECT 1")
         except engine.dialect.loaded_dbapi.Error as error:

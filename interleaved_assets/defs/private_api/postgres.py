@@ -23,8 +23,8 @@ from psycopg2.extensions import TRANSACTION_STATUS_INERROR  # type: ignore[impor
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects import postgresql
 
-from interleaved_assets.defs.private_api.check_rows import store_planned_checks, unchanged_target
 from interleaved_assets.defs.private_api.connections import RENEWED_AFTER_S, renew_cut_connections
+from interleaved_assets.defs.private_api.stored_events import LOST_EVENTS, store_planned_checks, unchanged_target
 
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1
@@ -113,9 +113,9 @@ class PostgresEvents(PostgresEventLogStorage):
         ]
         if of_assets:
             self._store_asset_event_tags(connection, *zip(*of_assets, strict=True))
-        last = {event.get_dagster_event().asset_key: (event, number) for event, number in of_assets}
-        for event, number in last.values():
-            self._store_asset_event(connection, event, number)  # the row of an asset holds its last event
+        last = {key: (event, number) for event, number in of_assets if (key := _asset(event))}
+        for asset in sorted(last, key=dg.AssetKey.to_string):  # as they are locked: the row of an asset may be new
+            self._store_asset_event(connection, *last[asset])  # it holds the asset's last event
         evaluations = []
         for event, number in stored:
             if event.is_dagster_event and event.dagster_event_type in ASSET_CHECK_EVENTS:
@@ -173,9 +173,7 @@ class PostgresEvents(PostgresEventLogStorage):
                     driver: Any = opened.connection.dbapi_connection
                     if driver.info.transaction_status == TRANSACTION_STATUS_INERROR:
                         # PostgreSQL would answer the commit with a rollback, and psycopg2 with nothing
-                        raise dg.DagsterInvariantViolationError(
-                            "events are not stored: a statement of their transaction failed, and its error was caught"
-                        )
+                        raise dg.DagsterInvariantViolationError(LOST_EVENTS)
                 finally:
                     del self._of_thread.block
 

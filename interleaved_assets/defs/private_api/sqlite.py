@@ -3,10 +3,6 @@
 It has the files and contents of Dagster's own storage, and either can follow the other in one folder.
 """
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +20,7 @@ from dagster._core.storage.sqlite_storage import (
 )
 from dagster._serdes import ConfigurableClassData
 
-from interleaved_assets.defs.private_api.sqlite_events import SqliteEvents
+from interleaved_assets.defs.private_api.sqlite_events import SqliteEvents, one_process
 
 
 class SqliteStorage(DagsterSqliteStorage):
@@ -65,7 +61,7 @@ class _OpenedWithInstance(MayHaveInstanceWeakref[dg.DagsterInstance]):
 
     def register_instance(self, instance: dg.DagsterInstance) -> None:
         root = self._root or instance.root_directory
-        with _one_process(root):
+        with one_process(Path(root)):
             self.open(root)
         super().register_instance(instance)
 
@@ -86,18 +82,3 @@ class _Runs(_OpenedWithInstance, SqliteRunStorage):
 class _Schedules(_OpenedWithInstance, SqliteScheduleStorage):
     def open(self, root: str) -> None:
         vars(self).update(vars(SqliteScheduleStorage.from_local(_schedule_directory(root))))
-
-
-@contextmanager
-def _one_process(folder: str) -> Iterator[None]:
-    """Let others wait that open the storage in this folder at the same time.
-
-    Services that make a new storage together have damaged it: Dagster's own code makes the tables of one of them twice.
-    """
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)  # also gives the lock back

@@ -3,6 +3,7 @@
 It has the files and contents of Dagster's own storage, and either can follow the other in one folder.
 """
 
+import fcntl
 import os
 import sqlite3
 from collections import OrderedDict
@@ -20,9 +21,10 @@ from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._serdes import ConfigurableClassData
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.event import listens_for
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from interleaved_assets.defs.private_api.check_rows import store_planned_checks, unchanged_target
+from interleaved_assets.defs.private_api.stored_events import LOST_EVENTS, store_planned_checks, unchanged_target
 
 _KEPT_FILES: Final = 4  # a step uses the index and the file of its run
 _WAITS: Final[dict[str, Any]] = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS}
@@ -51,9 +53,9 @@ class SqliteEvents(SqliteEventLogStorage):
         self._transactions = Lock()  # held by a thread during its transaction
         self._thread: int | None = None  # that has a transaction open
         self._in_transaction: dict[str, Connection] = {}  # by file, in the order in which it was used first
+        self._has_failed = False  # a statement of the transaction
         self._messages: list[dg.EventLogEntry] = []  # that other threads have logged during the transaction
         self._messages_lock = Lock()
-        _remove_leftovers(Path(base_dir, f"{INDEX_SHARD_NAME}.db"))
         super().__init__(base_dir, inst_data)
 
     @contextmanager
@@ -64,7 +66,11 @@ class SqliteEvents(SqliteEventLogStorage):
                 connection = self._open(shard).connect()
                 connection.begin()
                 self._in_transaction[shard] = connection
-            yield self._in_transaction[shard]
+            try:
+                yield self._in_transaction[shard]
+            except OperationalError:  # the disk is full: SQLite has rolled back, and would commit what follows
+                self._has_failed = True
+                raise
         else:
             with self._db_lock, self._open(shard).connect() as connection:
                 with connection.begin():
@@ -91,8 +97,11 @@ class SqliteEvents(SqliteEventLogStorage):
                         super().store_event(message)
 
     def _commit_or_roll_back(self) -> Iterator[None]:
+        self._has_failed = False
         try:
             yield
+            if self._has_failed:
+                raise dg.DagsterInvariantViolationError(LOST_EVENTS)
             for shard, connection in self._in_transaction.items():
                 connection.commit()
                 self._show(shard, connection)
@@ -105,12 +114,12 @@ class SqliteEvents(SqliteEventLogStorage):
         """Store an event; log messages do not wait for another thread's block.
 
         A thread that logs holds the lock of Dagster's log handler, for which the events of the block wait. Therefore
-        the thread of the block stores such messages when it ends.
+        the thread of the block stores such messages when it ends, and Dagster's that a message could not be stored.
         """
         if materialization := unchanged_target(event):
             self.store_asset_check_event(event, materialization)
             return
-        if event.is_dagster_event:
+        if event.is_dagster_event and event.dagster_event_type != dg.DagsterEventType.ENGINE_EVENT:
             super().store_event(event)
             return
         with self._messages_lock:  # no block begins before the message is stored
@@ -151,20 +160,28 @@ class SqliteEvents(SqliteEventLogStorage):
             file = number = None
         if number is None:
             self._initialized_dbs.discard(shard)
-            _remove_leftovers(path)
         url = self.conn_string_for_shard(shard)
         if shard not in self._initialized_dbs:
-            if shard == INDEX_SHARD_NAME:
-                self._initdb(create_engine(url, poolclass=NullPool, connect_args=_WAITS), for_index_shard=True)
-            else:
+            if shard != INDEX_SHARD_NAME:
                 self._open(INDEX_SHARD_NAME)  # makes that file, where it was deleted
-                _make_tables(path, Path(self.path_for_shard(INDEX_SHARD_NAME)))
+            engine = create_engine(url, poolclass=NullPool, connect_args=_WAITS)
+            self._initdb(engine, for_index_shard=shard == INDEX_SHARD_NAME)
             self._initialized_dbs.add(shard)
         self._files[shard] = file = file or _OpenFile(_engine(url), _number(path))
         while len(self._files) > _KEPT_FILES and not self._in_transaction:
             _, unused = self._files.popitem(last=False)
             unused.engine.dispose()
         return file.engine
+
+    def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:
+        """Make the tables of a file, by one process at a time: several have damaged it, or made it in two versions."""
+        file = Path(self.path_for_shard(INDEX_SHARD_NAME) if for_index_shard else str(engine.url.database))
+        with one_process(file.parent):
+            _remove_leftovers(file)
+            if for_index_shard:
+                super()._initdb(engine, for_index_shard=True)
+            else:
+                _make_tables(file, Path(self.path_for_shard(INDEX_SHARD_NAME)))
 
     def _show(self, shard: str, connection: Connection) -> None:
         """Change the file's time where the connection has changed its content since the last call.
@@ -184,6 +201,18 @@ def _number(file: Path) -> int | None:
         return file.stat().st_ino
     except FileNotFoundError:
         return None
+
+
+@contextmanager
+def one_process(folder: Path) -> Iterator[None]:
+    """Let others wait that make files of a storage in this folder at the same time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # also gives the lock back
 
 
 def _make_tables(run: Path, index: Path) -> None:

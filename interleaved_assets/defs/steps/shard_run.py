@@ -107,6 +107,11 @@ def run_over_shards(
     keys = [key for key in all_keys if key not in stopped]
     progress = Progress(stage.name, len(keys), context.log.info)
 
+    def fail(key: str, error: BaseException) -> None:
+        failed[key] = error
+        with events_together(context.instance):
+            record_failure(context, stage, checks, key, error, input_events[key])
+
     def log(arrivals: Sequence[Arrival[Done]]) -> None:
         made: list[Success] = []
         lost: dict[str, BaseException] = {}
@@ -134,11 +139,10 @@ def run_over_shards(
                 try:
                     recorded.update(record_successes(context, [shard]))
                 except Exception as its_own:  # noqa: BLE001
-                    lost[shard.key] = its_own
-        failed.update(lost)
-        for key in lost:
-            with events_together(context.instance):
-                record_failure(context, stage, checks, key, lost[key], input_events[key])
+                    # now: it raises where no event can be stored, which takes half a minute for each shard to find out
+                    fail(shard.key, its_own)
+        for key, reason in lost.items():
+            fail(key, reason)
 
     waiting: list[Arrival[Done]] = []
     since = 0.0

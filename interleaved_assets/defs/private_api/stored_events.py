@@ -1,4 +1,6 @@
-"""Private API of Dagster: rows of its table of check evaluations, for the storages in SQLite and PostgreSQL."""
+"""Private API of Dagster: what its storages of events in SQLite and PostgreSQL share."""
+
+from typing import Final
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
@@ -8,6 +10,8 @@ from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 from dagster._serdes import serialize_value
 
 from interleaved_assets.defs.private_api.events import UNCHANGED
+
+LOST_EVENTS: Final = "events are not stored: a statement of their transaction failed, and its error was caught"
 
 
 def unchanged_target(event: dg.EventLogEntry) -> int | None:
