@@ -87,16 +87,28 @@ def concat_unified(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` with exactly the columns of ``schema``, cast safely; those that it lacks are null."""
+    """``table`` with exactly the columns of ``schema``, cast safely; those that it lacks are null.
+
+    Raises:
+        pa.ArrowInvalid, pa.ArrowNotImplementedError: as :func:`cast_column`, with the column's name.
+    """
     # a table may have ten thousand columns, and each look at column_names makes all the names anew
     present = dict(zip(table.column_names, table.columns, strict=True))
     columns = [
-        cast_column(present[field.name], field.type)
+        _cast_named(present[field.name], field)
         if field.name in present
         else pa.chunked_array([pa.nulls(table.num_rows, field.type)])
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _cast_named(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return cast_column(column, field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        types = f"is {column.type} and cannot become {field.type}"
+        raise type(error)(f"column {field.name!r} {types}: {error}") from error
 
 
 def mapped_type(dtype: pa.DataType, rule: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

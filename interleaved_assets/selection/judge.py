@@ -16,7 +16,7 @@ from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilt
 from interleaved_assets.selection.positions import match_scores
 from interleaved_assets.selection.row_state import Rows, RowState
 from interleaved_assets.selection.settings import Bounds, SelectionSettings
-from interleaved_assets.selection.values import Values
+from interleaved_assets.selection.values import Values, score_column
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def select(
         shard: name of the rows in messages.
 
     Raises:
-        OptionError: a column that a filter needs is missing.
+        OptionError: a column that a filter needs is missing, or has values that are no numbers.
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
     """
     settings = settings or SelectionSettings()
@@ -106,7 +106,7 @@ def image_values(judge: ImageFilter, scores: pa.Table, matched: Rows) -> Values:
     """
     columns = []
     for name in judge.columns:
-        values = pc.fill_null(pc.cast(scores[name], pa.float64()), np.nan).to_numpy()
+        values = pc.fill_null(score_column(scores, name, pa.float64()), np.nan).to_numpy()
         columns.append(np.append(values, np.nan)[matched])  # index -1 selects the NaN at the end
     return columns[0] if judge.combine is None else judge.combine(*columns)
 
@@ -175,7 +175,8 @@ def _apply_policy(
 def _errors(judge: ImageFilter, scores: pa.Table, stored: Rows) -> pa.Array:
     """Why images have no score: the text in the score table, else the code ``unscored``."""
     at = pa.array(stored, mask=stored < 0)
-    texts = [scores[name].take(at).cast(pa.string()) for name in judge.error_columns if name in scores.column_names]
+    present = [name for name in judge.error_columns if name in scores.column_names]
+    texts = [score_column(scores, name, pa.string()).take(at) for name in present]
     nothing = row_error("unscored", f"{' and '.join(judge.columns)} not stored for this image")
     errors = pc.coalesce(*texts, pa.repeat(pa.scalar(nothing), len(stored)))
     return errors.combine_chunks() if isinstance(errors, pa.ChunkedArray) else errors

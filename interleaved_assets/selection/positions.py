@@ -1,5 +1,7 @@
 """Match images with stored scores by ``sample_id`` and ``position``, and renumber positions after drops."""
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,16 +9,20 @@ from numpy.typing import NDArray
 
 from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import OptionError
+from interleaved_assets.selection.values import score_column
+
+_KEY_TYPES: Final = ((pa.string(), pa.large_string()), (pa.int32(),))
+"""The types that the columns of a key may have; others become the first."""
 
 
 def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") -> NDArray[np.int64]:
     """For each row of ``images`` the row of ``scores`` with its ``sample_id`` and ``position``, -1 if there is none.
 
     Raises:
-        OptionError: ``scores`` lacks a key column or has an image twice; the message calls the table ``name``.
+        OptionError: ``scores`` lacks a key column, or has one of another type or an image twice; the message calls the
+            table ``name``.
     """
-    if missing := [column for column in IMAGE_KEY if column not in scores.column_names]:
-        raise OptionError(f"{name}: no column {', '.join(missing)}; columns are {', '.join(scores.column_names)}")
+    scores = with_keys(scores, name)
     pairs = [(images[column], scores[column]) for column in IMAGE_KEY]
     if all(left.type == right.type and left.equals(right) for left, right in pairs):
         # the usual case: scores are written in the order of the rows
@@ -33,6 +39,21 @@ def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") ->
     # searchsorted returns len(stored) for a key above the last one
     found = np.append(stored, -1)[place] == wanted
     return np.where(found, np.append(order, -1)[place], -1)
+
+
+def with_keys(scores: pa.Table, name: str) -> pa.Table:
+    """``scores`` with key columns of the types of the row model.
+
+    Raises:
+        OptionError: a key column is missing, or does not fit its type; the message calls the table ``name``.
+    """
+    if missing := [column for column in IMAGE_KEY if column not in scores.column_names]:
+        raise OptionError(f"{name}: no column {', '.join(missing)}; columns are {', '.join(scores.column_names)}")
+    for column, types in zip(IMAGE_KEY, _KEY_TYPES, strict=True):
+        if scores.schema.field(column).type not in types:
+            place = scores.column_names.index(column)
+            scores = scores.set_column(place, column, score_column(scores, column, types[0], name))
+    return scores
 
 
 def join_scores(scores: pa.Table, added: pa.Table) -> pa.Table:
@@ -57,8 +78,9 @@ def _keys(table: pa.Table, sample_ids: pa.Array) -> NDArray[np.int64]:
     """One number per (sample_id, position); negative if the sample is not in ``sample_ids``."""
     codes = pc.index_in(table["sample_id"].cast(sample_ids.type), value_set=sample_ids)
     codes = pc.fill_null(codes, -1).to_numpy().astype(np.int64)
-    # positions are 32-bit numbers from -1
-    return codes * 2**33 + table["position"].to_numpy() + 1
+    # positions are 32-bit numbers from -1; a row without one is that of no image
+    keys = codes * 2**33 + pc.fill_null(table["position"], -1).to_numpy() + 1
+    return np.where(table["position"].is_null().to_numpy(), -1, keys)
 
 
 def reindex_positions(rows: pa.Table) -> pa.Table:

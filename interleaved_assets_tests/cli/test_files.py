@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -125,6 +126,15 @@ def test_score_and_select(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["score", "a.tar", "x.parquet", "--scorer", "blur"], "no scorer named blur; there are sharpness"),
         (["select", "a.tar", "nope.parquet", "x.tar"], "cannot read nope.parquet"),
         (["select", "a.tar", "text.tar", "x.tar"], "text.tar is not a sound Parquet file"),
+        (["select", "a.tar", "no_id.parquet", "x.tar"], "no_id.parquet: no column sample_id; columns are position, "),
+        (
+            ["select", "a.tar", "places.parquet", "x.tar"],
+            "places.parquet: column 'position' is string and cannot become",
+        ),
+        (
+            ["select", "a.tar", "words.parquet", "x.tar"],
+            "words.parquet: column 'sharpness' is string and cannot become d",
+        ),
         (["select", "a.tar", "s.parquet", "x.tar", "--ledger", "x.tar"], "cannot both be written to x.tar"),
         (["select", "a.tar", "s.parquet", "x.zip", "--filter", "min_sharpness=1"], "its name has to end in .tar"),
     ],
@@ -133,6 +143,12 @@ def test_a_wrong_argument_is_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert main(["score", "a.tar", "s.parquet"]) == 0
+    scores = pq.read_table(folder / "s.parquet")
+    words = pa.array(["x"] * scores.num_rows)
+    pq.write_table(scores.drop_columns(["sample_id"]), folder / "no_id.parquet")
+    for name, column in (("places", "position"), ("words", "sharpness")):
+        place = scores.column_names.index(column)
+        pq.write_table(scores.set_column(place, column, words), folder / f"{name}.parquet")
     capsys.readouterr()
     before = sorted(path.name for path in folder.iterdir())
     assert main(arguments) == 2

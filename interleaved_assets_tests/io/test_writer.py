@@ -176,7 +176,9 @@ def test_schema(tmp_path: Path) -> None:
         InterleavedBatch(table)
     )
     assert pq.read_table(path)["n"].type == pa.int16()
-    with pytest.raises(ShardError, match=r"^/raw/x.tar: Integer value 300 not in range"):
+    with pytest.raises(
+        ShardError, match=r"^/raw/x.tar: column 'n' is int64 and cannot become int8: Integer value 300 "
+    ):
         InterleavedParquetWriter(tmp_path / "2", schema_overrides={"n": pa.int8()}).write(
             InterleavedBatch(table, ("/raw/x.tar",))
         )

@@ -335,6 +335,14 @@ def test_an_image_scored_twice_is_an_error():
         select(rows, twice)
 
 
+@pytest.mark.parametrize("values", [["abc"], [[1.5]], [{"a": 1}], [2**63 - 1]])
+def test_a_score_that_is_no_number_is_an_error_that_names_its_column(values: list[object]):
+    scores = scores_of({("a", 1): {}})
+    scores = scores.set_column(scores.column_names.index("sharpness"), "sharpness", pa.array(values))
+    with pytest.raises(OptionError, match=r"^scores: column 'sharpness' is .* and cannot become double: "):
+        select(rows_of(document("a", "ti")), scores)
+
+
 def test_select_works_without_rows_and_without_filters():
     empty = decide(rows_of([]), scores_of({}))
     assert len(empty.keep) == 0

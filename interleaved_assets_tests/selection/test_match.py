@@ -44,6 +44,36 @@ def test_a_missing_key_column_and_a_key_twice_are_named():
         match_scores(keyed([("a", 3)]), keyed([("a", 3), ("a", 3)]))
 
 
+@pytest.mark.parametrize("dtype", [pa.int64(), pa.int8(), pa.float64(), pa.string(), pa.decimal128(12)])
+def test_positions_of_other_types_match(dtype: pa.DataType):
+    images = keyed([("a", 0), ("b", 3)])
+    scores = keyed([("b", 3), ("a", 0)])
+    assert match_scores(images, scores.set_column(1, "position", scores["position"].cast(dtype))).tolist() == [1, 0]
+
+
+def test_ids_that_are_numbers_match_their_text_and_a_null_matches_nothing():
+    scores = keyed([("7", 0), ("8", 0)]).set_column(0, "sample_id", pa.array([7, 8]))
+    assert match_scores(keyed([("8", 0), ("9", 0)]), scores).tolist() == [1, -1]
+    nulls = scores.set_column(1, "position", pa.nulls(2, pa.int64()))
+    assert match_scores(keyed([("8", 0), ("7", -1)]), nulls).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "types"),
+    [
+        ("position", pa.array([0.5]), "double and cannot become int32: Float value 0.5"),
+        ("position", pa.array([2**33]), "int64 and cannot become int32: Integer value 8589934592 not in range"),
+        ("position", pa.array(["first"]), "string and cannot become int32: Failed to parse string: 'first'"),
+        ("sample_id", pa.array([["a"]]), "list<.*> and cannot become string: Unsupported cast"),
+    ],
+)
+def test_a_key_of_a_type_that_does_not_fit_is_named(column: str, values: pa.Array, types: str):
+    scores = keyed([("a", 0)])
+    scores = scores.set_column(scores.column_names.index(column), column, values)
+    with pytest.raises(OptionError, match=f"my scores: column '{column}' is {types}"):
+        match_scores(keyed([("a", 0)]), scores, name="my scores")
+
+
 def test_join_keeps_rows_and_order_and_fills_missing_scores_with_null():
     scores = keyed([("a", 0), ("a", 1), ("b", 0)], sharpness=[1.0, 2.0, 3.0])
     clip = keyed([("b", 0), ("a", 0), ("c", 0)], clip_score=[0.3, 0.1, 0.9], clip_error=pa.nulls(3, pa.string()))

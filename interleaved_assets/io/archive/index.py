@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from interleaved_assets.io.archive.foreign import foreign_format
 from interleaved_assets.model.errors import ShardError
 
 BLOCK: Final = 512
@@ -100,9 +101,12 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
     """
     check_size(size, uri)
     if any(block := read(0, BLOCK)) and _parse_header(block, 0) is None:
-        raise ShardError(f"{uri} is not a tar: its first {BLOCK} bytes are not a tar header")
-    members: dict[str, TarMember] = {}  # the last member of each name, for links
-    found: list[TarMember] = []
+        what = foreign_format(block)
+        advice = "" if what is None else f"; it is {what}"
+        raise ShardError(f"{uri} is not a tar: its first {BLOCK} bytes are not a tar header{advice}")
+    members: dict[str, TarMember] = {}  # the last member of each place, for links
+    found: list[TarMember | None] = []  # None for a link to a member behind it, until all are known
+    ahead: dict[int, _Header] = {}  # those links, by their number in ``found``
     notes: list[str] = []
     known: dict[str, str] = {}  # global pax records, for all following members
     offset = 0
@@ -113,18 +117,21 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
                 if header.kind == _CONTINUATION:
                     rest = "is the rest of a file in an earlier volume, and is left out"
                     notes.append(f"{shortened(header.name)!r} {rest}")
+                elif header.kind == _SYMBOLIC_LINK:
+                    ahead[len(found)] = header
+                    found.append(None)
                 elif header.link:
-                    link = f"{shortened(header.name)!r} is a link to {shortened(header.link)!r}"
-                    notes.append(f"{link}, which is not a member before it")
+                    notes.append(_dangling(header, "a member before it"))
                 continue
             found.append(member)
-            members[member.name] = member
+            members[_place(member.name)] = member
             if member.offset + member.size > size:
                 raise _Damage(f"the tar is cut at byte {size}, in member {shortened(member.name)!r}")
     except _Damage as damage:
-        return TarIndex(found, str(damage), False, notes)
+        return TarIndex(_with_links(found, ahead, members, notes), str(damage), False, notes)
+    listed = _with_links(found, ahead, members, notes)
     odd_end = _odd_end(read, offset, size)
-    return TarIndex(found, None, offset < size, [*notes, *filter(None, [odd_end])], odd_end)
+    return TarIndex(listed, None, offset < size, [*notes, *filter(None, [odd_end])], odd_end)
 
 
 def check_size(size: int, uri: str) -> None:
@@ -179,10 +186,7 @@ def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[T
     if header.kind in _WITHOUT_DATA:
         return None, header.data
     if header.kind in _LINKS:
-        target = header.link
-        if header.kind == _SYMBOLIC_LINK:
-            target = posixpath.normpath(posixpath.join(posixpath.dirname(header.name), target))
-        member = members.get(target)
+        member = members.get(_target(header))
         return member and member._replace(name=header.name), header.data
     size = header.size
     if size is None or header.data + size > _MAX_END - BLOCK:
@@ -191,6 +195,42 @@ def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[T
     if header.kind in _NOT_A_FILE or header.name.endswith("/"):
         return None, _end(header.data, size)
     return TarMember(header.name, header.data, size), _end(header.data, size)
+
+
+def _place(name: str) -> str:
+    """A member's name as links lead to it: ``./a`` is ``a``."""
+    return posixpath.normpath(name) if "./" in name or "//" in name else name
+
+
+def _target(link: _Header) -> str:
+    """The place that a link leads to: that of a hard link is from the top of the tar."""
+    if link.kind == _SYMBOLIC_LINK:
+        return posixpath.normpath(posixpath.join(posixpath.dirname(link.name), link.link))
+    return _place(link.link)
+
+
+def _with_links(
+    found: list[TarMember | None], ahead: dict[int, _Header], members: dict[str, TarMember], notes: list[str]
+) -> list[TarMember]:
+    """``found`` with the symbolic links ``ahead`` of their members; ``notes`` those that lead to none."""
+    waiting = {_place(header.name): header for header in ahead.values()}
+    for number, header in ahead.items():
+        walked: list[str] = []
+        target = _target(header)
+        # a link may lead to a link; taken out of ``waiting``, none is walked twice, nor in a circle
+        while target not in members and (following := waiting.pop(target, None)) is not None:
+            walked.append(target)
+            target = _target(following)
+        if (member := members.get(target)) is None:
+            notes.append(_dangling(header, "a member of the tar"))
+            continue
+        members.update(dict.fromkeys(walked, member))
+        found[number] = member._replace(name=header.name)
+    return [member for member in found if member is not None]
+
+
+def _dangling(link: _Header, wanted: str) -> str:
+    return f"{shortened(link.name)!r} is a link to {shortened(link.link)!r}, which is not {wanted}"
 
 
 def shortened(name: str) -> str:

@@ -124,6 +124,8 @@ def open_tar(
                 else:
                     shutil.copyfileobj(file, copy, _COPY_BYTES)
                 copy.flush()
+            if broken_off is not None and not copy.tell():
+                raise ShardError(f"{uri}: {broken_off}. Fetch or write it again.")
             check_size(copy.tell(), uri)
             with LocalFile(Path(copy.name), uri) as local:
                 yield TarSource(uri, local.size, opener is None, broken_off, local)
@@ -131,19 +133,29 @@ def open_tar(
 
 def _decompress(plain: Any, copy: IO[bytes], uri: str, limit: int) -> str | None:
     """Copy the decompressed bytes of ``plain`` to ``copy``; returns why this ended early, None if it did not."""
-    try:
-        # read1 returns the bytes decompressed before the damage, read would lose them
-        while part := plain.read1(_COPY_BYTES):
-            if copy.tell() + len(part) > limit:
-                raise ShardError(
-                    f"{uri} unpacks to more than {limit} bytes. Raise max_unpacked_bytes if it is meant to, "
-                    "or unpack it and give the plain tar."
-                )
-            copy.write(part)
-    except EOFError:
-        return f"the compressed data end in the middle, after {copy.tell()} bytes of tar"
-    except (zlib.error, lzma.LZMAError) as error:
-        return f"the compressed data are damaged after {copy.tell()} bytes of tar: {error}"
-    except gzip.BadGzipFile as error:
-        raise ShardError(f"{uri}: the gzip data are damaged: {error}. Fetch or write it again.") from error
-    return None
+    while True:
+        try:
+            # read1 returns the bytes decompressed before the damage, read would lose them
+            part = plain.read1(_COPY_BYTES)
+        except EOFError:
+            return f"the compressed data end in the middle, after {copy.tell()} bytes of tar"
+        except (zlib.error, lzma.LZMAError) as error:
+            return _damaged(copy, error)
+        except gzip.BadGzipFile as error:
+            raise ShardError(f"{uri}: the gzip data are damaged: {error}. Fetch or write it again.") from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            return _damaged(copy, error)  # bz2 has no exception of its own
+        if not part:
+            return None
+        if copy.tell() + len(part) > limit:
+            raise ShardError(
+                f"{uri} unpacks to more than {limit} bytes. Raise max_unpacked_bytes if it is meant to, "
+                "or unpack it and give the plain tar."
+            )
+        copy.write(part)
+
+
+def _damaged(copy: IO[bytes], error: Exception) -> str:
+    return f"the compressed data are damaged after {copy.tell()} bytes of tar: {error}"

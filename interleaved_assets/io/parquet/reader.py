@@ -164,6 +164,8 @@ def _are_adjacent(source: ParquetSource) -> bool:
         column = table["sample_id"]
         if column.null_count:
             raise ShardError(f"{source.uri}: sample_id is null in {column.null_count} of {len(column)} rows")
+        if isinstance(column.type, pa.BaseExtensionType):  # a UUID, for which Arrow has no comparison
+            column = align_shard(table, None, source.uri)["sample_id"]
         for sample_id in column.take(pa.array(sample_starts(column))).to_pylist():
             if sample_id == last:
                 continue

@@ -17,6 +17,7 @@ MARK: Final = b"\x89ItlvSum"
 SEAL_BYTES: Final = 2 * len(MARK) + hashlib.sha256().digest_size
 
 MAGIC: Final = b"PAR1"
+_ENCRYPTED_MAGIC: Final = b"PARE"
 _END_BYTES: Final = 4 + len(MAGIC)
 # First read at the end of a file: it contains most footers, and is the size that Arrow reads.
 _TAIL_BYTES: Final = 64 * 2**10
@@ -75,6 +76,8 @@ def checked_footer(file: BinaryIO | Any) -> bytes:
     """
     size = file.seek(0, 2)
     tail = _tail(file, size, _TAIL_BYTES)
+    if tail.endswith(_ENCRYPTED_MAGIC):
+        raise pa.ArrowInvalid("its footer is encrypted, and there is no way to give a key")
     if len(tail) < _END_BYTES or not tail.endswith(MAGIC):
         raise pa.ArrowInvalid(f"it does not end in {MAGIC.decode()}")
     length = int.from_bytes(tail[-_END_BYTES : -len(MAGIC)], "little")

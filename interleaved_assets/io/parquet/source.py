@@ -125,6 +125,10 @@ def _damage(uri: str, advice: str, local: LocalFile | None) -> Iterator[None]:
                 "write it again with smaller ones."
             ) from error
         reason = " ".join(str(error).split()).rstrip(".")
+        if isinstance(error, pa.ArrowNotImplementedError):
+            raise ShardError(
+                f"{uri} has something that Arrow does not read, or is damaged: {reason}. {advice}"
+            ) from error
         raise ShardError(f"{uri} is not a sound Parquet file: {reason}. {advice}") from error
 
 

@@ -1,5 +1,6 @@
 """What the image tokens of documents lead to: members of the tar, or frames of a TIFF among them."""
 
+import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -18,7 +19,11 @@ from interleaved_assets.model.source_ref import is_unicode
 
 # MINT-1T's tokens for the images of a PDF; the images are the frames of its TIFF in the order of the tokens
 _FRAME_TOKEN: Final = re.compile(r"page_\d+_image_\d+")
-_CONTAINERS: Final = (".tiff", ".tif", ".TIFF", ".TIF")
+_CONTAINERS: Final = (".tiff", ".tif", ".TIFF", ".TIF", ".Tiff", ".Tif")
+
+# bsdtar of macOS stores the extended attributes of a file as a file of that prefix, in the format AppleDouble
+_ATTRIBUTES: Final = "._"
+_APPLE_DOUBLE: Final = b"\0\5\x16\7"
 
 
 class ImageRef(NamedTuple):
@@ -111,7 +116,7 @@ class References:
             elif is_frame:
                 refs.append(self._missing(token, document, key))
             elif isinstance(token, str) and is_unicode(token):
-                detail = f"{shortened(token)} is not in the tar"
+                detail = f"{shortened(token) or 'a token without a name'} is not in the tar"
                 refs.append(ImageRef(token, error=row_error("missing_member", detail)))
             else:
                 detail = f"{json_text(token)} is no name of a member or a frame"
@@ -147,9 +152,21 @@ class References:
 
     def is_document(self, number: int) -> bool:
         """Whether a member is a JSON that lists texts and images."""
-        if self._layout.layout != "interleaved":
+        if self._layout.layout != "interleaved" or self._is_attributes(number):
             return False
         return self.names[number].lower().endswith(tuple(self._layout.json_extensions))
+
+    def described(self, number: int) -> str:
+        """The name of the file that a member belongs to: its own, but for the attributes that macOS packs beside it."""
+        name = self.names[number]
+        folder, slash, base = name.rpartition("/")
+        return folder + slash + base.removeprefix(_ATTRIBUTES) if self._is_attributes(number) else name
+
+    def _is_attributes(self, number: int) -> bool:
+        """Whether a member is what macOS packs beside a file: ``._a.json`` with the attributes of ``a.json``."""
+        if not self.names[number].rpartition("/")[2].startswith(_ATTRIBUTES):
+            return False
+        return bytes(self._source.range(self._members[number].offset, len(_APPLE_DOUBLE))) == _APPLE_DOUBLE
 
     def error_of(self, member: TarMember) -> str | None:
         """Why the bytes of ``member`` cannot be had, as a row error; None where they can."""
@@ -163,7 +180,8 @@ class References:
         """The member of that name, or of that name in the folder of the document."""
         folder = self.names[json_number].rpartition("/")[0]
         own = len(self._places[self.names[json_number]])
-        for candidate in (name, f"{folder}/{plain_name(name)}" if folder else name):
+        beside = f"{folder}/{plain_name(name)}" if folder else name
+        for candidate in (name, posixpath.normpath(beside) if "../" in beside else beside):
             places = self._places.get(plain_name(candidate))
             if places:
                 return places[self._ordinals[json_number]] if len(places) == own else places[-1]

@@ -319,7 +319,7 @@ def _with_leftovers(samples: list[Sample], references: References, limits: TarLi
     key_lengths = {len(key) for key in by_key}
     found = list(samples)
     for leftover in references.leftovers():
-        name = references.names[leftover.number]
+        name = references.described(leftover.number)
         candidates = _owners(name, by_key, key_lengths) or by_group[webdataset_key(name)]
         if not candidates:
             orphan = Sample(webdataset_key(name), leftover.number, document=Document())

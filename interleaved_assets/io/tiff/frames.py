@@ -115,24 +115,35 @@ def _frame(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory) ->
     if problem is None:
         try:
             width, height = (read_number(tiff, order, found.entries, tag) for tag in (_WIDTH, _HEIGHT))
-            return TiffFrame(
-                width, height, order, is_big, False, found.entries, _frame_bytes(tiff, order, is_big, found)
-            )
+            size = _frame_bytes(tiff, order, is_big, found, width, height)
+            return TiffFrame(width, height, order, is_big, False, found.entries, size)
         except ValueError as error:
             problem = str(error)
     return TiffFrame(0, 0, order, is_big, False, {}, 0, problem)
 
 
-def _frame_bytes(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory) -> int:
+def _frame_bytes(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory, width: int, height: int) -> int:
     size = found.value_bytes
     # without lengths, strips are within the file; if they overlap, extracting the frame fails
     pixels = tiff.size
     for tag in found.entries:
         if tag in (_STRIP_COUNTS, _TILE_COUNTS):
-            pixels = _total(tiff, order, found.entries, tag)
+            stated = _total(tiff, order, found.entries, tag)
+            pixels = max(stated, _raw_bytes(tiff, order, found.entries, width, height)) if stated >= 0 else stated
         elif tag in _DIRECTORIES:
             size += _nested_bytes(tiff, found.entries, tag, order, is_big)
     return size + min(max(pixels, 0), tiff.size)
+
+
+def _raw_bytes(tiff: BlockReader, order: str, entries: TiffEntries, width: int, height: int) -> int:
+    """Most bytes that :func:`_at_least_pixels` makes of all strips; 0 if the pixels are compressed."""
+    try:
+        if read_number(tiff, order, entries, _COMPRESSION, _UNCOMPRESSED) != _UNCOMPRESSED:
+            return 0
+        bits, samples = (read_number(tiff, order, entries, tag, 1) for tag in (_BITS, _SAMPLES))
+    except ValueError:
+        return 0
+    return -(-width * bits // 8) * samples * height
 
 
 def _total(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -> int:
@@ -174,9 +185,24 @@ def _segments(tiff: BlockReader, frame: TiffFrame) -> tuple[np.ndarray, np.ndarr
     size = tiff.size
     if any(values.max(initial=0) > size for values in (counts, offsets)) or (offsets + counts).max(initial=0) > size:
         raise ValueError(f"a strip or tile of the TIFF frame reaches beyond the end at {size}")
+    counts = _at_least_pixels(tiff, frame, offsets, counts)
     if int(counts.sum()) > size:
         raise ValueError("strips or tiles of the TIFF frame overlap")
     return offsets, counts
+
+
+def _at_least_pixels(tiff: BlockReader, frame: TiffFrame, offsets: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """``counts``, but for strips of raw pixels that are stated to be shorter than those, such as by a length of 0.
+
+    libtiff, Pillow and tifffile read them in full; without this they would be cut off. A strip at offset 0 is one that
+    was never written.
+    """
+    try:
+        needed = _uncompressed_counts(tiff, frame, len(offsets))
+    except ValueError:
+        return counts  # compressed, or tiles
+    is_short = (counts < needed) & (offsets > 0) & (offsets + needed <= tiff.size)
+    return np.where(is_short, needed, counts)
 
 
 def _segment_tags(frame: TiffFrame) -> tuple[int, int]:

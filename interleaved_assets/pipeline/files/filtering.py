@@ -84,10 +84,15 @@ def measurable(scoring: ScoringSettings) -> dict[str, tuple[str, ...]]:
     return score_groups(scoring.model_copy(update={"scorers": known_scorers()}))
 
 
+def image_columns(selection: SelectionSettings) -> set[str]:
+    """The columns of scores that the filters of ``selection`` compare with bounds."""
+    judges = (find_filter(name) for name in selection.active_filters())
+    return {column for judge in judges if isinstance(judge, ImageFilter) for column in judge.columns}
+
+
 def scoring_for(selection: SelectionSettings, scoring: ScoringSettings) -> ScoringSettings:
     """``scoring`` with those scorers that the filters of ``selection`` need, and no others."""
-    judges = (find_filter(name) for name in selection.active_filters())
-    wanted = {column for judge in judges if isinstance(judge, ImageFilter) for column in judge.columns}
+    wanted = image_columns(selection)
     found = measurable(scoring)
     chosen = tuple(name for name in known_scorers() if wanted & set(found[name]))
     return scoring.model_copy(update={"scorers": chosen})

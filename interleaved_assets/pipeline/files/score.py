@@ -12,15 +12,16 @@ from interleaved_assets.io.storage import exists
 from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.counts import count_errors
-from interleaved_assets.pipeline.files.filtering import check_filters, keep_selected
+from interleaved_assets.pipeline.files.filtering import check_filters, image_columns, keep_selected
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
 from interleaved_assets.pipeline.files.rows import WrittenRows, is_same_file, write_rows
 from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.registry import ERROR_COLUMN
 from interleaved_assets.scoring.schema import scores_schema
 from interleaved_assets.scoring.score import score_images
-from interleaved_assets.selection.positions import join_scores
+from interleaved_assets.selection.positions import join_scores, with_keys
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.values import score_column
 from interleaved_assets.settings import Settings
 
 
@@ -75,7 +76,8 @@ def select_file(
     Returns what was written, and the filters that were not applied, since the scores lack their optional columns.
 
     Raises:
-        OptionError: the scores lack what a filter needs, or are those of another shard; an output is an input;
+        OptionError: the scores lack what a filter needs, have it in a type that does not fit, or are those of another
+            shard; an output is an input;
             ``target`` has another ending.
     """
     for uri in (target, ledger_uri):
@@ -87,6 +89,10 @@ def select_file(
         names = stored.schema.names
         scores = stored.read([name for name in names if name not in (THUMBNAIL_COLUMN, "embedding")])
     passed_over = check_filters(selection, scores.column_names, whole_section=whole_section)
+    scores = with_keys(scores, scores_uri)
+    for name in image_columns(selection):
+        if name in scores.column_names:
+            score_column(scores, name, pa.float64(), scores_uri)  # named here, since later the file is not known
     is_checked = False
 
     def keep(table: pa.Table) -> tuple[pa.Table, pa.Table]:

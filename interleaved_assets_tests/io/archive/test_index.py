@@ -1,9 +1,12 @@
 """The index of a tar equals that of the standard library; damage is reported; headers are deterministic."""
 
+import bz2
 import gzip
 import io
+import lzma
 import random
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,7 +80,73 @@ def test_folders_and_devices_are_no_members_and_links_stand_for_theirs() -> None
             tar.addfile(info, io.BytesIO(b"png"))
     names = ["folder/a.png", "hard.png", "folder/soft.png", "up/soft.png", "z.png"]
     assert contents(buffer.getvalue()) == [(name, b"png") for name in names]
-    assert index_of(buffer.getvalue()).notes == ["'secret' is a link to '/etc/passwd', which is not a member before it"]
+    assert index_of(buffer.getvalue()).notes == [
+        "'secret' is a link to '/etc/passwd', which is not a member of the tar"
+    ]
+
+
+def linked(*entries: tuple[str, bytes | tuple[bytes, str]]) -> bytes:
+    """A tar of files, and of links, whose kind and target stand for their content."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in entries:
+            info = tarfile.TarInfo(name)
+            if isinstance(content, tuple):
+                info.type, info.linkname = content
+                tar.addfile(info)
+            else:
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def test_symbolic_links_may_stand_before_their_members_and_lead_to_other_links() -> None:
+    soft = tarfile.SYMTYPE
+    data = linked(
+        ("1.png", (soft, "2.png")), ("2.png", (soft, "folder/a.png")), ("folder/3.png", (soft, "../1.png")),
+        ("folder/a.png", b"png"), ("4.png", (soft, "1.png")), ("z.png", b"z"),
+    )  # fmt: skip
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        expected = [(info.name, tar.extractfile(info).read()) for info in tar]  # type: ignore[union-attr]
+    assert contents(data) == expected
+    assert [content for _, content in expected] == [b"png"] * 5 + [b"z"]
+    assert index_of(data).notes == []
+
+
+def test_links_lead_to_members_whose_names_begin_with_a_dot_and_a_slash() -> None:
+    soft, hard = tarfile.SYMTYPE, tarfile.LNKTYPE
+    data = linked(
+        ("./a.png", b"a"), ("./b.png", (soft, "a.png")), ("./d/c.png", (soft, "../a.png")),
+        ("./e.png", (hard, "a.png")), ("./d//f.png", b"f"), ("g.png", (soft, "./d/f.png")),
+    )  # fmt: skip
+    names = ["./a.png", "./b.png", "./d/c.png", "./e.png", "./d//f.png", "g.png"]
+    assert contents(data) == list(zip(names, [b"a"] * 4 + [b"f"] * 2, strict=True))
+    assert index_of(data).notes == []
+
+
+def test_links_in_a_circle_or_to_nothing_are_noted_once_each() -> None:
+    soft = tarfile.SYMTYPE
+    data = linked(
+        ("a", (soft, "b")), ("b", (soft, "a")), ("self", (soft, "self")), ("c", (soft, "d")), ("d", (soft, "none")),
+        ("hard", (tarfile.LNKTYPE, "z.png")), ("z.png", b"z"),
+    )  # fmt: skip
+    index = index_of(data)
+    assert [member.name for member in index.members] == ["z.png"]
+    assert [note.partition(" is a link to ")[0] for note in index.notes] == [
+        "'hard'",
+        "'a'",
+        "'b'",
+        "'self'",
+        "'c'",
+        "'d'",
+    ]
+
+
+def test_a_link_to_a_member_in_which_the_tar_is_cut_is_cut_too() -> None:
+    data = linked(("a.png", (tarfile.SYMTYPE, "b.png")), ("b.png", bytes(1000)))[:1600]
+    index = index_of(data)
+    assert [(member.name, member.size) for member in index.members] == [("a.png", 1000), ("b.png", 1000)]
+    assert index.damage == "the tar is cut at byte 1600, in member 'b.png'"
 
 
 def test_the_rest_of_a_file_in_another_volume_is_noticed() -> None:
@@ -144,10 +213,23 @@ def test_any_damage_gives_an_index_or_a_shard_error(seed: int) -> None:
     assert len(members) <= 3
 
 
-@pytest.mark.parametrize("content", [b"PK\3\4" + bytes(600), b"x", b"<html>" * 200, b"\0" * 100 + b"x" * 600])
-def test_what_is_no_tar_is_refused(content: bytes) -> None:
-    with pytest.raises(ShardError, match=r"a\.tar is not a tar"):
+@pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        (b"x", ""),
+        (b"\0" * 100 + b"x" * 600, ""),
+        (b"PK\3\4" + bytes(600), "; it is a ZIP archive: pack its files as a tar"),
+        (b"\x28\xb5\x2f\xfd" + bytes(600), "; it is compressed with zstd: unpack it, or pack it with gzip"),
+        (b"\x1f\x8b" + bytes(600), "; it is compressed twice: unpack it once"),
+        (b"<html>" * 200, "; it is a page of HTML or XML, perhaps the answer of a server"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "; it is a pointer of Git LFS, not the file: fetch it"),
+    ],
+)
+def test_what_is_no_tar_is_refused_with_what_it_is(content: bytes, advice: str) -> None:
+    with pytest.raises(ShardError) as error:
         index_of(content)
+    assert str(error.value).startswith(f"a.tar is not a tar: its first 512 bytes are not a tar header{advice}")
+    assert str(error.value).endswith("header") is not bool(advice)
 
 
 def test_an_empty_tar_has_no_members_and_an_empty_file_is_none() -> None:
@@ -221,6 +303,32 @@ def test_gzip_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
     with (
         pytest.raises(ShardError, match=r"a\.tar\.gz: the gzip data are damaged"),
         open_tar(str(tmp_path / "a.tar.gz")),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("pack_as", [gzip.compress, bz2.compress, lzma.compress], ids=["gzip", "bzip2", "xz"])
+def test_compressed_data_that_end_before_the_first_byte_are_not_called_empty(
+    pack_as: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "a.tar").write_bytes(pack_as(pack([("a.json", b"{}")]))[:12])
+    expected = r"a\.tar: the compressed data end in the middle, after 0 bytes of tar\. Fetch or write it again\."
+    with pytest.raises(ShardError, match=expected), open_tar(str(tmp_path / "a.tar")):
+        pass
+
+
+def test_damaged_bzip2_is_damage_and_not_a_full_disk(tmp_path: Path) -> None:
+    noise = random.Random(0).randbytes(2_000_000)
+    packed = bytearray(bz2.compress(pack([("a.json", b"{}"), ("b.png", noise)])))
+    packed[len(packed) // 2] ^= 255
+    (tmp_path / "a.tar").write_bytes(packed)
+    with open_tar(str(tmp_path / "a.tar")) as tar:
+        assert 500_000 < tar.size < 1_500_000
+        assert tar.index.damage == f"the compressed data are damaged after {tar.size} bytes of tar: Invalid data stream"
+    (tmp_path / "b.tar").write_bytes(packed[:4] + b"damage" + packed[10:])
+    with (
+        pytest.raises(ShardError, match=r"damaged after 0 bytes of tar: Invalid data stream\. Fetch"),
+        open_tar(str(tmp_path / "b.tar")),
     ):
         pass
 

@@ -1,5 +1,6 @@
 """Reading Parquet: whole samples in bounded steps, selected columns, files of other writers."""
 
+import base64
 import logging
 from pathlib import Path
 
@@ -114,11 +115,53 @@ def test_types_of_others_become_canonical(tmp_path: Path, with_arrow_schema: boo
         (b"", r"a\.parquet is not a sound Parquet file: "),
         (b"words and more words", r"a\.parquet is not a sound Parquet file: "),
         (b"PAR1" + b"\xff" * 40 + b"\x20\0\0\0PAR1", r"a\.parquet is not a sound Parquet file: "),
+        (
+            b"PARE" + b"\xff" * 40 + b"\x20\0\0\0PARE",
+            r"a\.parquet is not a sound .*: its footer is encrypted, and there",
+        ),
     ],
 )
 def test_a_file_that_is_not_parquet_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.parquet").write_bytes(content)
     with pytest.raises(ShardError, match=message):
+        list(read_parquet_shard(str(tmp_path / "a.parquet")))
+
+
+UUIDS = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(range(200, 216))] * 3, pa.binary(16)))
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "types"),
+    [
+        ("sample_id", UUIDS, "extension<arrow.uuid> and cannot become string: Invalid UTF8"),
+        ("position", pa.array([0.5, 1, 2]), "double and cannot become int32: Float value 0.5"),
+        (
+            "binary_content",
+            pa.array([{"bytes": b"x", "path": "x.png"}] * 3),
+            "struct<.*> and cannot become large_binary",
+        ),
+    ],
+)
+def test_a_reserved_column_of_a_type_that_does_not_fit_is_named(
+    tmp_path: Path, name: str, column: pa.Array, types: str
+) -> None:
+    table = shard_table("s", 1)
+    pq.write_table(table.set_column(table.column_names.index(name), name, column), tmp_path / "a.parquet")
+    with pytest.raises(ShardError, match=rf"a\.parquet: column '{name}' is {types}"):
+        list(read_parquet_shard(str(tmp_path / "a.parquet")))
+
+
+def test_a_column_of_integers_of_128_bits_is_called_unread_and_not_only_damaged(tmp_path: Path) -> None:
+    # a schema as polars stores it: an integer of 128 bits, which the format can say and Arrow cannot hold
+    schema = bytearray(pa.schema([("n", pa.int64())]).serialize())
+    schema[schema.index((64).to_bytes(4, "little"))] = 128
+    table = shard_table("s", 1).append_column("n", pa.array([1, 2, 3]))
+    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"ARROW:schema": base64.b64encode(schema).decode()})
+    with pytest.raises(
+        ShardError, match=r"a\.parquet has something that Arrow does not read, or is damaged: .* 64 bits"
+    ):
         list(read_parquet_shard(str(tmp_path / "a.parquet")))
 
 
@@ -253,7 +296,9 @@ def test_schema_says_which_columns_there_are(tmp_path: Path) -> None:
         reader = InterleavedParquetReader(tmp_path, schema=schema, schema_overrides={"x": pa.int8()})
     (batch,) = reader
     assert batch.to_pyarrow().schema == schema
-    with pytest.raises(ShardError, match=r"large\.parquet: Integer value 300 not in range"):
+    with pytest.raises(
+        ShardError, match=r"large\.parquet: column 'n' is int64 and .* int8: Integer value 300 not in range"
+    ):
         list(InterleavedParquetReader(_with_large_value(tmp_path), schema_overrides={"n": pa.int8()}))
 
 

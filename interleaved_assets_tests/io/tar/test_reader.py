@@ -306,6 +306,66 @@ def test_folders_keep_equal_stems_and_members_apart(tmp_path: Path) -> None:
     assert [row["binary_content"] for row in found[1::2]] == [b"of a", b"of b"]
 
 
+def test_a_token_may_lead_up_from_the_folder_of_its_document(tmp_path: Path) -> None:
+    uri = write_tar(
+        tmp_path / "a.tar",
+        ("docs/b/doc.json", frames_document("../../img/1.png", "../1.png", "../../../up.png", "")),
+        ("img/1.png", b"of img"),
+        ("docs/1.png", b"of docs"),
+    )
+    found = [row for row in rows(uri) if row["modality"] == "image"]
+    assert [row["binary_content"] for row in found] == [b"of img", b"of docs", None, None]
+    assert [row["materialize_error"] for row in found][2:] == [
+        "missing_member: ../../../up.png is not in the tar",
+        "missing_member: a token without a name is not in the tar",
+    ]
+
+
+def test_frames_are_found_whatever_the_case_of_the_ending(tmp_path: Path) -> None:
+    for ending in ("tiff", "TIFF", "Tiff", "tif", "TIF", "Tif"):
+        uri = write_tar(
+            tmp_path / f"{ending}.tar",
+            ("x.json", frames_document("page_0_image_1")),
+            (f"x.{ending}", tiff(picture(1), picture(2))),
+        )
+        assert pixels(rows(uri)[1]["binary_content"]) == picture(1).tobytes(), ending
+
+
+APPLE_DOUBLE = b"\0\5\x16\7\0\2\0\0Mac OS X        " + bytes(30)
+
+
+def test_what_macos_packs_beside_a_file_is_no_sample(tmp_path: Path) -> None:
+    uri = write_tar(
+        tmp_path / "a.tar",
+        ("./d/._a.json", APPLE_DOUBLE + b"1"),
+        ("./d/a.json", frames_document("a.png")),
+        ("./d/._a.png", APPLE_DOUBLE + b"2"),
+        ("./d/a.png", b"png"),
+        ("./d/._b.json", {"texts": ["a document that is called so"]}),
+        ("._", b"short"),
+    )
+    found = rows(uri)
+    assert [(row["sample_id"], row["binary_content"], row["materialize_error"]) for row in found] == [
+        ("d/a", None, None),
+        ("d/a", b"png", None),
+        ("d/._b", None, None),
+        ("d/._b", None, None),
+        ("._", None, None),
+    ]
+    assert found[0]["_unreferenced_members"] == [
+        {"name": "d/._a.json", "content": APPLE_DOUBLE + b"1"},
+        {"name": "d/._a.png", "content": APPLE_DOUBLE + b"2"},
+    ]
+    with tar_shard(str(tmp_path / "b.tar")) as shard:
+        shard.write(read(uri))
+    assert [{**row, "source_ref": None} for row in rows(str(tmp_path / "b.tar"))] == [
+        {**row, "source_ref": None} for row in found
+    ]
+    found = rows(uri, layout=ShardLayout(layout="images"))
+    assert [(row["sample_id"], row["binary_content"]) for row in found if row["position"] == 0] == [("d/a", b"png")]
+    assert {row["sample_id"] for row in found} == {"d/a", "d/._b.json", "._"}
+
+
 def test_names_are_never_paths(tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(b"secret")
     uri = write_tar(

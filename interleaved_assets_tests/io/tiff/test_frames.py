@@ -242,6 +242,27 @@ def test_strip_lengths_of_a_compressed_frame_must_be_stated() -> None:
     assert Image.open(io.BytesIO(cut_frame(data, 1))).tobytes() == BODY[:12]
 
 
+@pytest.mark.parametrize("stated", [0, 1, 11])
+def test_strips_of_raw_pixels_that_are_stated_too_short_are_cut_out_whole(stated: int) -> None:
+    data = tiff(frame(at=20, size=stated), frame(), body=BODY)
+    in_place = Image.open(io.BytesIO(data))
+    assert in_place.tobytes() == BODY[12:]
+    cut = cut_frame(data, 0)
+    assert Image.open(io.BytesIO(cut)).tobytes() == BODY[12:]
+    assert tifffile.TiffFile(io.BytesIO(cut)).pages[0].asarray().tobytes() == BODY[12:]
+    assert tiff_frames(BlockReader(data))[0].size >= len(cut) - 8  # but for the header
+
+
+def test_strips_that_were_never_written_or_lie_beyond_the_end_are_not_lengthened() -> None:
+    unwritten = tiff(frame(at=0, size=0), frame(), body=BODY)
+    (page,) = tifffile.TiffFile(io.BytesIO(cut_frame(unwritten, 0))).pages
+    assert (page.dataoffsets, page.databytecounts) == ((0,), (0,))
+    data = tiff(frame(), frame(), body=BODY)
+    at_the_end = tiff(frame(at=len(data) - 4, size=2), frame(), body=BODY)
+    (page,) = tifffile.TiffFile(io.BytesIO(cut_frame(at_the_end, 0))).pages
+    assert page.databytecounts == (2,)
+
+
 def test_strip_lengths_are_worked_out_for_each_plane() -> None:
     # 3 planes of 4 × 3 pixels in strips of 2 rows: 8 and 4 bytes for each plane
     body = bytes(range(36)) + struct.pack("<6I", 8, 16, 20, 28, 32, 40)

@@ -1,0 +1,21 @@
+"""Recognize what is given for a tar and is none, for a message that says what to do."""
+
+from typing import Final
+
+_FORMATS: Final[tuple[tuple[bytes, str], ...]] = (
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it, or pack it with gzip"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4: unpack it, or pack it with gzip"),
+    (b"\x1f\x9d", "compressed with compress (.Z): unpack it, or pack it with gzip"),
+    (b"\x5d\0\0", "compressed with lzma: unpack it, or pack it with gzip"),
+    (b"\x1f\x8b", "compressed twice: unpack it once"),
+    (b"PK\x03\x04", "a ZIP archive: pack its files as a tar"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive: pack its files as a tar"),
+    (b"PAR1", "a compressed Parquet file: unpack it"),
+    (b"version https://git-lfs.github.com/", "a pointer of Git LFS, not the file: fetch it with git lfs pull"),
+    (b"<", "a page of HTML or XML, perhaps the answer of a server that refused the download: fetch it again"),
+)
+
+
+def foreign_format(front: bytes) -> str | None:
+    """What a file is by its first bytes, and what to do with it; None if they are of no known format."""
+    return next((what for magic, what in _FORMATS if front.startswith(magic)), None)
