@@ -108,7 +108,7 @@ def figures(data: DatasetAggregate) -> dict[str, Any]:
     for tally in totals(data):
         numbers |= {f"{tally.name}_in": tally.before, f"{tally.name}_kept": tally.after}
         if tally.before:
-            numbers[f"{tally.name}_keep_rate"] = tally.after / tally.before
+            numbers[f"{tally.name}_keep_rate"] = round(tally.after / tally.before, 6)
     for reason, count in sorted(data.rows.items()):
         numbers[f"dropped/{reason.stage}/{reason.name}"] = count
     for code, count in sorted(data.errors.items()):
