@@ -120,7 +120,7 @@ def test_the_date_is_no_part_of_the_version(tmp_path: Path, monkeypatch: pytest.
     with DagsterInstance.ephemeral() as instance:
         for day in ("2026-01-31", "2026-02-01"):
             made = about(settings)._replace(made=f"{day} 06:00 UTC")
-            monkeypatch.setattr("interleaved_assets.defs.steps.report.about", lambda _, made=made: made)
+            monkeypatch.setattr("interleaved_assets.reporting.dataset.write.about", lambda _, made=made: made)
             report(instance, settings)
             assert f"Made {day}" in (tmp_path / "out/dataset_report.html").read_text()
             version = instance.get_latest_data_version_record(REPORT)
