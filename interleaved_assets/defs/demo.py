@@ -80,6 +80,7 @@ PAGES = {
     "the graph of all assets": "/asset-groups",
     "a shard, and what was dropped": "/assets/filtered?view=partitions",
     "the whole data set": "/assets/dataset_report",
+    "the runs, with their logs": "/runs",
 }
 
 
