@@ -156,7 +156,7 @@ def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_commands_of_the_readme_run(raw: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = [words[1:] for words in commands("README.md") if words[0] in INTERLEAVED]
-    assert len(lines) == 9
+    assert len(lines) == 10
     for words in lines:
         assert main(words) == 0, f"{shlex.join(words)}: {capfd.readouterr().err}"
     assert load_settings("bucket.toml").storage.raw_root == "s3://bucket/raw"

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.io import ShardLayout
+from interleaved_assets.model import LEDGER_SCHEMA
+from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages import normalized
-from interleaved_assets_tests.documents import project
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.io.tars import encoded, picture, rows, write_tar
 from interleaved_assets_tests.layouts import SAMPLES, foreign_tar, jpeg
 
@@ -61,13 +64,57 @@ def test_the_example_of_images_with_texts_is_read_as_it_says(tmp_path: Path) -> 
     assert (found[0]["url"], found[0]["width"]) == ("https://…", 640)
 
 
+def python_block(word: str) -> str:
+    """The Python block of the page that has ``word`` in it."""
+    (code,) = [code for code in re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE) if word in code]
+    return code
+
+
+def test_the_query_counts_the_drops_of_all_ledgers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = project(tmp_path)
+    for name in ("a", "deep/b"):
+        good_shard(tmp_path / f"raw/{name}.tar")
+        for stage in stage_dag(settings).values():
+            take_through(stage, name, settings)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "out").rename(tmp_path / "data/out")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(python_block("pyarrow.dataset"), "docs/formats.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert '[["filtered"]]' in printed
+    assert '[["sharpness_below"]]' in printed
+    assert "[[2]]" in printed
+
+
 def test_img2dataset_is_converted_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = project(tmp_path)
     (tmp_path / "img2dataset").mkdir()
     (tmp_path / "img2dataset/00000.tar").write_bytes(foreign_tar("img2dataset"))
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
-    exec(compile(code, "docs/formats.md", "exec"), {})
+    exec(compile(python_block("webdataset"), "docs/formats.md", "exec"), {})
     record = take_through(normalized.STAGE, "00000", settings).record
     assert (record.counts_out.samples, record.counts_out.texts, record.counts_out.images) == (SAMPLES,) * 3
     assert record.counted["unreferenced_members"] == 0
+
+
+def documented_columns(first: str) -> dict[str, str]:
+    """The columns of the table whose first line begins with ``first``, each with its type as the page has it."""
+    (table,) = re.findall(rf"^(\| {re.escape(first)}.*?)\n\n", PAGE, flags=re.DOTALL | re.MULTILINE)
+    found = {}
+    for line in table.splitlines():
+        names, types, _ = (cell.strip() for cell in line.strip("|").split("|", 2))
+        columns = re.findall(r"`(\w+)`", names)
+        kinds = types.removesuffix(", not null").split(", ")
+        found |= dict(zip(columns, kinds * len(columns) if len(kinds) == 1 else kinds, strict=True)) if columns else {}
+    return found
+
+
+def test_the_page_has_the_columns_of_rows_and_ledgers_with_their_types() -> None:
+    assert list(documented_columns("`sample_id` | string, not null").items()) == [
+        (name, dtype) for name, dtype, _ in INTERLEAVED_COLUMNS
+    ]
+    assert documented_columns("`sample_id`, `position`, `modality`") == {
+        field.name: str(field.type) for field in LEDGER_SCHEMA
+    }

@@ -99,6 +99,8 @@ def test_where_the_file_is_looked_for(tmp_path: Path, monkeypatch: pytest.Monkey
         SettingsError, match=r"no settings file: looked for .*work/interleaved\.toml, .*home/interleaved\.toml"
     ):
         settings_path()
+    with pytest.raises(SettingsError, match=r"Write one with interleaved init, .*or name a file with --settings or in"):
+        settings_path()
     in_home = write(home, "")
     assert settings_path() == in_home
     in_work = write(work, "")

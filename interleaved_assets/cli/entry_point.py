@@ -44,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:  # closed with >&-
                 sys.stdout.flush()
         return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        _print_error(error.format_message(), given)
+        return FAILED
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"; see {context.command_path} --help" if context else ""

@@ -21,6 +21,9 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
     if as_json:
         print_json({"removed": remove, "partitions_removed": remove and instance is not None, "shards": files})
         return 0 if any(files.values()) else 1
+    if not files:
+        out.print("nothing to forget: every shard with stored outputs has its raw tar")
+        return 1
     for key, uris in files.items():
         out.print(f"shard {key}: {counted(len(uris), 'file')}, {sum(uris.values()):,} bytes", highlight=False)
         for uri in uris:

@@ -40,6 +40,9 @@ def show_release(file: str | None, *, name: str, to: str | None, incomplete: boo
         out.print(f"left out: {key}: {why}", soft_wrap=True, highlight=False)
     if manifest.folder is None:
         out.print(
-            "The tars stay in place, where a later run may replace them; --to copies them. Check: interleaved verify."
+            "The tars stay in place, where a later run may replace them; --to copies them. "
+            f"Compare them again: interleaved verify {name}",
+            soft_wrap=True,
+            highlight=False,
         )
     return 0

@@ -11,11 +11,15 @@ from types import FrameType
 from rich.table import Table
 
 from interleaved_assets.cli.console import console, print_error, print_json, progress
+from interleaved_assets.cli.status import no_shards
+from interleaved_assets.io.storage import join
 from interleaved_assets.model.errors import InterleavedError, StorageError, describe
-from interleaved_assets.pipeline.dataset_status import read_dataset_status
+from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
 from interleaved_assets.pipeline.many import ShardResult, run_shards
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.record import Counts, Record
 from interleaved_assets.pipeline.stage import StageOutcome
+from interleaved_assets.pipeline.stages import final_tars, normalized
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, State
 from interleaved_assets.reporting.shard.stored_pictures import STAGE_PICTURES, store_pictures
@@ -26,10 +30,18 @@ from interleaved_assets.settings import Settings, load_settings
 def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_json: bool) -> int:
     """Bring ``shards`` up to date, or all that are not current; returns the exit code: 2 where one failed."""
     settings, out = load_settings(file), console()
-    chosen = list(dict.fromkeys(shards)) or _due(settings)
+    chosen = list(dict.fromkeys(shards))
+    if not chosen:
+        dataset = read_dataset_status(settings)
+        chosen = _due(dataset)
+        if not chosen:
+            if not as_json:
+                out.print(_nothing_to_make(dataset), soft_wrap=True, highlight=False)
+            return 0
     stages = list(stage_dag(settings))
     counts: dict[str, Counter[str]] = {name: Counter() for name in stages}
     failed = undrawn = 0
+    published = _Published()
     with (
         progress("stages of shards", len(chosen) * len(stages), out, as_json=as_json) as advance,
         _ctrl_c_is_answered(),
@@ -38,8 +50,9 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
             advance()
             failed += isinstance(one.result, Exception)
             counts[one.stage][_outcome(one)] += 1
-            if isinstance(one.result, StageOutcome) and not _store_pictures(one.key, one.result, settings):
-                undrawn += 1
+            if isinstance(one.result, StageOutcome):
+                published.add(one.key, one.result.record)
+                undrawn += not _store_pictures(one.key, one.result, settings)
             if as_json:
                 _print_as_json(one)
             elif not isinstance(one.result, Exception) and not out.is_terminal:
@@ -50,13 +63,35 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
                 print_error(f"interleaved: {one.stage}: {place}{text}")
     if as_json:
         return 2 if failed or undrawn else 0
-    if chosen:
-        table = Table("stage", "made", "current", "failed")
-        for name, found in counts.items():
-            table.add_row(name, *(f"{found[outcome]:,}" for outcome in ("made", "current", "failed")))
-        out.print(table)
+    table = Table("stage", "made", "current", "failed")
+    for name, found in counts.items():
+        table.add_row(name, *(f"{found[outcome]:,}" for outcome in ("made", "current", "failed")))
+    out.print(table)
     out.print(f"{counted(len(chosen), 'shard')}: {len(chosen) - failed:,} current, {failed:,} failed")
+    if failed < len(chosen):
+        tars = join(settings.storage.output_root, "tars")
+        out.print(f"kept {published.text()}; final tars: {tars}", soft_wrap=True, highlight=False)
     return 2 if failed or undrawn else 0
+
+
+class _Published:
+    """Counts of the shards that have a final tar: what went into ``normalized``, and what is in the tars."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, Counts] = {}
+        self._read, self._kept = Counter[str](), Counter[str]()
+
+    def add(self, key: str, record: Record) -> None:
+        if record.stage == normalized.NAME:
+            self._before[key] = record.counts_in
+        elif record.stage == final_tars.NAME:
+            self._read.update(self._before.pop(key).model_dump())
+            self._kept.update(record.counts_out.model_dump())
+
+    def text(self) -> str:
+        """Such as ``16 of 17 samples, 24 of 29 images, 107 of 113 rows``."""
+        names = ("samples", "images", "rows")
+        return ", ".join(f"{self._kept[name]:,} of {self._read[name]:,} {name}" for name in names)
 
 
 @contextmanager
@@ -91,9 +126,14 @@ def _store_pictures(key: str, outcome: StageOutcome, settings: Settings) -> bool
     return True
 
 
-def _due(settings: Settings) -> list[str]:
+def _nothing_to_make(dataset: DatasetStatus) -> str:
+    if not dataset.raws:
+        return no_shards(dataset.storage.raw_root)
+    return f"nothing to make: {counted(len(dataset.raws), 'shard')}, all current"
+
+
+def _due(dataset: DatasetStatus) -> list[str]:
     """The keys of the shards that are not current, and have a raw shard."""
-    dataset = read_dataset_status(settings)
     if dataset.raws is None:
         raise StorageError(dataset.problem)
     if dataset.problem:

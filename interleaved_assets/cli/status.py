@@ -1,11 +1,14 @@
 """``interleaved status``: which shards are not current, why, and what a run would make."""
 
+from collections.abc import Mapping
+
 from rich.table import Table
 
 from interleaved_assets.cli.console import console, print_error, print_json, progress
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.due import stages_due
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, Status, status_lines
 from interleaved_assets.reporting.text import counted
@@ -17,7 +20,8 @@ def show_status(file: str | None, *, as_json: bool) -> int:
     settings, out = load_settings(file), console()
     dataset = read_dataset_status(settings)
     if dataset.problem:
-        print_error(f"interleaved: changed and vanished shards cannot be recognized: {dataset.problem}")
+        unknown = "changed and vanished shards cannot be recognized: " if dataset.keys else ""
+        print_error(f"interleaved: {unknown}{dataset.problem}")
     stages = stage_dag(settings)
     statuses: dict[str, Status] = {}
     with progress("comparing shards", len(dataset.keys), out, as_json=as_json, lines=True) as advance:
@@ -30,6 +34,10 @@ def show_status(file: str | None, *, as_json: bool) -> int:
             why = "" if status == COMPLETE else status.text
             print_json({"shard": key, "state": status.state, "why": why, "stages": stages_due([status], stages)})
         return 2 if dataset.problem else 0
+    if not statuses:
+        if not dataset.problem:
+            out.print(no_shards(settings.storage.raw_root), soft_wrap=True, highlight=False)
+        return 2 if dataset.problem else 0
     table = Table(title=counted(len(statuses), "shard"), title_justify="left")
     for column in ("state", "shards", "why", "stages to make", "for example"):
         table.add_column(column, overflow="fold", justify="right" if column == "shards" else "left")
@@ -38,10 +46,22 @@ def show_status(file: str | None, *, as_json: bool) -> int:
         to_make = ", ".join(stages_due([line.status], stages))
         table.add_row(str(line.status.state), f"{line.shards:,}", why, to_make, line.examples)
     out.print(table)
-    due = [status for status in statuses.values() if stages_due([status], stages)]
-    out.print(
-        f"tonight: {len(due):,} shards through {', '.join(stages_due(due, stages)) or 'no stage'}. The schedule "
-        f"nightly ({settings.watch.nightly}, UTC) requests them while it is on. Failed shards count as missing here; "
-        "dataset_report has their errors."
-    )
+    for text in _what_a_run_would_make(statuses, stages, settings.watch.nightly):
+        out.print(text, soft_wrap=True, highlight=False)
     return 2 if dataset.problem else 0
+
+
+def no_shards(raw_root: str) -> str:
+    """What commands print where the raw root holds no shard."""
+    return f"no shards: no file below {raw_root} has a name that ends in .tar, .tar.gz or .tgz"
+
+
+def _what_a_run_would_make(statuses: Mapping[str, Status], stages: Mapping[str, Stage], nightly: str) -> list[str]:
+    due = [status for status in statuses.values() if stages_due([status], stages)]
+    if not due:
+        return ["A run would make nothing."]
+    return [
+        f"A run would take {counted(len(due), 'shard')} through {', '.join(stages_due(due, stages))}: interleaved run, "
+        f"or in Dagster the schedule nightly ({nightly}, UTC) while it is on.",
+        "Failed shards count as missing here: interleaved run prints their errors, and runs in Dagster show them.",
+    ]

@@ -34,7 +34,7 @@ def show_what_if(file: str | None, *, changes: Sequence[str], shards: Sequence[s
     changed_settings(settings.selection, overrides)
     keys = shards or scored_keys(settings.storage)
     if not keys:
-        print_error("no shard has been scored yet: materialize image_scores first")
+        print_error("no shard has been scored yet: interleaved run, or materialize image_scores in Dagster")
         return 1
 
     def outcomes(key: str) -> tuple[Outcome, Outcome] | InterleavedError:

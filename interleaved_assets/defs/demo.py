@@ -23,7 +23,6 @@ from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.private_api.connections import keep_connections
 from interleaved_assets.defs.private_api.events import interrupts_between_steps
 from interleaved_assets.defs.registration import register
-from interleaved_assets.defs.report import REPORT_FILE
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.schedules import DAILY_REPORT
 from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
@@ -38,6 +37,7 @@ from interleaved_assets.pipeline.stages import final_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stored_records import read_records, recorded_stages
 from interleaved_assets.reporting.collect import row_errors
+from interleaved_assets.reporting.dataset import REPORT_FILE
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets.settings.load import FILE_NAME, FILE_VARIABLE, settings_path
 
@@ -80,6 +80,7 @@ PAGES = {
     "the graph of all assets": "/asset-groups",
     "a shard, and what was dropped": "/assets/filtered?view=partitions",
     "the whole data set": "/assets/dataset_report",
+    "the runs, with their logs": "/runs",
 }
 
 

@@ -8,7 +8,6 @@ from interleaved_assets.defs.assets import OWNERS
 from interleaved_assets.pipeline.checks.verdict import PUBLISHED_ONCE
 from interleaved_assets.settings import Settings
 
-REPORT_FILE: Final = "dataset_report.html"
 _PUBLISHED_ONCE: Final = (
     "The raw tar of every final tar is there, and no two final tars have the same content, as after a raw tar was "
     "renamed. interleaved forget, or the job forget_shards, removes what a shard without a raw tar has left."
@@ -34,6 +33,6 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         # the step begins here: what does its work is not imported with the definitions
         from interleaved_assets.defs.steps.report import make_report
 
-        return make_report(context, REPORT_FILE, settings)
+        return make_report(context, settings)
 
     return dataset_report

@@ -51,15 +51,18 @@ def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:
     The report is not triggered by its inputs: vanished shards and changed settings produce no event, and every shard
     would trigger a report.
     """
+    description = "Makes dataset_report, and runs the check up_to_date of each stage."
     return dg.ScheduleDefinition(
         name=DAILY_REPORT,
         job=dg.define_asset_job(
-            DAILY_REPORT, selection=dg.AssetSelection.assets("dataset_report") | up_to_date_checks(settings)
+            DAILY_REPORT,
+            selection=dg.AssetSelection.assets("dataset_report") | up_to_date_checks(settings),
+            description=description,
         ),
         cron_schedule=REPORT_CRON,
         execution_timezone="UTC",
         default_status=_from_the_start(settings),
-        description="Makes dataset_report every morning, and runs the check up_to_date of each stage.",
+        description=description,
     )
 
 
@@ -100,7 +103,7 @@ def _check_schedule(
     try:
         return dg.ScheduleDefinition(
             name=name,
-            job=dg.define_asset_job(name, selection=checks),
+            job=dg.define_asset_job(name, selection=checks, description=description),
             cron_schedule=cron,
             execution_timezone="UTC",
             default_status=_from_the_start(settings),

@@ -28,7 +28,8 @@ def settings_path() -> Path:
         return found
     raise SettingsError(
         f"no settings file: looked for {', '.join(map(str, _candidates()))}. "
-        f"Start from the folder that has {FILE_NAME}, or name it in {FILE_VARIABLE}."
+        f"Write one with interleaved init, start from the folder that has {FILE_NAME}, or name a file with --settings "
+        f"or in {FILE_VARIABLE}."
     )
 
 

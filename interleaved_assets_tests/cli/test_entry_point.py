@@ -125,3 +125,10 @@ def test_a_folder_without_permission_is_one_line_and_not_an_empty_folder(
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_without_arguments_the_help_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert main([]) == 2
+    assert capsys.readouterr().err == shown

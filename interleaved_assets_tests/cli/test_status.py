@@ -11,7 +11,7 @@ def test_status_names_stale_shards_why_and_what_a_run_would_make(
     curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*curated, "status"]) == 0
-    assert "tonight: 0 shards through no stage." in capsys.readouterr().out
+    assert capsys.readouterr().out.endswith("\nA run would make nothing.\n")
     project(tmp_path, "[selection]\nmin_sharpness = 80\n")
     good_shard(tmp_path / "raw" / "new.tar")
     assert main([*curated, "status"]) == 0
@@ -21,7 +21,7 @@ def test_status_names_stale_shards_why_and_what_a_run_would_make(
     assert (stale[1], stale[3], stale[4]) == ("2", "filtered, final_tars", "a, b")
     assert next(row for row in rows if row[0] == "missing")[1:3] == ["1", "never materialized"]
     assert "min_sharpness 100.0 → 80.0" in " ".join(row[2] for row in rows)
-    assert "tonight: 3 shards through normalized, image_scores, filtered, final_tars." in printed
+    assert "\nA run would take 3 shards through normalized, image_scores, filtered, final_tars: interleaved" in printed
     assert main([*curated, "status", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["shard"], line["state"], line["stages"][0]) for line in lines] == [
@@ -29,3 +29,25 @@ def test_status_names_stale_shards_why_and_what_a_run_would_make(
         ("b", "stale", "filtered"),
         ("new", "missing", "normalized"),
     ]
+
+
+def test_without_shards_status_and_run_say_what_a_shard_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project(tmp_path)
+    raw = tmp_path / "raw"
+    (raw / "a.zip").write_bytes(b"")
+    for command in ("status", "run"):
+        assert main(["--settings", str(tmp_path / "interleaved.toml"), command]) == 0
+        assert capsys.readouterr().out == (
+            f"no shards: no file below {raw} has a name that ends in .tar, .tar.gz or .tgz\n"
+        )
+
+
+def test_without_a_raw_root_status_is_one_line_of_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project(tmp_path)
+    (tmp_path / "raw").rmdir()
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "status"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        f"interleaved: raw root {tmp_path / 'raw'} does not exist: set storage.raw_root in the settings file\n"
+    )

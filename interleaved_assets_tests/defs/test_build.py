@@ -60,7 +60,9 @@ def test_no_description_has_a_placeholder_that_markdown_takes_for_html(tmp_path:
     shown += [graph.get_check_spec(key).description for key in graph.asset_check_keys]
     shown += [sensor.description for sensor in repository.sensor_defs]
     shown += [schedule.description for schedule in repository.schedule_defs]
-    shown += [job.description for job in repository.get_all_jobs()]
+    jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
+    shown += [job.description for job in jobs]
+    assert all(job.description for job in jobs)
     outside_code = [re.sub("`[^`]*`", "", text) for text in shown if text]
     assert len(outside_code) > 25
     assert [text for text in outside_code if "<" in text] == []

@@ -114,6 +114,7 @@ def test_columns_are_those_of_the_asset_and_passthrough_columns_those_of_the_sha
         columns = metadata["dagster/column_schema"].columns
         lineage = metadata["dagster/column_lineage"].deps_by_column
         assert list(lineage) == [column.name for column in columns]
+        assert all(column.description for column in columns)
         found = done[name].record.columns
         assert {column.name: column.type for column in columns}.items() <= found.items()
         required = {column.name for column in columns if not column.constraints.nullable}
@@ -128,6 +129,15 @@ def test_embeddings_have_no_width_before_a_model_is_loaded(tmp_path: Path) -> No
     settings = project(tmp_path, "[clip]\nenabled = true\nkeep_embeddings = true\n")
     schema = definition_metadata(stage_dag(settings)["clip_scores"], settings)["dagster/column_schema"]
     assert {column.name: column.type for column in schema.columns}["embedding"] == "list<item: halffloat>"
+    assert all(column.description for column in schema.columns)
+
+
+def test_every_scorer_of_the_package_has_its_columns_described(tmp_path: Path) -> None:
+    own = '"sharpness", "sharpness_grey", "sharpness_256", "qr", "nsfw", "thumbnail"'
+    settings = project(tmp_path, f"[scoring]\nscorers = [{own}]\n")
+    schema = definition_metadata(stage_dag(settings)["image_scores"], settings)["dagster/column_schema"]
+    assert len(schema.columns) == 12
+    assert {column.name for column in schema.columns if not column.description} == set()
 
 
 def test_the_device_in_the_notes_of_a_model_is_shown(settings: Settings) -> None:

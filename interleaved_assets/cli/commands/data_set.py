@@ -1,4 +1,4 @@
-"""Commands for the shards of a project: ``run``, ``status``, ``what-if``, ``forget``."""
+"""Commands for the shards of a project: ``run``, ``status``, ``report``, ``what-if``, ``forget``."""
 
 from typing import Any
 
@@ -41,6 +41,25 @@ def status_command(file: str | None, as_json: bool) -> int:
     from interleaved_assets.cli.status import show_status
 
     return show_status(file, as_json=as_json)
+
+
+@click.command("report")
+@click.option("--open", "in_browser", is_flag=True, help="Open the report in the browser.")
+@as_json
+@click.pass_obj
+def report_command(file: str | None, in_browser: bool, as_json: bool) -> int:
+    """Write the report on the whole data set, one HTML page, without Dagster.
+
+    It is dataset_report.html below the output root, as the asset dataset_report writes it: what was kept, what was
+    dropped and why, scores with their thresholds, shards to check first. Errors of failed shards are known to runs in
+    Dagster only.
+
+    \b
+    interleaved report --open
+    """
+    from interleaved_assets.cli.report import show_report
+
+    return show_report(file, in_browser=in_browser, as_json=as_json)
 
 
 @click.command("what-if")

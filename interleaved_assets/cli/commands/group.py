@@ -5,7 +5,13 @@ from typing import Final
 
 import click
 
-from interleaved_assets.cli.commands.data_set import forget_command, run_command, status_command, what_if_command
+from interleaved_assets.cli.commands.data_set import (
+    forget_command,
+    report_command,
+    run_command,
+    status_command,
+    what_if_command,
+)
 from interleaved_assets.cli.commands.lineage import drops_command, trace_command, view_command
 from interleaved_assets.cli.commands.options import FILE
 from interleaved_assets.cli.commands.project import demo_command, init_command, settings_command
@@ -21,7 +27,7 @@ from interleaved_assets.cli.commands.shard_files import (
 SECTIONS: Final[Mapping[str, Sequence[click.Command]]] = {
     "A project": (init_command, settings_command, demo_command),
     "Shard files": (inspect_command, validate_command, convert_command, score_command, select_command),
-    "The shards of a project": (run_command, status_command, what_if_command, forget_command),
+    "The shards of a project": (run_command, status_command, report_command, what_if_command, forget_command),
     "What became of them": (trace_command, drops_command, view_command),
     "Releases": (release_command, verify_command),
 }

@@ -1,7 +1,6 @@
 """The step of the asset dataset_report: it reads what is stored of all shards, and writes the report."""
 
 import hashlib
-import itertools
 from typing import Any, Final
 
 import dagster as dg
@@ -12,67 +11,44 @@ from interleaved_assets.defs.private_api.connections import keep_connections
 from interleaved_assets.defs.progress import progress
 from interleaved_assets.defs.steps.failures import last_errors
 from interleaved_assets.defs.steps.status_notes import publish_status_notes
-from interleaved_assets.io.storage import atomic_output, join
 from interleaved_assets.pipeline.checks.verdict import PUBLISHED_ONCE
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import State
-from interleaved_assets.pipeline.throughput import read_throughput
-from interleaved_assets.reporting.collect import all_shard_facts
-from interleaved_assets.reporting.dataset.about import about
-from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, aggregate
-from interleaved_assets.reporting.dataset.examples import held_by
-from interleaved_assets.reporting.dataset.report import html_report, markdown_report, publishing_problems, totals
-from interleaved_assets.reporting.documents.pages import stored_pages
-from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate
+from interleaved_assets.reporting.dataset.report import markdown_report, publishing_problems, totals
+from interleaved_assets.reporting.dataset.write import write_report
 from interleaved_assets.settings import Settings
 
 _NAMED: Final = 100
 
 
-def make_report(context: dg.AssetExecutionContext, name: str, settings: Settings) -> dg.MaterializeResult:
-    """Write the report ``name`` below the output root, and publish the status notes of shards that are not current."""
+def make_report(context: dg.AssetExecutionContext, settings: Settings) -> dg.MaterializeResult:
+    """Write the report below the output root, and publish the status notes of shards that are not current."""
     with interrupts_deferred():
         keep_connections(context.instance)
         registered = context.instance.get_dynamic_partitions(SHARDS)
         failed = progress(context.instance, stage_dag(settings), registered).failed
         errors = last_errors(context.instance, failed)
     found = read_dataset_status(settings, registered, failed, errors)
-    data = aggregate(all_shard_facts(found), measures_of(settings.selection))
-    problems = []
-    if found.problem:
-        problems.append(f"Changed and vanished raw shards cannot be recognized: {found.problem}")
+    report = write_report(found, settings)
+    data, about = report.data, report.about
+    if report.problems:
         with interrupts_deferred():
-            context.log.warning(problems[-1])
-    uri = join(settings.storage.output_root, name)
-    least = settings.checks.min_keep_rate
-    described = about(settings)
-    speeds = read_throughput(stage_dag(settings), settings.storage)
-    page = html_report(
-        data,
-        subtitle=f"{settings.storage.raw_root} → {settings.storage.output_root}",
-        problems=problems,
-        min_keep_rate=least,
-        about=described,
-        held=held_by(itertools.chain(*data.examples.values()), settings.storage),
-        selection=settings.selection,
-        pages=stored_pages(settings.storage) if settings.pages.enabled else {},
-        throughput=speeds,
-    )
-    with atomic_output(uri, settings.storage.options) as out:
-        out.write(page.encode())
+            context.log.warning(" ".join(report.problems))
+    summary = markdown_report(data, report.problems, settings.checks.min_keep_rate, about, report.throughput)
     statuses = {shard.key: shard.why for shard in data.worst() if not shard.is_current}
     publish_status_notes(context, statuses, set(registered), settings)
     return dg.MaterializeResult(
         metadata={
-            "report": dg.MetadataValue.md(markdown_report(data, problems, least, described, speeds)),
-            "html": dg.MetadataValue.path(uri),
-            "dagster/uri": uri,
-            "html_bytes": out.size,
+            "report": dg.MetadataValue.md(summary),
+            "html": dg.MetadataValue.path(report.uri),
+            "dagster/uri": report.uri,
+            "html_bytes": report.size,
             **figures(data),
         },
         # without the date: the same data has the same version
-        data_version=dg.DataVersion(hashlib.sha256(page.replace(described.made, "").encode()).hexdigest()),
+        data_version=dg.DataVersion(hashlib.sha256(report.page.replace(about.made, "").encode()).hexdigest()),
         check_results=[published_once(data, found.problem)],
     )
 
@@ -108,7 +84,7 @@ def figures(data: DatasetAggregate) -> dict[str, Any]:
     for tally in totals(data):
         numbers |= {f"{tally.name}_in": tally.before, f"{tally.name}_kept": tally.after}
         if tally.before:
-            numbers[f"{tally.name}_keep_rate"] = tally.after / tally.before
+            numbers[f"{tally.name}_keep_rate"] = round(tally.after / tally.before, 6)
     for reason, count in sorted(data.rows.items()):
         numbers[f"dropped/{reason.stage}/{reason.name}"] = count
     for code, count in sorted(data.errors.items()):

@@ -29,10 +29,10 @@ KEPT_BYTES: Final = 256 * 2**20
 _NOTES_LOGGED: Final = 5
 
 _MEANING: Final = {
-    "repeated_sample_ids": "samples have the id of one before, and got another",
-    "repeated_members": "members have the name of one before",
+    "repeated_sample_ids": "samples have the id of an earlier one, and got another",
+    "repeated_members": "members have the name of an earlier one; the last one counts",
     "unreferenced_members": "members or frames are named by no document, and are kept beside their sample",
-    "uneven_lists": "lists have not one entry per image or text, and stay whole",
+    "uneven_lists": "lists do not have one entry per image or text, and stay whole",
     "unchecked_frames": "TIFFs were not fetched, so frames that no document names would go unnoticed",
     "damaged_frames": "frames that no document names are damaged, and are left out",
     "odd_tars": "oddities of the tar itself",
@@ -389,7 +389,7 @@ def _make_unique(samples: list[Sample]) -> int:
 def _log(source: TarSource, samples: list[Sample], notes: Counter[str]) -> None:
     for kind, count in notes.items():
         if count:
-            logger.warning("%s: %s: %d %s", source.uri, kind, count, _MEANING[kind])
+            logger.warning("%s: %s (%d): %s", source.uri, kind, count, _MEANING[kind])
     if not samples:
         logger.warning("%s: there is no sample in it", source.uri)
     # a tar may have a hundred thousand broken links

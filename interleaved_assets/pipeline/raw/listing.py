@@ -198,7 +198,7 @@ def _below(uri: str, storage: StorageSettings) -> str:
 
 def _not_there(key: str, storage: StorageSettings) -> StorageError:
     return StorageError(
-        f"shard {key!r} is not below {storage.raw_root}: it was moved or deleted after it was registered"
+        f"shard {key!r} is not below {storage.raw_root}: it was moved or deleted, or the key has a typo"
     )
 
 

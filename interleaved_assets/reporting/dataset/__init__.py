@@ -1,1 +1,6 @@
 """The report on the data set: sums over its shards, charts, and the page that holds them."""
+
+from typing import Final
+
+REPORT_FILE: Final = "dataset_report.html"
+"""Its name below the output root."""

@@ -89,7 +89,7 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str) -> Markup:
     # a filter that drops little: show part of the axis; a filled area would suggest that the axis starts at 0
     is_part = rates.min() > 0.6
     bottom = math.floor(rates.min() * 20) * 5 - 5 if is_part else 0
-    height, place = _heights(bottom, 104 - bottom * 0.05), places(edges, _AREA, log=measure.scale == "log")
+    height, place = _heights(bottom, 100 + 0.04 * (100 - bottom)), places(edges, _AREA, log=measure.scale == "log")
     curve = "L".join(f"{place(at)},{height(100 * rate)}" for at, rate in zip(thresholds, rates, strict=True))
     drawn = [head]
     if not is_part:

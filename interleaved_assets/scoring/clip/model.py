@@ -147,9 +147,13 @@ def _load(
     except InterleavedError:
         raise
     except _LOAD_ERRORS as error:
+        advice = (
+            "The checkpoint has to be of this very model, whole, and a state dict (.pt, .pth, .bin, .safetensors)."
+            if uri
+            else "Where its weights cannot be downloaded, fetch them elsewhere and name their file in clip.pretrained."
+        )
         raise SettingsError(
-            f"clip: model {label} cannot be loaded from {uri or settings.pretrained}: {reason_of(error)}. The "
-            "checkpoint has to be of this very model, whole, and a state dict (.pt, .pth, .bin, .safetensors)."
+            f"clip: model {label} cannot be loaded from {uri or settings.pretrained}: {reason_of(error)}. {advice}"
         ) from error
     embedded = getattr(getattr(module, "token_embedding", None), "num_embeddings", None)
     if embedded is not None and embedded < getattr(tokenizer, "vocab_size", 0):

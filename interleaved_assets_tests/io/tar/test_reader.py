@@ -270,7 +270,7 @@ def test_repeated_ids_stay_apart_and_are_counted(tmp_path: Path, caplog: pytest.
     ids = [row["sample_id"] for row in found if row["modality"] == "metadata"]
     assert ids == ["a", "a~3", "a~2", "a~4", "a~2~2"]
     assert notes["repeated_sample_ids"] == 3
-    assert "3 samples have the id of one before" in caplog.text
+    assert "repeated_sample_ids (3): samples have the id of an earlier one" in caplog.text
     assert [row["id"] for row in found if row["modality"] == "metadata"] == ["a", "a", "a~2", "a", "a~2"]
 
 
@@ -528,7 +528,7 @@ def test_lists_per_image_and_per_text_are_spread(tmp_path: Path) -> None:
 def test_lists_of_another_length_stay_whole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     uri = write_tar(tmp_path / "a.tar", ("d.json", frames_document("p.png", image_metadata=[1, 2])), ("p.png", b"x"))
     assert read(uri)["image_metadata"].to_pylist() == [[1, 2], None]
-    assert "1 lists have not one entry per image or text" in caplog.text
+    assert "uneven_lists (1): lists do not have one entry per image or text" in caplog.text
 
 
 def test_empty_lists_are_told_apart_from_missing_ones(tmp_path: Path) -> None:
@@ -985,5 +985,6 @@ def test_notes_are_logged_once_per_kind(tmp_path: Path, caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING):
         read(uri)
     assert [record.message for record in caplog.records] == [
-        f"{uri}: unreferenced_members: 20 members or frames are named by no document, and are kept beside their sample"
+        f"{uri}: unreferenced_members (20): members or frames are named by no document, "
+        "and are kept beside their sample"
     ]

@@ -91,9 +91,9 @@ def test_the_figures_of_the_page() -> None:
         "1",
         "1",
         "1",
-        "web/flyers|000 · a at 4: measured 0.2, threshold 0.05",
+        "web/flyers|000 · a at position 4: measured 0.2, threshold 0.05",
     ]
-    assert page.row("undecodable_image")[-1] == "web/flyers|000 · b at 1: undecodable_image: 0 bytes"
+    assert page.row("undecodable_image")[-1] == "web/flyers|000 · b at position 1: undecodable_image: 0 bytes"
     assert page.row("sharpness") == ["sharpness", "Sharpness", "keep ≥ 100", "7", "1", "85.7 %", "1", "1"]
     assert page.row("clip") == ["clip", "CLIP similarity", "keep ≥ 0.15", "not scored", "–", "0", "0"]
     assert page.row("ratio")[3] == "filters samples"

@@ -173,3 +173,11 @@ def test_names_are_never_read_as_markup() -> None:
     assert ElementTree.fromstring(svg).get("aria-label") == "Histogram of a\"$b_<i>&'"
     assert "a\"$b_<i>&'" in texts(svg)
     assert "a$b_<i>_below" in texts(reasons_bar(1, {"a$b_<i>_below": 3}))
+
+
+@pytest.mark.parametrize("with_code", [2, 5, 12, 35])
+def test_the_labels_of_a_part_of_the_axis_stay_inside_the_plot(with_code: int) -> None:
+    areas = np.concatenate([np.zeros(100 - with_code), np.linspace(0.02, 0.3, with_code)])
+    labels = at_labels(keep_rate_curve(sketch("qr", areas, maximum=0.05), "maximum"), "y")
+    assert "0 %" not in labels  # part of the axis
+    assert 40 <= labels["100 %"] - 3 == min(labels.values()) - 3 < 50

@@ -146,6 +146,17 @@ def test_a_checkpoint_of_another_model_is_refused(change: object, tiny: ClipSett
     assert len(str(caught.value)) < 700
 
 
+def test_weights_that_cannot_be_downloaded_are_to_be_named_as_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(
+        SettingsError, match=r"RN50 cannot be loaded from openai: .* name their file in clip\.pretrained"
+    ):
+        load_clip(ClipSettings(model="RN50", pretrained="openai", device="cpu"))
+
+
 class Trap:
     """Would run code when unpickled."""
 

@@ -1,0 +1,43 @@
+"""``interleaved report``: the report on the data set, without Dagster."""
+
+import webbrowser
+from dataclasses import asdict
+from pathlib import Path
+
+from interleaved_assets.cli.console import console, print_error, print_json, progress
+from interleaved_assets.io.storage import is_local
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets.pipeline.dataset_status import read_dataset_status
+from interleaved_assets.reporting.dataset.report import totals
+from interleaved_assets.reporting.dataset.write import write_report
+from interleaved_assets.reporting.text import counted, most_frequent
+from interleaved_assets.settings import load_settings
+
+
+def show_report(file: str | None, *, in_browser: bool, as_json: bool) -> int:
+    """Write the report and print its place and totals; returns the exit code: 1 where there are no shards."""
+    settings, out = load_settings(file), console()
+    found = read_dataset_status(settings)
+    if not found.keys:
+        if found.problem:
+            raise StorageError(found.problem)
+        print_error(f"interleaved: no shards below {settings.storage.raw_root}: nothing to report")
+        return 1
+    with progress("reading records and scores", 1, out, as_json=as_json):
+        report = write_report(found, settings)
+    if found.problem:
+        print_error(f"interleaved: {report.problems[0]}")
+    states = most_frequent(report.data.by_state())
+    sums = totals(report.data)
+    if as_json:
+        print_json(
+            {"report": report.uri, "bytes": report.size, "shards": dict(states), "totals": list(map(asdict, sums))}
+        )
+    else:
+        shards = ", ".join(f"{number:,} {state}" for state, number in states)
+        kept = ", ".join(f"{tally.after:,} of {tally.before:,} {tally.name}" for tally in sums)
+        out.print(f"{counted(len(found.keys), 'shard')}: {shards}; kept {kept}", soft_wrap=True, highlight=False)
+        out.print(report.uri, soft_wrap=True, highlight=False)
+    if in_browser:
+        webbrowser.open(Path(report.uri).as_uri() if is_local(report.uri) else report.uri)
+    return 2 if found.problem else 0

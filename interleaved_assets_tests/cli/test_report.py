@@ -1,0 +1,55 @@
+import re
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance, materialize
+
+from interleaved_assets.cli import main
+from interleaved_assets.defs.report import build_dataset_report
+from interleaved_assets.settings import load_settings
+
+
+def without_date(page: Path) -> str:
+    text, found = re.subn(r"Made \d{4}-\d\d-\d\d \d\d:\d\d UTC", "", page.read_text(encoding="utf-8"))
+    assert found == 1
+    return text
+
+
+def test_the_report_is_the_one_that_dagster_writes(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "out/dataset_report.html"
+    assert main([*curated, "report"]) == 0
+    assert capsys.readouterr().out == (
+        f"2 shards: 2 complete; kept 6 of 6 samples, 8 of 10 images, 24 of 26 rows\n{page}\n"
+    )
+    without_dagster = without_date(page)
+    page.unlink()
+    with DagsterInstance.ephemeral() as instance:
+        assert materialize(
+            [build_dataset_report(load_settings(tmp_path / "interleaved.toml"))], instance=instance
+        ).success
+    assert without_date(page) == without_dagster
+
+
+def test_a_failed_shard_counts_as_missing(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raw/empty.tar").touch()
+    assert main([*curated, "run"]) == 2
+    capsys.readouterr()
+    assert main([*curated, "report"]) == 0
+    assert capsys.readouterr().out.startswith("3 shards: 2 complete, 1 missing; kept 6 of 6 samples, ")
+
+
+def test_without_shards_there_is_no_report(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = f'[storage]\nraw_root = "{tmp_path}/none"\noutput_root = "{tmp_path}/other"\n'
+    (tmp_path / "interleaved.toml").write_text(settings)
+    assert main([*curated, "report"]) == 2
+    assert f"raw root {tmp_path}/none does not exist" in capsys.readouterr().err
+    (tmp_path / "none").mkdir()
+    assert main([*curated, "report"]) == 1
+    assert capsys.readouterr().err == f"interleaved: no shards below {tmp_path}/none: nothing to report\n"
+    assert not (tmp_path / "other").exists()
