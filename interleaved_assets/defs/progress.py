@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
+from interleaved_assets.defs.latest import latest_ids
 from interleaved_assets.defs.partitions import SHARDS, shards
 from interleaved_assets.defs.private_api.backfills import shards_awaiting_backfill
 from interleaved_assets.pipeline.due import Progress
@@ -25,6 +26,20 @@ def progress(instance: dg.DagsterInstance, stages: Iterable[str], keys: Sequence
         failed={stage: found.get("FAILED", set()) for stage, found in states.items()},
         busy=set().union(*(found.get("IN_PROGRESS", set()) for found in states.values())),
     )
+
+
+def not_logged(instance: dg.DagsterInstance, stages: Iterable[str], keys: Sequence[str]) -> dict[str, set[str]]:
+    """For each stage, those of ``keys`` that were part of a run since their last materialization.
+
+    The run may have written their records, and have been terminated before it logged that. Dagster counts shards as
+    failed only where their run has failed. Each stage takes two queries over all events of its shards.
+    """
+    lost: dict[str, set[str]] = {}
+    for stage in stages:
+        planned = latest_ids(instance, stage, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED, keys)
+        made = latest_ids(instance, stage, dg.DagsterEventType.ASSET_MATERIALIZATION, planned)
+        lost[stage] = {key for key, event in planned.items() if event > made.get(key, -1)}
+    return lost
 
 
 def known_progress(

@@ -18,7 +18,7 @@ class Progress(NamedTuple):
     made: Mapping[str, AbstractSet[str]]
     """By stage, the shards with a materialization."""
     failed: Mapping[str, AbstractSet[str]]
-    """By stage, the shards whose last run failed."""
+    """By stage, the shards whose last run failed, or was terminated before it told of them, where that is known."""
     busy: AbstractSet[str]
     """Shards that a run or backfill in progress still has to process, at any stage."""
 
@@ -46,7 +46,7 @@ def due_shards(
     """Which of ``raws`` need which stages, and why. Busy shards are left out.
 
     A shard with current records is also due if the orchestrator has no materialization of it (a run was killed between
-    record and event), or if its last run failed (another run had completed the shard before).
+    record and event), or if its last run failed or was terminated (another run had completed the shard before).
 
     Args:
         at_most: number of due shards after which the rest of ``raws`` is left out.
@@ -86,7 +86,8 @@ def _status_in_progress(key: str, progress: Progress) -> Status:
     """The status of a shard with current records, from the orchestrator's knowledge of it."""
     for stage, keys in progress.failed.items():
         if key in keys:
-            return Status(State.FAILED, f"{stage} failed: its records are current, and its last run failed", stage)
+            text = f"{stage} failed: its records are current, and its last run failed or was terminated"
+            return Status(State.FAILED, text, stage)
     for stage, keys in progress.made.items():
         if key not in keys:
             return Status(State.MISSING, f"{stage} is recorded, and has no materialization", stage)

@@ -1,6 +1,6 @@
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,8 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, gaps_of, ranges_of
 from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
+from interleaved_assets.defs.steps import shard_run
+from interleaved_assets.defs.steps.shard_events import LoggedShard, Success
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import STAGES, Restorable, instance_on_disk
@@ -272,6 +274,38 @@ def test_a_shard_whose_last_run_failed_is_requested_though_its_records_are_curre
     assert requested(instance, settings) == ["cc"]
     assert materialize_all(instance, settings, ["c"])
     assert requested(instance, settings) == []
+
+
+@pytest.mark.parametrize("stage", ["normalized", "final_tars"])
+def test_a_shard_whose_run_was_terminated_between_record_and_event_is_requested(
+    made: Made, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """Else its page would show the figures and the version of the content before, for ever."""
+    folder, settings, instance = made
+    good_shard(folder / "raw/c.tar", seed=9)
+    job = build_definitions(settings).resolve_job_def("bring_up_to_date")
+    record = shard_run.record_successes
+
+    def terminated(context: dg.AssetExecutionContext, shards: Sequence[Success]) -> dict[str, LoggedShard]:
+        if shards and context.asset_key == dg.AssetKey(stage):
+            context.instance.report_run_canceling(context.run)  # as the button in the UI does, and then sends SIGTERM
+            raise KeyboardInterrupt
+        return record(context, shards)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shard_run, "record_successes", terminated)
+        tags = {RANGE_START: "c", RANGE_END: "c"}
+        ended = job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
+    assert instance.get_run_by_id(ended.run_id).status is dg.DagsterRunStatus.CANCELED  # type: ignore[union-attr]
+    before = materializations(instance, stage)
+    nights = 0
+    while nightly := requests(instance, settings):
+        nights += 1
+        assert nights < 3
+        (request,) = nightly
+        selected = request.asset_selection
+        assert job.execute_in_process(instance=instance, tags=request.tags, asset_selection=selected).success
+    assert materializations(instance, stage) > before
 
 
 def test_a_vanished_shard_is_not_requested(instance: dg.DagsterInstance, settings: Settings, tmp_path: Path) -> None:

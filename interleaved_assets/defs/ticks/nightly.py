@@ -3,12 +3,13 @@
 import dagster as dg
 
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.progress import known_progress
+from interleaved_assets.defs.progress import known_progress, not_logged
 from interleaved_assets.defs.requests import ranges_of
 from interleaved_assets.defs.ticks.due_runs import log_due, range_requests
 from interleaved_assets.pipeline.due import due_shards
 from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 
 
@@ -23,6 +24,7 @@ def request_due_shards(
     known = set(context.instance.get_dynamic_partitions(SHARDS))
     context.instance.add_dynamic_partitions(SHARDS, [raw.key for raw in raws if raw.key not in known])
     registered, progress = known_progress(context, settings)
+    progress = progress._replace(failed=not_logged(context.instance, stage_dag(settings), registered))
     due = due_shards(raws, settings, snapshot_versions(raws, settings.storage), progress, all_shards=True)
     log_due(context, due)
     ranges = list(ranges_of(registered, due.shards.keys(), due.current, settings.run.shards_per_run))
