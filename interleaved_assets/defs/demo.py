@@ -22,7 +22,7 @@ from interleaved_assets.defs.interrupts import interrupts_noted, sigterm_as_ctrl
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.private_api.connections import keep_connections
 from interleaved_assets.defs.private_api.events import interrupts_between_steps
-from interleaved_assets.defs.registration import register
+from interleaved_assets.defs.registration import observation
 from interleaved_assets.defs.report import REPORT_FILE
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.schedules import DAILY_REPORT
@@ -182,7 +182,9 @@ def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
     seen = compare_with_snapshot(
         list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
     )
-    register(instance, SHARDS, seen.keys, seen.changed)
+    instance.add_dynamic_partitions(SHARDS, seen.keys)
+    for key, source in zip(seen.keys, seen.changed, strict=True):
+        instance.report_runless_asset_event(observation(key, source))
     return seen.keys
 
 
