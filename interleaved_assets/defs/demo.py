@@ -38,6 +38,7 @@ from interleaved_assets.pipeline.stages import final_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stored_records import read_records, recorded_stages
 from interleaved_assets.reporting.collect import row_errors
+from interleaved_assets.reporting.text import most_frequent
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets.settings.load import FILE_NAME, FILE_VARIABLE, settings_path
 
@@ -260,9 +261,8 @@ def _figures(records: dict[str, Record]) -> list[str]:
     for record in records.values():
         for reason, count in record.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
-    reasons = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
     return [
-        ", ".join(f"{count} {reason}" for reason, count in reasons[:3]),
+        ", ".join(f"{count} {reason}" for reason, count in most_frequent(dropped)[:3]),
         _arrow(first.counts_in.samples, last.counts_out.samples if last else 0),
         _arrow(first.counts_in.images, last.counts_out.images if last else 0),
         _arrow(first.counts_in.rows, last.counts_out.rows if last else 0),
