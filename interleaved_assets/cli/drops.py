@@ -12,6 +12,7 @@ from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_k
 from interleaved_assets.pipeline.stages import image_export
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, read_ledgers
 from interleaved_assets.pipeline.stored_records import read_valid_records
+from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings
 
 LONGEST_CONTENT: Final = 200
@@ -47,7 +48,7 @@ def show_drops(file: str | None, *, shard: str, reason: str | None, as_json: boo
 
 
 def _table(shard: str, rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=f"{shard}: {len(rows):,} dropped row{'' if len(rows) == 1 else 's'}", title_justify="left")
+    table = Table(title=f"{shard}: {counted(len(rows), 'dropped row')}", title_justify="left")
     for name in ("sample", "position", "modality", "stage", "reason", "measured", "threshold", "content or detail"):
         table.add_column(name, overflow="fold")
     for row in rows:

@@ -15,6 +15,7 @@ from interleaved_assets.pipeline.lineage.sample import SampleInTar, StageTrace, 
 from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stored_records import recorded_stages
+from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings
 
 _MEMBERS_SHOWN: Final = 12
@@ -159,7 +160,7 @@ def _facts_of_tar(trace: TarTrace) -> dict[str, Any]:
 
 
 def _in_tar(trace: StageTrace, rows: int, *, every_member: bool) -> str:
-    counted_rows = f"{rows} row{'' if rows == 1 else 's'}"
+    counted_rows = counted(rows, "row")
     if not isinstance(trace.in_tar, SampleInTar):
         return f"{trace.record.stage}  {trace.record.rows_uri}: {counted_rows if rows else 'no row of it'}"
     names = [member.name for member in trace.in_tar.members]

@@ -22,7 +22,7 @@ from interleaved_assets.defs.interrupts import interrupts_noted, sigterm_as_ctrl
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.private_api.connections import keep_connections
 from interleaved_assets.defs.private_api.events import interrupts_between_steps
-from interleaved_assets.defs.registration import register
+from interleaved_assets.defs.registration import observation
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.schedules import DAILY_REPORT
 from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
@@ -38,6 +38,7 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stored_records import read_records, recorded_stages
 from interleaved_assets.reporting.collect import row_errors
 from interleaved_assets.reporting.dataset import REPORT_FILE
+from interleaved_assets.reporting.text import most_frequent
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets.settings.load import FILE_NAME, FILE_VARIABLE, settings_path
 
@@ -183,7 +184,9 @@ def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
     seen = compare_with_snapshot(
         list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
     )
-    register(instance, SHARDS, seen.keys, seen.changed)
+    instance.add_dynamic_partitions(SHARDS, seen.keys)
+    for key, source in zip(seen.keys, seen.changed, strict=True):
+        instance.report_runless_asset_event(observation(key, source))
     return seen.keys
 
 
@@ -259,9 +262,8 @@ def _figures(records: dict[str, Record]) -> list[str]:
     for record in records.values():
         for reason, count in record.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
-    reasons = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
     return [
-        ", ".join(f"{count} {reason}" for reason, count in reasons[:3]),
+        ", ".join(f"{count} {reason}" for reason, count in most_frequent(dropped)[:3]),
         _arrow(first.counts_in.samples, last.counts_out.samples if last else 0),
         _arrow(first.counts_in.images, last.counts_out.images if last else 0),
         _arrow(first.counts_in.rows, last.counts_out.rows if last else 0),

@@ -31,7 +31,6 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
 
     Args:
         record: of the shard at this stage.
-        code_version: of the asset.
         input_events: for each input, the id of the event with its version, where there is one; Dagster compares later
             events with it to find out whether the input has changed.
     """
@@ -56,7 +55,6 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
 
     Args:
         outcome: of the shard at this stage.
-        settings: in force.
         extra: further entries, such as pictures, shown first.
     """
     record = outcome.record

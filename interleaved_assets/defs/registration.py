@@ -1,6 +1,4 @@
-"""Registering raw shards with Dagster: a partition for each, and an observation with its content version."""
-
-from collections.abc import Sequence
+"""How a raw shard is reported to Dagster: as an observation with its content version."""
 
 import dagster as dg
 
@@ -22,12 +20,3 @@ def observation(key: str, source: RawSource) -> dg.AssetObservation:
             "source_version": source.version,
         },
     )
-
-
-def register(
-    instance: dg.DagsterInstance, partitions_name: str, keys: Sequence[str], sources: Sequence[RawSource]
-) -> None:
-    """Add the partitions and record the observations outside of a run."""
-    instance.add_dynamic_partitions(partitions_name, list(keys))
-    for key, source in zip(keys, sources, strict=True):
-        instance.report_runless_asset_event(observation(key, source))

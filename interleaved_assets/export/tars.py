@@ -20,7 +20,7 @@ from interleaved_assets.io.batches import binary_column
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
 from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, join
 from interleaved_assets.model.cells import row_values
-from interleaved_assets.model.columns import IMAGE_KEY
+from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
 from interleaved_assets.model.errors import ImageError, OptionError, error_code, row_error
 from interleaved_assets.model.ledger import empty_ledger, ledger_of
 from interleaved_assets.scoring.decoders import processors
@@ -150,7 +150,7 @@ class ImageTars:
         errors = [str(prepared[row]) for row in failed]
         ledger = empty_ledger()
         if failed:
-            dropped = images.select(["sample_id", "position", "modality"]).take(failed)
+            dropped = images.select(ROW_KEY).take(failed)
             ledger = ledger_of(dropped, STAGE, [error_code(error) for error in errors], details=errors)
         return pa.concat_tables(written), ledger
 

@@ -7,6 +7,7 @@ from typing import Final, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import ErrorPolicy, MaterializeError, OptionError, error_code
 from interleaved_assets.model.ledger import empty_ledger, error_ledger
 from interleaved_assets.model.rows import filter_rows
@@ -54,7 +55,7 @@ def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stag
         return table, empty_ledger()
     if policy == "drop_sample":
         bad = pc.is_in(table["sample_id"], value_set=pc.unique(table["sample_id"].filter(bad)))
-    named = table.select(["sample_id", "position", "modality", "materialize_error"])
+    named = table.select([*ROW_KEY, "materialize_error"])
     logger.info("%s: %s: %s drops %d rows for %s", shard, stage, policy, pc.sum(bad).as_py(), summary)
     return filter_rows(table, pc.invert(bad)), error_ledger(named.filter(bad), stage)
 

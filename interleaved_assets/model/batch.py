@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.casting import cast_table, concat_unified
-from interleaved_assets.model.columns import METADATA_POSITION, REQUIRED_COLUMNS, RESERVED_COLUMNS
+from interleaved_assets.model.columns import METADATA_POSITION, REQUIRED_COLUMNS, RESERVED_COLUMNS, ROW_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, reconcile_schema
@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 # pandas takes half a second to load, and only those who use DataFrames need it
 Mask: TypeAlias = Union["pd.Series", pa.Array, pa.ChunkedArray, np.ndarray, Sequence[bool]]
 """One bool for each row, without nulls."""
-
-KEY_COLUMNS = ("sample_id", "position", "modality")
 
 
 @dataclass(frozen=True)
@@ -209,7 +207,7 @@ class InterleavedBatch:
 def key_problems(table: pa.Table) -> list[str]:
     """Problems with the keys of rows, one sentence each, naming the first sample concerned.
 
-    ``table`` has :data:`KEY_COLUMNS` with their canonical types and no nulls. Both writers refuse such rows.
+    ``table`` has :data:`ROW_KEY` with their canonical types and no nulls. Both writers refuse such rows.
     """
     found = []
     is_metadata = pc.equal(table["modality"], "metadata")
@@ -222,8 +220,8 @@ def key_problems(table: pa.Table) -> list[str]:
     below = pc.less(table["position"], METADATA_POSITION)
     if pc.any(below, min_count=0).as_py():
         found.append(f"a position is below -1: first {_key_of(table, pc.index(below, True).as_py())}")
-    keys = table.select(list(KEY_COLUMNS))
-    counted = keys.append_column("row", pa.array(np.arange(keys.num_rows))).group_by(list(KEY_COLUMNS))
+    keys = table.select(ROW_KEY)
+    counted = keys.append_column("row", pa.array(np.arange(keys.num_rows))).group_by(list(ROW_KEY))
     repeated = counted.aggregate([("row", "count"), ("row", "min")]).filter(pc.field("row_count") > 1)
     if repeated.num_rows:
         more = pc.sum(repeated["row_count"]).as_py() - repeated.num_rows
@@ -233,7 +231,7 @@ def key_problems(table: pa.Table) -> list[str]:
 
 
 def _key_of(table: pa.Table, row: int) -> str:
-    sample_id, position, modality = (table[name][row].as_py() for name in KEY_COLUMNS)
+    sample_id, position, modality = (table[name][row].as_py() for name in ROW_KEY)
     return f"sample {sample_id!r}, position {position}, {modality}"
 
 

@@ -28,4 +28,5 @@ REQUIRED_COLUMNS: Final = tuple(column.name for column in INTERLEAVED_COLUMNS if
 
 METADATA_POSITION: Final = -1
 
+ROW_KEY: Final = ("sample_id", "position", "modality")
 IMAGE_KEY: Final = ("sample_id", "position")

@@ -6,6 +6,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import LedgerError, error_code
 
 LEDGER_SCHEMA: Final = pa.schema(
@@ -87,7 +88,7 @@ def check_balance(stage: str, rows_in: int, rows_kept: int, ledger: pa.Table) ->
             f"{stage}: {rows_in} rows in, {rows_kept} kept and {ledger.num_rows} in the ledger: "
             f"{rows_in - rows_kept - ledger.num_rows} unaccounted for"
         )
-    keys = ledger.select(["sample_id", "position", "modality"])
+    keys = ledger.select(ROW_KEY)
     if keys.num_rows != keys.group_by(keys.column_names).aggregate([]).num_rows:
         raise LedgerError(f"{stage}: a row is in the ledger more than once")
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,15 +10,13 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.batches import sample_starts
 from interleaved_assets.io.policy import apply_error_policy
-from interleaved_assets.model.columns import IMAGE_KEY
+from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
 from interleaved_assets.pipeline.counted import REPEATED_KEYS, REPEATED_SAMPLES
 from interleaved_assets.pipeline.publishable import check_losses
 from interleaved_assets.pipeline.record import Counts, Extent, Facts
 from interleaved_assets.pipeline.stage import ShardTask
-
-_ROW_KEY: Final = ("sample_id", "position", "modality")
 
 
 def count_errors(errors: pa.ChunkedArray) -> Counter[str]:
@@ -65,8 +63,8 @@ class UniqueKeys:
 
     def add(self, table: pa.Table) -> None:
         """Count repetitions in ``table``: its columns ``sample_id``, ``position`` and ``modality`` have no nulls."""
-        keys = table.select(list(_ROW_KEY))
-        distinct = keys.group_by(list(_ROW_KEY)).aggregate([]).num_rows
+        keys = table.select(ROW_KEY)
+        distinct = keys.group_by(list(ROW_KEY)).aggregate([]).num_rows
         self._repeated[REPEATED_KEYS] += keys.num_rows - distinct
         # the rows of a sample are consecutive: an id that returns after another id belongs to a second sample
         runs, before = len(sample_starts(table["sample_id"])), len(self._ids)

@@ -29,8 +29,6 @@ def parallel_map(
 
     Args:
         work: called with an item on one of the threads.
-        items: to work on.
-        threads: number of threads.
         at_once: called with an item on the thread of the caller; ``work`` is called for the items of which this is
             None. Work that waits for nothing is done faster there than on threads, which contend for the interpreter.
     """

@@ -211,7 +211,6 @@ def shard_statuses(
 
     Args:
         raws: the shards, as they are now.
-        settings: the present settings.
         versions: content versions of raw shards by key, as far as known.
         all_shards: whether ``raws`` are all or most of the data set: the index of records in a bucket is used then,
             and written again where needed.

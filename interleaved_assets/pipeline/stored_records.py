@@ -73,8 +73,6 @@ def recorded_keys(storage: StorageSettings, stage: str, below: str = "") -> list
     """Keys of the shards that have a record of ``stage``: one listing.
 
     Args:
-        storage: where the records are.
-        stage: name of the stage.
         below: part of the keys before a slash; other keys are left out, and not listed.
 
     Raises:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from interleaved_assets.io.fill import materialize
 from interleaved_assets.io.storage.roots import folders_of
 from interleaved_assets.model.batch import InterleavedBatch, Mask
+from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.score import score_images
@@ -23,9 +24,7 @@ from interleaved_assets.selection.settings import SelectionSettings
 
 def selection_rows(table: pa.Table) -> pa.Table:
     """The columns that ``select`` reads, from rows of a batch: ``sample_id``, ``position``, ``modality``, ``words``."""
-    return table.select(["sample_id", "position", "modality"]).append_column(
-        "words", count_words(table["text_content"])
-    )
+    return table.select(ROW_KEY).append_column("words", count_words(table["text_content"]))
 
 
 def drop_rows(

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError, error_code
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, ledger_of
 from interleaved_assets.selection.filters import SampleCounts
@@ -16,8 +16,6 @@ from interleaved_assets.selection.values import Values
 
 Rows = NDArray[np.int64]
 """Row numbers."""
-
-_ROW_COLUMNS: Final = ("sample_id", "position", "modality")
 
 
 class RowState:
@@ -32,7 +30,7 @@ class RowState:
     """
 
     def __init__(self, rows: pa.Table) -> None:
-        if missing := [name for name in _ROW_COLUMNS if name not in rows.column_names]:
+        if missing := [name for name in ROW_KEY if name not in rows.column_names]:
             raise OptionError(f"rows: no column {', '.join(missing)}; columns are {', '.join(rows.column_names)}")
         self._rows = rows
         count = rows.num_rows
@@ -118,7 +116,7 @@ class RowState:
         details = pa.chunked_array(self._details, pa.string())
         at = self._detail[dropped]
         return ledger_of(
-            self._rows.select(list(_ROW_COLUMNS)).take(dropped),
+            self._rows.select(ROW_KEY).take(dropped),
             stage,
             names.take(pa.array(self._reason[dropped])),
             measured=_null_for_nan(self._measured[dropped]),

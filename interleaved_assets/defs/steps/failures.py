@@ -90,9 +90,7 @@ def failed_with_present_inputs(
     """Those of ``due`` that failed at their first stage that is not current, with their present inputs.
 
     Args:
-        instance: Dagster's.
         due: shards that are not current, by key.
-        stages: by name.
         versions: content versions of the raw shards, by key.
     """
     found: set[str] = set()

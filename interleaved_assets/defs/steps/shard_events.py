@@ -91,10 +91,7 @@ def record_failure(
     """Log in the run and on the shard's page why it is not materialized, and fail the checks that the error concerns.
 
     Args:
-        context: of the step.
         stage: that failed, or was skipped.
-        checks: of the stage.
-        key: of the shard.
         error: why it is not materialized.
         input_events: for each input, the id of the event with the version that was used, where there is one.
         first: the failure at an earlier stage, where that is the reason.

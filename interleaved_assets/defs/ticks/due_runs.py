@@ -27,7 +27,6 @@ def range_requests(
         tick: names the tick that requests them.
         registered: the keys of all shards, in their order.
         due: the shards that are due, with their statuses.
-        settings: in force.
     """
     place = {key: index for index, key in enumerate(registered)}
     stages = stage_dag(settings)

@@ -17,8 +17,9 @@ from interleaved_assets.io.reader import align_shard
 from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
 from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.writer import ShardWriter
-from interleaved_assets.model.batch import KEY_COLUMNS, key_problems
+from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.casting import any_type, cast_table
+from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 
 ROW_GROUP_BYTES: Final = 64 * 2**20
@@ -207,9 +208,9 @@ def _check_keys(part: pa.Table, uri: str) -> None:
 
     If ``schema`` lacks a key column, nothing is checked.
     """
-    if not part.num_rows or any(name not in part.column_names for name in KEY_COLUMNS):
+    if not part.num_rows or any(name not in part.column_names for name in ROW_KEY):
         return
-    if problems := key_problems(align_shard(part.select(list(KEY_COLUMNS)), None, uri)):
+    if problems := key_problems(align_shard(part.select(ROW_KEY), None, uri)):
         raise OptionError(f"cannot write {uri}: {'; '.join(problems)}")
 
 

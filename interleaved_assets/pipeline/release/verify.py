@@ -3,15 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from interleaved_assets.io.storage import (
-    StorageOptions,
-    file_sha256,
-    files_below,
-    filesystem,
-    join,
-    options_of,
-    storage_errors,
-)
+from interleaved_assets.io.storage import StorageOptions, file_info, file_sha256, files_below, join, options_of
 from interleaved_assets.io.storage.options import StorageOptionsByScheme
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.parallel import parallel_map
@@ -63,15 +55,11 @@ def compare_file(uri: str, size: int | None, sha256: str, options: StorageOption
     A file of another size is not read; None as the size compares the hash alone.
     """
     try:
-        with storage_errors(uri, "read"):
-            fs, path = filesystem(uri, options)
-            fs.invalidate_cache(path)
-            try:
-                found = fs.info(path)["size"]
-            except FileNotFoundError:
-                return Finding("missing", uri, "no such file")
-        if size is not None and found != size:
-            return Finding("size", uri, f"{found:,} bytes instead of {size:,}")
+        info = file_info(uri, options)
+        if info is None:
+            return Finding("missing", uri, "no such file")
+        if size is not None and info["size"] != size:
+            return Finding("size", uri, f"{info['size']:,} bytes instead of {size:,}")
         present = file_sha256(uri, options)
     except StorageUnavailable:
         raise
