@@ -1,6 +1,7 @@
 """``interleaved inspect``: what is in shard files."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -11,7 +12,11 @@ from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.files.inputs import find_shard_files
 from interleaved_assets.pipeline.files.inspect import ShardFacts, Spread, inspect_file
+from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings_or_defaults
+
+ITEMS_SHOWN: Final = 20
+"""Rows of a document that are printed."""
 
 
 def show_shards(file: str | None, *, inputs: Sequence[str], documents: int, as_json: bool) -> int:
@@ -61,9 +66,11 @@ def _print_shard(facts: ShardFacts, out: Console) -> None:
         out.print(table)
     for sample_id, items in facts.documents.items():
         out.print(f"document {sample_id}", soft_wrap=True, highlight=False)
-        for item in items:
+        for item in items[:ITEMS_SHOWN]:
             said = " · ".join(text for text in (item.content, item.error) if text)
             out.print(f"  {item.position:>4}  {item.modality:<8}  {said}", soft_wrap=True, highlight=False)
+        if len(items) > ITEMS_SHOWN:
+            out.print(f"        … {counted(len(items) - ITEMS_SHOWN, 'more row')}; --json has all", highlight=False)
     out.print()
 
 

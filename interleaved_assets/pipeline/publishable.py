@@ -71,21 +71,22 @@ class ContentCounter:
             fields = "There is no document with a field. "
         raise UnexpectedLayout(
             f"shard {shard.key}: {'; '.join(found)}. "
-            f"Members that no document names: {members or 'none'}. {fields}{_expected(settings.reading)}"
+            f"Members that no document names: {members or 'none'}. {fields}{expected_layout(settings.reading)}"
         )
 
 
-def _expected(reading: ReadingSettings) -> str:
+def expected_layout(reading: ReadingSettings) -> str:
+    """What a shard has to look like under these settings, and which of them to change for another layout."""
     if reading.layout == "images":
         return (
-            "Expected are for each sample an image and beside it <key>.txt or <key>.json, as reading.layout = "
-            '"images" says and docs/formats.md shows.'
+            "Expected is for each sample an image, alone or with <key>.txt or <key>.json beside it, as "
+            'reading.layout = "images" says and docs/formats.md shows.'
         )
     return (
         f"Expected is for each sample a <key>.json whose lists {reading.texts_field} and {reading.images_field} hold "
         "its texts and the names of its image members, as docs/formats.md shows; set reading.texts_field and "
         'reading.images_field if the lists have other names, and reading.layout = "images" if each sample is an '
-        "image with a text or a JSON beside it. Convert other layouts."
+        "image, alone or with a text or a JSON beside it. Convert other layouts."
     )
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets_tests.documents import good_shard
+from interleaved_assets_tests.documents import document, good_shard, write_shard
 
 
 @pytest.fixture
@@ -156,3 +156,19 @@ def test_a_wrong_argument_is_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("texts", "last"), [(19, "    18  text      18"), (22, "        … 3 more rows; --json has all")]
+)
+def test_inspect_shows_the_first_rows_of_a_long_document(
+    folder: Path, capsys: pytest.CaptureFixture[str], texts: int, last: str
+) -> None:
+    write_shard(folder / "long.tar", {"doc": document(*map(str, range(texts)))})
+    assert main(["inspect", "long.tar"]) == 0
+    lines = capsys.readouterr().out.rstrip().splitlines()
+    shown = lines[lines.index("document doc") + 1 :]
+    assert shown[-1] == last
+    assert len(shown) == min(texts + 1, 21)
+    assert main(["inspect", "long.tar", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["documents"]["doc"]) == texts + 1

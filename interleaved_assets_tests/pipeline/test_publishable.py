@@ -49,7 +49,9 @@ def test_images_with_texts_beside_them_are_taken_by_a_setting(tmp_path: Path, la
 def test_what_has_no_images_is_refused_as_images_too(tmp_path: Path) -> None:
     settings = project(tmp_path, '[reading]\nlayout = "images"\n')
     (tmp_path / "raw/a.tar").write_bytes(foreign_tar("metadata_only"))
-    with pytest.raises(UnexpectedLayout, match=r"20 of 20 samples .* an image and beside it <key>\.txt or <key>\.json"):
+    with pytest.raises(
+        UnexpectedLayout, match=r"20 of 20 samples .* an image, alone or with <key>\.txt or <key>\.json"
+    ):
         normalize(settings)
 
 

@@ -64,7 +64,11 @@ def test_an_image_that_only_has_a_header_is_found_by_decoding(tmp_path: Path) ->
 @pytest.mark.parametrize(("kind", "code"), [("img2dataset", "wrong_layout"), ("mmc4", "wrong_layout")])
 def test_another_layout_is_a_finding(tmp_path: Path, kind: str, code: str) -> None:
     (tmp_path / "a.tar").write_bytes(foreign_tar(kind))
-    assert code in codes(validated(tmp_path / "a.tar"))
+    found = validated(tmp_path / "a.tar")
+    assert code in codes(found)
+    advice = [one.detail for one in found.findings if "set reading.texts_field and reading.images_field" in one.detail]
+    assert len(advice) == 1
+    assert 'reading.layout = "images" if each sample is an image, alone or with a text' in advice[0]
 
 
 def test_cut_tars_and_tars_without_samples(tmp_path: Path) -> None:
