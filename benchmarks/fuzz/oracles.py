@@ -82,7 +82,7 @@ def tarfile_members(path: Path) -> dict[str, list[bytes]] | None:
 
 
 def _has_two_long_names(content: bytes) -> bool:
-    """Whether a GNU header with a name follows another: tarfile takes the first name, GNU tar, bsdtar and we the last."""
+    """Whether a GNU header with a name follows another: tarfile takes the first name, GNU tar and we the last."""
     at = -1
     while (at := content.find(_LONG_NAME, at + 1)) >= 0:
         digits = content[at + 124 : at + 136].strip(b"\0 ")
