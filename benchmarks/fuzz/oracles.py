@@ -32,6 +32,8 @@ _TARFILE_ERRORS: Final = (
 )
 _GNU_TYPES: Final = (b"D", b"M", b"V")
 """A folder's list of files, the rest of a file that an earlier volume begins, and the name of a volume."""
+_LONG_NAME: Final = b"././@LongLink\0"
+"""What the header of a member's name is called in a tar of GNU's format."""
 _FRAMES_COMPARED: Final = 4
 
 
@@ -58,7 +60,7 @@ def check_rows_equal(expected: pa.Table, found: pa.Table, where: str) -> None:
 
 def tarfile_members(path: Path) -> dict[str, list[bytes]] | None:
     """Contents by name of the regular files that Python's tarfile finds; None where it fails, or would take long."""
-    if path.stat().st_size > _LARGEST_FILE:
+    if path.stat().st_size > _LARGEST_FILE or _has_two_long_names(path.read_bytes()):
         return None
     found: dict[str, list[bytes]] = {}
     try:
@@ -77,6 +79,18 @@ def tarfile_members(path: Path) -> dict[str, list[bytes]] | None:
     except _TARFILE_ERRORS:
         return None
     return found
+
+
+def _has_two_long_names(content: bytes) -> bool:
+    """Whether a GNU header with a name follows another: tarfile takes the first name, GNU tar and we the last."""
+    at = -1
+    while (at := content.find(_LONG_NAME, at + 1)) >= 0:
+        digits = content[at + 124 : at + 136].strip(b"\0 ")
+        size = int(digits, 8) if digits and not digits.strip(b"01234567") else 0
+        following = at + tarfile.BLOCKSIZE + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+        if content.startswith(_LONG_NAME, following):
+            return True
+    return False
 
 
 def check_against_tarfile(table: pa.Table, path: Path, *, plain_layout: bool) -> None:
