@@ -4,12 +4,14 @@ Outputs go to the output root of the project's settings, so that ``make ui`` sho
 made again.
 """
 
+import fcntl
 import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,9 @@ TABLE_WIDTH = 150
 DEFAULT_PORT = 3000
 INTERRUPTED = 130
 """Exit code after Ctrl-C or SIGTERM."""
+OF_DEMO = {"interleaved/demo": "true"}
+"""Tag of the demo's runs."""
+_ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 SETTINGS = """\
 # Written by `interleaved demo`. Every key with its unit, range and default: `interleaved settings`.
 
@@ -123,7 +128,8 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
         keep_connections(instance)
         keys = register_all(instance, settings)
         console.print(f"taking {len(keys)} shards through {len(stage_dag(settings))} assets, with Dagster …")
-        succeeded = materialize_all(instance, settings, keys)
+        with killed_demos_ended(instance):
+            succeeded = materialize_all(instance, settings, keys)
     if as_json:
         print(json.dumps(_facts(settings, keys, succeeded=succeeded)))
     console.print(summary_table(settings, keys))
@@ -190,6 +196,22 @@ def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
     return seen.keys
 
 
+@contextmanager
+def killed_demos_ended(instance: dg.DagsterInstance) -> Iterator[None]:
+    """End the runs of demos that were killed: they keep slots of the pools, for which this one would wait for ever.
+
+    A demo holds a lock, which the system releases when its process ends. Where another one holds it, nothing is ended.
+    """
+    with Path(instance.root_directory, "demo.lock").open("w") as lock:
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            unfinished = [status for status in dg.DagsterRunStatus if status not in _ENDED]
+            for run in instance.get_runs(dg.RunsFilter(tags=OF_DEMO, statuses=unfinished)):
+                instance.report_run_failed(run, "The demo that made this run was killed.")
+                instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+        yield
+
+
 def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> bool:
     """One run of the stages over all shards and one of the report, in this process; True if both succeeded.
 
@@ -202,7 +224,7 @@ def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequ
     over_shards = {RANGE_START: registered[0], RANGE_END: registered[-1]}
     ended = [
         _execute(definitions, job, instance, tags)
-        for job, tags in ((BRING_UP_TO_DATE, over_shards), (DAILY_REPORT, {}))
+        for job, tags in ((BRING_UP_TO_DATE, OF_DEMO | over_shards), (DAILY_REPORT, OF_DEMO))
     ]
     return all(ended)
 

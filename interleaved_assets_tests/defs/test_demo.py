@@ -13,13 +13,21 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from interleaved_assets.defs.demo import main, materialize_all, register_all, summary_table
+from interleaved_assets.defs.demo import (
+    OF_DEMO,
+    killed_demos_ended,
+    main,
+    materialize_all,
+    register_all,
+    summary_table,
+)
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.progress import progress
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.collect import all_shard_facts
+from interleaved_assets_tests.defs.runs import instance_on_disk
 from interleaved_assets_tests.documents import (
     blurred_image,
     document,
@@ -77,24 +85,59 @@ def test_the_readme_lists_every_folder_of_outputs(printed: str, tmp_path: Path) 
     assert {name for name in folders if f"{name}/" not in tree} == set()
 
 
-@pytest.mark.system
-def test_ctrl_c_ends_it_in_one_line(tmp_path: Path) -> None:
-    project(tmp_path)
-    home = tmp_path / "home"
-    home.mkdir()
-    demo = subprocess.Popen(
+def start_demo(folder: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
         [sys.executable, "-P", "-c", DEMO],
-        cwd=tmp_path,
-        env={**os.environ, "DAGSTER_HOME": str(home)},
+        cwd=folder,
+        env={**os.environ, "DAGSTER_HOME": str(folder / "home")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def started_demo(folder: Path) -> "subprocess.Popen[str]":
+    """A demo whose first step has begun."""
+    project(folder)
+    (folder / "home").mkdir()
+    (folder / "home/dagster.yaml").write_text((README.parent / "dagster.yaml").read_text())
+    demo = start_demo(folder)
     started = time.monotonic()
-    while not (tmp_path / "out/normalized").exists():
+    while not (folder / "out/normalized").exists():
         assert demo.poll() is None
         assert time.monotonic() - started < 600
         time.sleep(0.05)
+    return demo
+
+
+@pytest.mark.system
+def test_a_demo_that_was_killed_does_not_block_the_next(tmp_path: Path) -> None:
+    """Its run keeps the slot of its pool, and no daemon is there to take it back."""
+    killed = started_demo(tmp_path)
+    killed.kill()
+    killed.communicate(timeout=600)
+    text, _ = start_demo(tmp_path).communicate(timeout=600)
+    assert "done in " in text
+    with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:
+        *_, first = instance.get_runs()
+        assert all(run.is_finished for run in instance.get_runs())
+        (failure,) = instance.all_logs(first.run_id, dg.DagsterEventType.RUN_FAILURE)
+    assert "The demo that made this run was killed." in failure.message
+
+
+def test_the_runs_of_another_demo_go_on(tmp_path: Path) -> None:
+    with instance_on_disk(tmp_path / "home") as instance:
+        run = instance.create_run_for_job(dg.GraphDefinition("nothing").to_job(), tags=OF_DEMO)
+        with killed_demos_ended(instance):
+            assert instance.get_run_by_id(run.run_id).is_finished  # type: ignore[union-attr]
+            other = instance.create_run_for_job(dg.GraphDefinition("nothing").to_job(), tags=OF_DEMO)
+            with killed_demos_ended(instance):
+                assert not instance.get_run_by_id(other.run_id).is_finished  # type: ignore[union-attr]
+
+
+@pytest.mark.system
+def test_ctrl_c_ends_it_in_one_line(tmp_path: Path) -> None:
+    demo = started_demo(tmp_path)
     demo.send_signal(signal.SIGINT)
     text, _ = demo.communicate(timeout=600)
     assert demo.returncode == 130, text

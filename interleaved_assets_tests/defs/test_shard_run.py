@@ -187,6 +187,34 @@ def test_in_a_backfill_a_run_fails_some_time_after_its_last_event(
     assert passed > 0.45 if of_backfill else passed < 60
 
 
+def test_in_a_backfill_any_error_ends_a_run_some_time_after_its_last_event(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, keys = good_shards(tmp_path, instance, "a")
+    monkeypatch.setattr(shard_run, "BEFORE_FAILURE_S", 0.5)
+    arrivals = shard_run._arrivals
+
+    def broken(*args: Any) -> Iterator[Any]:
+        yield from arrivals(*args)
+        raise ValueError("the cluster is gone")
+
+    monkeypatch.setattr(shard_run, "_arrivals", broken)
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(
+        instance=instance,
+        asset_selection=[AssetKey("normalized")],
+        tags={RANGE_START: "a", RANGE_END: "a", "dagster/backfill": "made"},
+        raise_on_error=False,
+    )
+    assert materialized(instance, "normalized") == set(keys)
+    times = {
+        entry.dagster_event.event_type_value: entry.timestamp
+        for entry in instance.all_logs(result.run_id)
+        if entry.dagster_event
+    }
+    assert times["STEP_FAILURE"] - times["ASSET_MATERIALIZATION"] > 0.45
+
+
 def test_events_that_cannot_be_stored_fail_their_shard_alone(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

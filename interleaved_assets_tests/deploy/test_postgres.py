@@ -13,6 +13,7 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.events import AssetMaterializationPlannedData
+from dagster._core.executor.step_delegating import StepDelegatingExecutor
 from dagster._serdes import serialize_value
 from sqlalchemy.exc import ProgrammingError
 
@@ -286,6 +287,25 @@ def test_a_process_may_have_many_files_open(home: Path) -> None:
         for file in files:
             os.close(file)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_executors_see_events_of_transactions_that_end_late(home: Path) -> None:
+    """An executor asks for the events of its run above the highest id that it has seen, less an offset."""
+    executor = object.__new__(StepDelegatingExecutor)  # of Kubernetes, for one: it needs a cluster
+    executor._event_cursor, executor._pop_events_limit = None, 1000
+    seen: set[int] = set()
+    with (
+        dg.DagsterInstance.from_config(str(home)) as step,
+        dg.DagsterInstance.from_config(str(home)) as other,
+        dg.DagsterInstance.from_config(str(home)) as reader,
+    ):
+        keep_connections(step)
+        with events_together(step):
+            step.report_engine_event("stored first", run_id="late", job_name="late")
+            assert len(step.all_logs("late")) == 1  # it has its id
+            other.report_engine_event("seen first", run_id="late", job_name="late")
+            assert [event.message for event in executor._pop_events(reader, "late", seen)] == ["seen first"]
+        assert [event.message for event in executor._pop_events(reader, "late", seen)] == ["stored first"]
 
 
 def test_daemons_are_given_an_id_below_which_no_event_is_still_to_come(

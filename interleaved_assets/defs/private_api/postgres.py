@@ -34,6 +34,8 @@ _EVALUATED: Final = ("asset_key", "check_name", "run_id", "partition")
 _OPEN: Final = 1_768_842_350
 """Number of the advisory lock that transactions share; nothing else of Dagster takes one with it."""
 _LOOK_EVERY_S: Final = 0.01
+_LOOK_BACK: Final = 1_000
+"""Ids: those of a batch of planned events, the largest transaction."""
 # A client that vanishes inside of a transaction would hold its locks until the operating system ends the connection,
 # which takes hours. The limit is below the time for which statements of steps wait for such locks, 60 s.
 _BEGIN: Final = text(
@@ -206,6 +208,10 @@ class PostgresEvents(PostgresEventLogStorage):
                 time.sleep(_LOOK_EVERY_S)
                 before = begun & self._transactions()
         return highest
+
+    def default_run_scoped_event_tailer_offset(self) -> int:
+        """How many ids executors look back for events of their steps, whose transaction may end after later ids."""
+        return _LOOK_BACK
 
     def _transactions(self) -> set[str]:
         """Those that store events at present, in all processes."""

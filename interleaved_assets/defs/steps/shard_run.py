@@ -8,6 +8,7 @@ alternatives that were tried.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -74,6 +75,17 @@ class Done(NamedTuple):
 
 
 _Work = Callable[[Sequence[str]], Iterator[tuple[str, Done | BaseException]]]
+
+
+@contextmanager
+def failing_after_its_events(context: dg.AssetExecutionContext) -> Iterator[None]:
+    """A block that, in a run of a backfill, fails ``BEFORE_FAILURE_S`` later."""
+    try:
+        yield
+    except Exception:
+        if BACKFILL in context.run.tags:
+            time.sleep(BEFORE_FAILURE_S)
+        raise
 
 
 def run_over_shards(
@@ -181,8 +193,6 @@ def run_over_shards(
             with interrupts_deferred():
                 context.log.error(f"{stage.name}: shards could not be compared: {describe(error)}", exc_info=error)
     if failed and not _continues_downstream(context, stage, settings):
-        if BACKFILL in context.run.tags:
-            time.sleep(BEFORE_FAILURE_S)
         raise dg.Failure(
             description=_summary(stage, failed, len(all_keys)),
             metadata={key: dg.MetadataValue.text(describe(error)) for key, error in sorted(failed.items())},
