@@ -28,6 +28,8 @@ from interleaved_assets.defs.private_api.stored_events import LOST_EVENTS, store
 
 _KEPT_FILES: Final = 4  # a step uses the index and the file of its run
 _WAITS: Final[dict[str, Any]] = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS}
+# without SQLite's own, such as what ANALYZE leaves, which no statement may make
+_TABLES: Final = r"SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 
 
 @dataclass
@@ -221,10 +223,12 @@ def _make_tables(run: Path, index: Path) -> None:
     Dagster's own way loads all of its migrations for it, which takes a tenth of a second.
     """
     with closing(sqlite3.connect(index, **_WAITS)) as connection:
-        made = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        made = connection.execute(_TABLES).fetchall()
         stamped = any(name == "alembic_version" for name, _ in made)  # not by Dagster of 2024 and before
         revisions = connection.execute("SELECT version_num FROM alembic_version").fetchall() if stamped else []
     with closing(sqlite3.connect(run, isolation_level=None, **_WAITS)) as connection:
+        if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            return  # it is made; to look at a run does not wait for the process that writes to it
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")  # others that open the file wait
         if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
