@@ -1,5 +1,7 @@
 """The storage in SQLite that ``dagster.yaml`` names: the contents of Dagster's own, in files that stay open."""
 
+import errno
+import fcntl
 import gc
 import os
 import sqlite3
@@ -199,6 +201,21 @@ def test_services_may_make_the_files_at_the_same_time(home: Path) -> None:
         list(services.map(start, range(4)))
     with opened(home) as instance:
         assert set(instance.get_dynamic_partitions("shards")) == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize("code", [errno.EBADF, errno.ENOLCK])
+def test_the_folder_may_be_on_a_file_system_without_its_locks(
+    home: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """NFS, and NFS without its daemon of locks. None is at hand in a test: this error is what they give."""
+
+    def refused(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with opened(home) as instance:
+        instance.report_runless_asset_event(EVENT)
+        assert len(instance.fetch_materializations(EVENT.asset_key, limit=9).records) == 1
 
 
 def test_a_folder_of_its_own_may_be_below_the_users(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
