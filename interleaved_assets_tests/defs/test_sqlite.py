@@ -1,5 +1,7 @@
 """The storage in SQLite that ``dagster.yaml`` names: the contents of Dagster's own, in files that stay open."""
 
+import errno
+import fcntl
 import gc
 import os
 import sqlite3
@@ -21,6 +23,7 @@ from dagster._core.utils import make_new_run_id
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.private_api import sqlite_events
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.steps import shard_run
 from interleaved_assets_tests.defs.connections import connections, writing_commits
@@ -110,6 +113,30 @@ def test_in_a_folder_of_an_old_dagster_runs_are_made_as_there(instance: dg.Dagst
     assert not rows(home / f"history/runs/{run_id}.db", "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")
 
 
+def test_runs_are_made_where_the_index_has_tables_of_sqlite_itself(instance: dg.DagsterInstance, home: Path) -> None:
+    """SQLite makes them for ``ANALYZE`` and ``PRAGMA optimize``, and refuses statements that would."""
+    instance.report_runless_asset_event(EVENT)
+    with closing(sqlite3.connect(home / "history/runs/index.db")) as index:
+        index.execute("ANALYZE")
+    run_id = make_new_run_id()
+    instance.report_engine_event("an event", run_id=run_id, job_name="a")
+    assert [entry.run_id for entry in instance.all_logs(run_id)] == [run_id]
+
+
+def test_a_run_that_another_process_writes_to_can_be_opened(
+    instance: dg.DagsterInstance, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its page in the UI, while the step stores the events of many shards."""
+    monkeypatch.setattr(sqlite_events, "_WAITS", {"timeout": 0.1})
+    run_id = make_new_run_id()
+    instance.report_engine_event("an event", run_id=run_id, job_name="a")
+    file = home / f"history/runs/{run_id}.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer, opened(home) as page:
+        writer.execute("BEGIN IMMEDIATE")
+        assert [entry.run_id for entry in page.all_logs(run_id)] == [run_id]
+        writer.rollback()
+
+
 def test_runs_are_put_into_the_queue_with_few_connections_and_commits(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
@@ -174,6 +201,21 @@ def test_services_may_make_the_files_at_the_same_time(home: Path) -> None:
         list(services.map(start, range(4)))
     with opened(home) as instance:
         assert set(instance.get_dynamic_partitions("shards")) == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize("code", [errno.EBADF, errno.ENOLCK])
+def test_the_folder_may_be_on_a_file_system_without_its_locks(
+    home: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """NFS, and NFS without its daemon of locks. None is at hand in a test: this error is what they give."""
+
+    def refused(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with opened(home) as instance:
+        instance.report_runless_asset_event(EVENT)
+        assert len(instance.fetch_materializations(EVENT.asset_key, limit=9).records) == 1
 
 
 def test_a_folder_of_its_own_may_be_below_the_users(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

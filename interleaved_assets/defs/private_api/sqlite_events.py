@@ -3,6 +3,7 @@
 It has the files and contents of Dagster's own storage, and either can follow the other in one folder.
 """
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -28,6 +29,9 @@ from interleaved_assets.defs.private_api.stored_events import LOST_EVENTS, store
 
 _KEPT_FILES: Final = 4  # a step uses the index and the file of its run
 _WAITS: Final[dict[str, Any]] = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS}
+# without SQLite's own, such as what ANALYZE leaves, which no statement may make
+_TABLES: Final = r"SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
+_NO_LOCKS: Final = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # EBADF: of what is open for reading
 
 
 @dataclass
@@ -205,11 +209,18 @@ def _number(file: Path) -> int | None:
 
 @contextmanager
 def one_process(folder: Path) -> Iterator[None]:
-    """Let others wait that make files of a storage in this folder at the same time."""
+    """Let others wait that make files of a storage in this folder at the same time.
+
+    A file system without locks of folders, as NFS is, is used as Dagster's own storage uses it: without.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
         yield
     finally:
         os.close(descriptor)  # also gives the lock back
@@ -221,10 +232,12 @@ def _make_tables(run: Path, index: Path) -> None:
     Dagster's own way loads all of its migrations for it, which takes a tenth of a second.
     """
     with closing(sqlite3.connect(index, **_WAITS)) as connection:
-        made = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        made = connection.execute(_TABLES).fetchall()
         stamped = any(name == "alembic_version" for name, _ in made)  # not by Dagster of 2024 and before
         revisions = connection.execute("SELECT version_num FROM alembic_version").fetchall() if stamped else []
     with closing(sqlite3.connect(run, isolation_level=None, **_WAITS)) as connection:
+        if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            return  # it is made; to look at a run does not wait for the process that writes to it
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")  # others that open the file wait
         if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
