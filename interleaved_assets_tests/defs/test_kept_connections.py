@@ -3,8 +3,9 @@
 import resource
 import sqlite3
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Timer
@@ -128,6 +129,27 @@ def test_events_of_a_block_are_stored_together_or_not_at_all(tmp_path: Path) -> 
         with instance_on_disk(home) as other:  # there is no lock
             other.report_runless_asset_event(EVENT)
         assert len(instance.fetch_materializations(EVENT.asset_key, limit=100).records) == 4
+
+
+def test_events_are_stored_after_an_interrupt_at_the_beginning_of_a_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the thread would count as one with a block, whose events wait for its end."""
+
+    @contextmanager
+    def interrupted_once() -> Iterator[None]:
+        monkeypatch.undo()
+        yield
+        raise KeyboardInterrupt
+
+    with instance_on_disk(tmp_path / "home") as instance:
+        keep_connections(instance)
+        instance.report_runless_asset_event(EVENT)
+        monkeypatch.setattr(instance.event_log_storage, "_messages_lock", interrupted_once())
+        with pytest.raises(KeyboardInterrupt), events_together(instance):
+            pass
+        instance.report_runless_asset_event(EVENT)
+        assert materializations(tmp_path / "home") == 2
 
 
 def test_the_file_of_a_run_is_made_in_a_block(tmp_path: Path) -> None:

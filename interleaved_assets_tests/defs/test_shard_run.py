@@ -134,6 +134,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(shard_run, "record_successes", noted)
     monkeypatch.setattr(shard_run, "FIRST_PATIENCE_S", float("inf"))
+    monkeypatch.setattr(shard_run, "PATIENCE_S", float("inf"))
     return found
 
 
@@ -292,6 +293,26 @@ def test_a_shard_waits_for_others_for_a_limited_time_that_grows_with_each_block(
     assert sorted(logged) == [["a"], ["b"], ["c"]]
     assert all(seconds >= least - 0.01 for seconds, least in zip(waited, (0.5, 1.0, 1.5), strict=True))
     assert waited[-1] < 60
+
+
+def test_the_time_for_which_a_shard_waits_does_not_grow_for_ever(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
+) -> None:
+    settings, keys = good_shards(tmp_path, instance, "abc")
+    monkeypatch.setattr(shard_run, "TOGETHER", 2)
+    monkeypatch.setattr(shard_run, "PATIENCE_S", 0.1)  # twice the first one is longer than the test
+    arrivals = shard_run._arrivals
+
+    def with_a_pause(*args: Any) -> Iterator[Any]:
+        yield from filter(None, arrivals(*args))
+        given_up = time.monotonic() + 30
+        while len(logged) < 2 and time.monotonic() < given_up:
+            time.sleep(0.05)
+            yield None
+        assert [len(some) for some in logged] == [2, 1]
+
+    monkeypatch.setattr(shard_run, "_arrivals", with_a_pause)
+    assert run(instance, settings, keys, ["normalized"]).success
 
 
 def test_shards_that_wait_to_be_logged_are_logged_where_the_step_ends_with_an_error(

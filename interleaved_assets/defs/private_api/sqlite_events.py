@@ -88,9 +88,9 @@ class SqliteEvents(SqliteEventLogStorage):
             yield  # inside of another one
             return
         with self._transactions:
-            with self._messages_lock:
-                self._thread = get_ident()
-            try:
+            try:  # an interrupt may be raised anywhere in it
+                with self._messages_lock:
+                    self._thread = get_ident()
                 with self._db_lock:
                     yield from self._commit_or_roll_back()
             finally:
