@@ -23,7 +23,7 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.interrupts import interrupts_noted, sigterm_as_ctrl_c
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.private_api.connections import keep_connections
-from interleaved_assets.defs.private_api.events import interrupts_between_steps
+from interleaved_assets.defs.private_api.events import end_killed_run, interrupts_between_steps
 from interleaved_assets.defs.registration import observation
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.schedules import DAILY_REPORT
@@ -128,7 +128,7 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
         keep_connections(instance)
         keys = register_all(instance, settings)
         console.print(f"taking {len(keys)} shards through {len(stage_dag(settings))} assets, with Dagster …")
-        with killed_demos_ended(instance):
+        with killed_demos_ended(instance, Path(os.environ["DAGSTER_HOME"]).expanduser()):
             succeeded = materialize_all(instance, settings, keys)
     if as_json:
         print(json.dumps(_facts(settings, keys, succeeded=succeeded)))
@@ -197,18 +197,17 @@ def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
 
 
 @contextmanager
-def killed_demos_ended(instance: dg.DagsterInstance) -> Iterator[None]:
+def killed_demos_ended(instance: dg.DagsterInstance, home: Path) -> Iterator[None]:
     """End the runs of demos that were killed: they keep slots of the pools, for which this one would wait for ever.
 
-    A demo holds a lock, which the system releases when its process ends. Where another one holds it, nothing is ended.
+    A demo holds a lock in ``home``, which the system releases when its process ends. Where another one holds it, nothing is ended.
     """
-    with Path(instance.root_directory, "demo.lock").open("w") as lock:
+    with (home / "demo.lock").open("w") as lock:
         with suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             unfinished = [status for status in dg.DagsterRunStatus if status not in _ENDED]
-            for run in instance.get_runs(dg.RunsFilter(tags=OF_DEMO, statuses=unfinished)):
-                instance.report_run_failed(run, "The demo that made this run was killed.")
-                instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            for found in instance.get_run_records(dg.RunsFilter(tags=OF_DEMO, statuses=unfinished)):
+                end_killed_run(instance, found.dagster_run, "The demo that made this run was killed.")
         yield
 
 

@@ -128,10 +128,10 @@ def test_a_demo_that_was_killed_does_not_block_the_next(tmp_path: Path) -> None:
 def test_the_runs_of_another_demo_go_on(tmp_path: Path) -> None:
     with instance_on_disk(tmp_path / "home") as instance:
         run = instance.create_run_for_job(dg.GraphDefinition("nothing").to_job(), tags=OF_DEMO)
-        with killed_demos_ended(instance):
+        with killed_demos_ended(instance, tmp_path):
             assert instance.get_run_by_id(run.run_id).is_finished  # type: ignore[union-attr]
             other = instance.create_run_for_job(dg.GraphDefinition("nothing").to_job(), tags=OF_DEMO)
-            with killed_demos_ended(instance):
+            with killed_demos_ended(instance, tmp_path):
                 assert not instance.get_run_by_id(other.run_id).is_finished  # type: ignore[union-attr]
 
 

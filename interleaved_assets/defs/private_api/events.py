@@ -15,6 +15,7 @@ __all__ = [
     "UNCHANGED",
     "TargetMaterialization",
     "delete_compute_logs",
+    "end_killed_run",
     "event_ids",
     "failure_of_last_run",
     "interrupts_between_steps",
@@ -83,6 +84,12 @@ def failure_of_last_run(instance: dg.DagsterInstance, asset: dg.AssetKey, key: s
         message = (error.cause or error).message if error else event.message  # the outer error names the step only
         return f"run {planned.run_id[:8]} failed: {message}"
     return ""
+
+
+def end_killed_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
+    """Let a run whose process was killed end as failed, and give back the slots of pools that it keeps."""
+    instance.report_run_failed(run, why)
+    instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
 def delete_compute_logs(instance: dg.DagsterInstance, run_id: str) -> None:
