@@ -200,7 +200,8 @@ def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
 def killed_demos_ended(instance: dg.DagsterInstance, home: Path) -> Iterator[None]:
     """End the runs of demos that were killed: they keep slots of the pools, for which this one would wait for ever.
 
-    A demo holds a lock in ``home``, which the system releases when its process ends. Where another one holds it, nothing is ended.
+    A demo holds a lock in ``home``, which the system releases when its process ends. Where another one holds it, no run
+    is ended.
     """
     with (home / "demo.lock").open("w") as lock:
         with suppress(BlockingIOError):
