@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from interleaved_assets.cli.console import console, print_error, print_json, progress
+from interleaved_assets.cli.status import no_shards
 from interleaved_assets.io.storage import is_local
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
@@ -21,7 +22,7 @@ def show_report(file: str | None, *, in_browser: bool, as_json: bool) -> int:
     if not found.keys:
         if found.problem:
             raise StorageError(found.problem)
-        print_error(f"interleaved: no shards below {settings.storage.raw_root}: nothing to report")
+        print_error(f"interleaved: {no_shards(settings.storage.raw_root)}")
         return 1
     with progress("reading records and scores", 1, out, as_json=as_json):
         report = write_report(found, settings)

@@ -50,7 +50,6 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C or SIGTERM."""
 OF_DEMO = {"interleaved/demo": "true"}
 """Tag of the demo's runs."""
-_ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 SETTINGS = """\
 # Written by `interleaved demo`. Every key with its unit, range and default: `interleaved settings`.
 
@@ -206,9 +205,9 @@ def killed_demos_ended(instance: dg.DagsterInstance, home: Path) -> Iterator[Non
     with (home / "demo.lock").open("w") as lock:
         with suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            unfinished = [status for status in dg.DagsterRunStatus if status not in _ENDED]
-            for found in instance.get_run_records(dg.RunsFilter(tags=OF_DEMO, statuses=unfinished)):
-                end_killed_run(instance, found.dagster_run, "The demo that made this run was killed.")
+            for found in instance.get_run_records(dg.RunsFilter(tags=OF_DEMO)):
+                if not found.dagster_run.is_finished:
+                    end_killed_run(instance, found.dagster_run, "The demo that made this run was killed.")
         yield
 
 

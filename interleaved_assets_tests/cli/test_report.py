@@ -51,5 +51,7 @@ def test_without_shards_there_is_no_report(
     assert f"raw root {tmp_path}/none does not exist" in capsys.readouterr().err
     (tmp_path / "none").mkdir()
     assert main([*curated, "report"]) == 1
-    assert capsys.readouterr().err == f"interleaved: no shards below {tmp_path}/none: nothing to report\n"
+    assert capsys.readouterr().err == (
+        f"interleaved: no shards: no file below {tmp_path}/none has a name that ends in .tar, .tar.gz or .tgz\n"
+    )
     assert not (tmp_path / "other").exists()
