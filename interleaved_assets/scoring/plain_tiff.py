@@ -59,7 +59,7 @@ def plain_tiff(data: Buffer) -> PlainTiff | None:
         if any(read_number(tiff, order, entries, tag) != _NUMBERS[tag] for tag in others):
             return None
         width, height, samples, rows, compression, colours = (read_number(tiff, order, entries, tag) for tag in _SINGLE)
-        bits, offsets, counts = (read_values(tiff, order, entries, tag).tolist() for tag in (_BITS, _OFFSETS, _COUNTS))
+        bits, offsets, counts = (list(read_values(tiff, order, entries, tag)) for tag in (_BITS, _OFFSETS, _COUNTS))
     except ValueError:
         return None
     is_rgb = samples == 3 and bits == [8, 8, 8]

@@ -19,6 +19,9 @@ from interleaved_assets.model.source_ref import is_unicode
 
 # MINT-1T's tokens for the images of a PDF; the images are the frames of its TIFF in the order of the tokens
 _FRAME_TOKEN: Final = re.compile(r"page_\d+_image_\d+")
+# Tags of the frames of a tar that are kept for building its rows, some 40 MB; TIFFs beyond are parsed again.
+_KEPT_TAGS: Final = 2**17
+
 _CONTAINERS: Final = (".tiff", ".tif", ".TIFF", ".TIF", ".Tiff", ".Tif")
 
 # bsdtar of macOS stores the extended attributes of a file as a file of that prefix, in the format AppleDouble
@@ -31,6 +34,7 @@ class ImageRef(NamedTuple):
 
     ``name`` is the member's, or the token itself where it leads nowhere; ``member`` is None then, and where its bytes
     cannot be had. ``size`` is how many bytes the row takes for it, ``content_type`` its type if its name says another.
+    ``tiff`` is the parsed frame, where it is kept.
     """
 
     name: str | None
@@ -39,6 +43,7 @@ class ImageRef(NamedTuple):
     error: str | None = None
     size: int = 0
     content_type: str | None = None
+    tiff: TiffFrame | None = None
 
 
 class Leftover(NamedTuple):
@@ -58,9 +63,10 @@ class _NoTiff(NamedTuple):
 
 
 _Frames = list[TiffFrame] | _NoTiff | str | None
-"""What a container holds: frames without their tags, another image, or what is wrong with it as a row error.
+"""What a container holds: frames, another image, or what is wrong with it as a row error.
 
-None where its bytes would have to be fetched to know.
+Frames are without tags once those of others have used up ``_KEPT_TAGS``. None where the bytes would have to be fetched
+to know.
 """
 
 
@@ -88,6 +94,7 @@ class References:
         self._referenced: set[int] = set()
         self._used_frames: Counter[int] = Counter()
         self._frames: dict[int, _Frames] = {}
+        self._tags_left = _KEPT_TAGS
         self.notes: Counter[str] = Counter()
         self.notes["repeated_members"] += len(self.names) - len(self._places)
 
@@ -243,9 +250,9 @@ class References:
             sizes = f"{found.width} × {found.height}, image_metadata says {size[0]} × {size[1]}"
             # the frame is kept, so that its row shows which image it is
             error = row_error("frame_mismatch", f"frame {index} of {name} is {sizes}")
-            return ImageRef(member.name, member, index, error, found.size)
+            return ImageRef(member.name, member, index, error, found.size, tiff=_kept(found))
         else:
-            return ImageRef(member.name, member, index, size=found.size)
+            return ImageRef(member.name, member, index, size=found.size, tiff=_kept(found))
         return ImageRef(member.name, frame=index, error=error)
 
     def _frames_of(self, number: int, *, is_needed: bool = False) -> _Frames:
@@ -253,7 +260,12 @@ class References:
         if self._frames.get(number) is None:
             member = self._members[number]
             is_known = is_needed or self._source.is_on_disk
-            self._frames[number] = _frames(self._source.content(member), member.name) if is_known else None
+            found = _frames(self._source.content(member), member.name) if is_known else None
+            if isinstance(found, list):
+                self._tags_left -= sum(len(frame.entries) for frame in found)
+                if self._tags_left < 0:
+                    found = [frame._replace(entries={}) for frame in found]
+            self._frames[number] = found
         return self._frames[number]
 
 
@@ -263,9 +275,13 @@ def _frames(data: Content, name: str) -> _Frames:
     if content_type not in (None, content_types.TIFF):
         return _NoTiff(content_type)
     try:
-        return [frame._replace(entries={}) for frame in tiff_frames(tiff)]
+        return tiff_frames(tiff)
     except ValueError as error:
         return row_error("invalid_tiff", f"{shortened(name)}: {error}")
+
+
+def _kept(frame: TiffFrame) -> TiffFrame | None:
+    return frame if frame.entries else None
 
 
 def plain_name(name: str) -> str:

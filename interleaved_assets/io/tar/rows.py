@@ -58,7 +58,8 @@ class TarRows:
         self._places: dict[int, ImageRef] = {}
         self._other_refs: dict[int, str] = {}
         self._cells: defaultdict[str, ColumnCells] = defaultdict(ColumnCells)
-        self._frames: dict[TarMember, tuple[BlockReader, list[TiffFrame]]] = {}
+        self._tiffs: dict[TarMember, BlockReader] = {}
+        self._frames: dict[TarMember, list[TiffFrame]] = {}
 
     @property
     def points_elsewhere(self) -> bool:
@@ -68,6 +69,7 @@ class TarRows:
     def add(self, sample: Sample, document: Document) -> None:
         """Append the rows of ``sample``, whose JSON says ``document``."""
         first = len(self._positions)
+        self._tiffs.clear()
         self._frames.clear()
         if document.exact is None or document.exact.rows is None:
             self._add_plain_rows(sample, document)
@@ -196,22 +198,24 @@ class TarRows:
             self._types[row] = content_types.TIFF
         if self._with_bytes:
             try:
-                self._contents[row] = self._pieces(ref.member, ref.frame)
+                self._contents[row] = self._pieces(ref.member, ref.frame, ref.tiff)
             except ValueError as error:
                 detail = f"frame {ref.frame} of {shortened(ref.member.name)}: {error}"
                 self._errors[row] = row_error("invalid_tiff", detail)
         return row
 
-    def _pieces(self, member: TarMember, frame: int | None) -> Sequence[Content]:
-        """The parts of ``member``, or of a TIFF with that one frame of it."""
-        data = self._source.content(member)
+    def _pieces(self, member: TarMember, frame: int | None, parsed: TiffFrame | None = None) -> Sequence[Content]:
+        """The parts of ``member``, or of a TIFF with that one frame of it, which may have been ``parsed``."""
         if frame is None:
-            return [data]
-        if member not in self._frames:
-            tiff = BlockReader(data)
-            self._frames[member] = tiff, tiff_frames(tiff)
-        tiff, frames = self._frames[member]
-        return frame_pieces(tiff, frames[frame])
+            return [self._source.content(member)]
+        if member not in self._tiffs:
+            self._tiffs[member] = BlockReader(self._source.content(member))
+        tiff = self._tiffs[member]
+        if parsed is None:
+            if member not in self._frames:
+                self._frames[member] = tiff_frames(tiff)
+            parsed = self._frames[member][frame]
+        return frame_pieces(tiff, parsed)
 
     def _content_type(self, member: TarMember) -> str | None:
         known = content_types.type_of(split_extension(member.name)[1])

@@ -4,10 +4,10 @@ Of a TIFF in a file only the blocks around its directories are read.
 """
 
 import struct
+import sys
+from array import array
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
-
-import numpy as np
 
 from interleaved_assets.io.storage.ranges import BlockReader
 
@@ -15,7 +15,8 @@ from interleaved_assets.io.storage.ranges import BlockReader
 TYPE_BYTES: Final = dict(
     zip((*range(1, 14), 16, 17, 18), (1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 8, 8, 8), strict=True)
 )
-_UNSIGNED: Final = {1: "u1", 3: "u2", 4: "u4", 13: "u4", 16: "u8", 18: "u8"}
+# type codes of the module array
+_UNSIGNED: Final = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}
 _MAX: Final = 2**63 - 1
 
 BYTE_ORDERS: Final[dict[str, Literal["little", "big"]]] = {"<": "little", ">": "big"}
@@ -141,19 +142,26 @@ def value_bytes(tiff: BlockReader, entry: TiffEntry) -> bytes:
     return entry.value if isinstance(entry.value, bytes) else tiff.read(entry.value, entry.size)
 
 
-def read_values(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -> np.ndarray:
-    """The values of an integer tag, as int64.
+def read_values(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -> "array[int]":
+    """The values of an integer tag.
 
     Raises:
-        ValueError: the tag is not an unsigned integer, or a value exceeds 63 bits.
+        ValueError: the tag is not an unsigned integer, a value exceeds 63 bits, or the values exceed the file.
     """
-    dtype = _UNSIGNED.get(entries[tag].type)
-    if dtype is None:
-        raise _not_unsigned(tag, entries[tag])
-    found = np.frombuffer(value_bytes(tiff, entries[tag]), order + dtype, entries[tag].values)
-    if dtype == "u8" and len(found) and int(found.max()) > _MAX:
+    entry = entries[tag]
+    # not numpy: most tags have few values, for which its calls take several times as long
+    code = _UNSIGNED.get(entry.type)
+    if code is None:
+        raise _not_unsigned(tag, entry)
+    stored = value_bytes(tiff, entry)
+    if len(stored) < entry.size:
+        raise _beyond_end(tag, tiff)
+    values = array(code, stored)
+    if BYTE_ORDERS[order] != sys.byteorder:
+        values.byteswap()
+    if code == "Q" and max(values, default=0) > _MAX:
         raise _too_large(tag)
-    return found.astype(np.int64)
+    return values
 
 
 def read_number(tiff: BlockReader, order: str, entries: TiffEntries, tag: int, default: int | None = None) -> int:
@@ -169,7 +177,7 @@ def read_number(tiff: BlockReader, order: str, entries: TiffEntries, tag: int, d
     width = TYPE_BYTES[entry.type]
     first = entry.value[:width] if isinstance(entry.value, bytes) else tiff.read(entry.value, width)
     if len(first) < width:
-        raise ValueError(f"the value of tag {tag} of the TIFF reaches beyond the end at {tiff.size}")
+        raise _beyond_end(tag, tiff)
     number = int.from_bytes(first, BYTE_ORDERS[order])
     if number > _MAX:
         raise _too_large(tag)
@@ -178,6 +186,10 @@ def read_number(tiff: BlockReader, order: str, entries: TiffEntries, tag: int, d
 
 def _not_unsigned(tag: int, entry: TiffEntry) -> ValueError:
     return ValueError(f"tag {tag} of the TIFF has type {entry.type}, which is no unsigned integer")
+
+
+def _beyond_end(tag: int, tiff: BlockReader) -> ValueError:
+    return ValueError(f"the value of tag {tag} of the TIFF reaches beyond the end at {tiff.size}")
 
 
 def _too_large(tag: int) -> ValueError:

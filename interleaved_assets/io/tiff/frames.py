@@ -10,12 +10,17 @@ are kept, unless damaged.
 """
 
 import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import add
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tiff.directory import (
+    BYTE_ORDERS,
+    TYPE_BYTES,
     TiffDirectory,
     TiffEntries,
     read_chain,
@@ -128,11 +133,11 @@ def _frame_bytes(tiff: BlockReader, order: str, is_big: bool, found: TiffDirecto
     pixels = tiff.size
     for tag in found.entries:
         if tag in (_STRIP_COUNTS, _TILE_COUNTS):
-            stated = _total(tiff, order, found.entries, tag)
-            pixels = max(stated, _raw_bytes(tiff, order, found.entries, width, height)) if stated >= 0 else stated
+            stated = sum(read_values(tiff, order, found.entries, tag))
+            pixels = max(stated, _raw_bytes(tiff, order, found.entries, width, height))
         elif tag in _DIRECTORIES:
             size += _nested_bytes(tiff, found.entries, tag, order, is_big)
-    return size + min(max(pixels, 0), tiff.size)
+    return size + min(pixels, tiff.size)
 
 
 def _raw_bytes(tiff: BlockReader, order: str, entries: TiffEntries, width: int, height: int) -> int:
@@ -144,13 +149,6 @@ def _raw_bytes(tiff: BlockReader, order: str, entries: TiffEntries, width: int, 
     except ValueError:
         return 0
     return -(-width * bits // 8) * samples * height
-
-
-def _total(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -> int:
-    """The sum of the values of an integer tag."""
-    if entries[tag].values == 1:  # as in most frames; without numpy this takes a tenth of the time
-        return read_number(tiff, order, entries, tag)
-    return int(read_values(tiff, order, entries, tag).sum())
 
 
 def _nested_directory(tiff: BlockReader, entries: TiffEntries, tag: int, order: str, is_big: bool) -> TiffDirectory:
@@ -168,14 +166,15 @@ def _nested_bytes(tiff: BlockReader, entries: TiffEntries, tag: int, order: str,
     return found.value_bytes + sum(_nested_bytes(tiff, found.entries, tag, order, is_big, 1) for tag in inner)
 
 
-def _segments(tiff: BlockReader, frame: TiffFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets and lengths in bytes of the strips or tiles, int64."""
+def _segments(tiff: BlockReader, frame: TiffFrame) -> tuple[Sequence[int], Sequence[int]]:
+    """Offsets and lengths in bytes of the strips or tiles."""
     if read_number(tiff, frame.order, frame.entries, _COMPRESSION, _UNCOMPRESSED) == _OLD_JPEG:
         raise ValueError("the TIFF frame is old-style JPEG (compression 6), which cannot be cut out: convert the TIFF")
     tag, counts_tag = _segment_tags(frame)
     if tag not in frame.entries:
         raise ValueError("the TIFF frame has neither strips nor tiles")
     offsets = read_values(tiff, frame.order, frame.entries, tag)
+    counts: Sequence[int]
     if counts_tag in frame.entries:
         counts = read_values(tiff, frame.order, frame.entries, counts_tag)
     else:
@@ -183,15 +182,17 @@ def _segments(tiff: BlockReader, frame: TiffFrame) -> tuple[np.ndarray, np.ndarr
     if len(offsets) != len(counts):
         raise ValueError(f"the TIFF frame has {len(offsets)} strips or tiles, but {len(counts)} lengths")
     size = tiff.size
-    if any(values.max(initial=0) > size for values in (counts, offsets)) or (offsets + counts).max(initial=0) > size:
+    if max(map(add, offsets, counts), default=0) > size:
         raise ValueError(f"a strip or tile of the TIFF frame reaches beyond the end at {size}")
     counts = _at_least_pixels(tiff, frame, offsets, counts)
-    if int(counts.sum()) > size:
+    if sum(counts) > size:
         raise ValueError("strips or tiles of the TIFF frame overlap")
     return offsets, counts
 
 
-def _at_least_pixels(tiff: BlockReader, frame: TiffFrame, offsets: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _at_least_pixels(
+    tiff: BlockReader, frame: TiffFrame, offsets: Sequence[int], counts: Sequence[int]
+) -> Sequence[int]:
     """``counts``, but for strips of raw pixels that are stated to be shorter than those, such as by a length of 0.
 
     libtiff, Pillow and tifffile read them in full; without this they would be cut off. A strip at offset 0 is one that
@@ -201,8 +202,10 @@ def _at_least_pixels(tiff: BlockReader, frame: TiffFrame, offsets: np.ndarray, c
         needed = _uncompressed_counts(tiff, frame, len(offsets))
     except ValueError:
         return counts  # compressed, or tiles
-    is_short = (counts < needed) & (offsets > 0) & (offsets + needed <= tiff.size)
-    return np.where(is_short, needed, counts)
+    return [
+        need if count < need and 0 < offset <= tiff.size - need else count
+        for offset, count, need in zip(offsets, counts, needed, strict=True)
+    ]
 
 
 def _segment_tags(frame: TiffFrame) -> tuple[int, int]:
@@ -210,7 +213,7 @@ def _segment_tags(frame: TiffFrame) -> tuple[int, int]:
     return (_TILE_OFFSETS, _TILE_COUNTS) if _TILE_OFFSETS in frame.entries else (_STRIP_OFFSETS, _STRIP_COUNTS)
 
 
-def _uncompressed_counts(tiff: BlockReader, frame: TiffFrame, strips: int) -> np.ndarray:
+def _uncompressed_counts(tiff: BlockReader, frame: TiffFrame, strips: int) -> list[int]:
     """Lengths of the strips of an uncompressed frame without the tag for lengths."""
 
     def number(tag: int, default: int) -> int:
@@ -231,10 +234,10 @@ def _uncompressed_counts(tiff: BlockReader, frame: TiffFrame, strips: int) -> np
         raise ValueError(
             f"the TIFF frame of {frame.width} × {frame.height} pixels reaches beyond the end at {tiff.size}"
         )
-    if strips != per_plane * (samples if is_planar else 1):
+    planes = samples if is_planar else 1
+    if strips != per_plane * planes:
         raise ValueError(f"the TIFF frame has {strips} strips, which does not fit its size")
-    first = np.arange(strips, dtype=np.int64) % per_plane * rows
-    return np.minimum(rows, frame.height - first) * row_bytes
+    return [min(rows, frame.height - first) * row_bytes for first in range(0, frame.height, rows)] * planes
 
 
 def _fields(tiff: BlockReader, entries: TiffEntries, order: str, is_big: bool, depth: int = 0) -> list[_Field]:
@@ -270,10 +273,10 @@ def _nested(tiff: BlockReader, entries: TiffEntries, tag: int, order: str, is_bi
 
 
 def _assemble(
-    tiff: BlockReader, fields: list[_Field], offsets: np.ndarray, counts: np.ndarray, frame: TiffFrame
+    tiff: BlockReader, fields: list[_Field], offsets: Sequence[int], counts: Sequence[int], frame: TiffFrame
 ) -> list[Content]:
     order, is_big = frame.order, frame.is_big
-    kind, dtype = (_LONG8, np.dtype(order + "u8")) if is_big else (_LONG, np.dtype(order + "u4"))
+    kind, code = (_LONG8, "Q") if is_big else (_LONG, "I")
     offsets_tag, counts_tag = _segment_tags(frame)
     many = len(offsets)
     if is_big:
@@ -281,21 +284,35 @@ def _assemble(
     else:
         header = struct.pack(order + "2sHI", b"II" if order == "<" else b"MM", 42, 8)
     # fields of the final length give the size of the directory, and so the offset of the first strip
-    own = [_Field(tag, kind, many, counts.astype(dtype).tobytes()) for tag in (offsets_tag, counts_tag)]
-    ends = len(header) + _block_bytes(fields + own, is_big) + np.cumsum(counts)
-    if not is_big and ends[-1:].sum() >= 2**32:
+    own = [_Field(tag, kind, many, bytes(many * TYPE_BYTES[kind])) for tag in (offsets_tag, counts_tag)]
+    starts = list(accumulate(counts, initial=len(header) + _block_bytes(fields + own, is_big)))
+    if not is_big and starts[-1] >= 2**32:
         raise ValueError("the TIFF frame is too large for a classic TIFF")
     # an empty strip keeps offset 0: sparse files mark unwritten strips this way
-    placed = np.where(counts > 0, ends - counts, 0)
-    own[0] = own[0]._replace(value=placed.astype(dtype).tobytes())
+    placed = [start if count else 0 for start, count in zip(starts, counts, strict=False)]
+    values = (_stored(code, placed, order), _stored(code, counts, order))
+    own = [field._replace(value=value) for field, value in zip(own, values, strict=True)]
     directory = _block(sorted(fields + own, key=lambda field: field.tag), len(header), order, is_big)
     pieces: list[Content] = [header + directory]
     # adjacent strips become one piece
-    breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + counts[:-1]) + 1
-    firsts, lasts = [0, *breaks.tolist()], [*(breaks - 1).tolist(), many - 1]
-    for first, last in zip(firsts, lasts, strict=True) if many else ():
-        pieces.append(tiff.data[int(offsets[first]) : int(offsets[last] + counts[last])])
+    start = end = 0
+    for offset, count in zip(offsets, counts, strict=True):
+        if offset != end:
+            if end > start:
+                pieces.append(tiff.data[start:end])
+            start = offset
+        end = offset + count
+    if end > start:
+        pieces.append(tiff.data[start:end])
     return pieces
+
+
+def _stored(code: str, numbers: Sequence[int], order: str) -> bytes:
+    """``numbers`` as values of a tag; ``code`` is their type in the module array."""
+    values = array(code, numbers)
+    if BYTE_ORDERS[order] != sys.byteorder:
+        values.byteswap()
+    return values.tobytes()
 
 
 def _block_bytes(fields: list[_Field], is_big: bool) -> int:
