@@ -10,7 +10,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def pipeline(request: dict, settings: SelectionSettings) -> None:
     source, target = request["direction"].split("-")
     for uri in request["inputs"]:
         output = str(Path(request["output"]) / f"{Path(uri).stem}.{'tar' if target == 'wds' else 'parquet'}")
-        with contextlib.closing(prefetch(read_shard(source, uri))) as tables:
+        with contextlib.closing(read_shard(source, uri)) as tables:
             first = next(tables)
             shard = tar_shard(output) if target == "wds" else parquet_shard(output, first.schema)
             with shard as file:
@@ -60,11 +60,11 @@ def pipeline(request: dict, settings: SelectionSettings) -> None:
                     file.write(filter_rows(rows, select(selection_rows(rows), scores, settings).keep))
 
 
-def read_shard(source: str, uri: str) -> Iterator[pa.Table]:
+def read_shard(source: str, uri: str) -> Generator[pa.Table, None, None]:
     """Batches of one shard."""
     if source == "wds":
         return read_tar_shard(uri, max_batch_bytes=PIPELINE_BATCH_BYTES, materialize=True)
-    return read_parquet_shard(uri, max_batch_bytes=PIPELINE_BATCH_BYTES)
+    return prefetch(read_parquet_shard(uri, max_batch_bytes=PIPELINE_BATCH_BYTES))
 
 
 WAYS: dict[str, Callable[[dict, SelectionSettings], None]] = {"library": library, "pipeline": pipeline}

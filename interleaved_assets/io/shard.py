@@ -7,7 +7,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.fill import materialize_parts
 from interleaved_assets.io.limits import LIMITS, TarLimits
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
@@ -40,7 +39,7 @@ def read_shard(
     """Tables of whole samples with the bytes of their images, from a tar or a Parquet file; at least one table.
 
     The form is seen from the first bytes. All tables have the same schema; a shard without samples gives one table
-    without rows. The next table is read while the current one is in use.
+    without rows.
 
     Args:
         uri: a path or a URL of one file.
@@ -70,7 +69,7 @@ def read_shard(
         notes=notes,
         accept_incomplete=accept_incomplete,
     )
-    return prefetch(_at_least_one(tables))
+    return _at_least_one(tables)
 
 
 def write_shard(

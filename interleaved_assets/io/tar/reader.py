@@ -113,6 +113,7 @@ class InterleavedWebdatasetReader(ShardReader):
     notes: Counter[str] = field(default_factory=Counter, init=False)
 
     read_options: ClassVar[frozenset[str]] = frozenset(TarLimits._fields)
+    decodes_in_python: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

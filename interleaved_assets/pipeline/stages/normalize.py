@@ -3,7 +3,6 @@
 import itertools
 from collections import Counter
 
-from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
@@ -25,18 +24,16 @@ def normalize(shard: ShardTask) -> Work:
     settings = shard.settings
     assert shard.raw is not None
     notes: Counter[str] = Counter()
-    batches = prefetch(
-        read_tar_shard(
-            shard.raw.uri,
-            layout=settings.reading.for_tars(),
-            max_batch_bytes=settings.run.max_batch_bytes,
-            materialize=True,
-            storage_options=shard.options,
-            allowed_roots=[settings.storage.raw_root],
-            **settings.limits.for_tars()._asdict(),
-            notes=notes,
-            accept_incomplete=settings.publish.accept_incomplete,
-        )
+    batches = read_tar_shard(
+        shard.raw.uri,
+        layout=settings.reading.for_tars(),
+        max_batch_bytes=settings.run.max_batch_bytes,
+        materialize=True,
+        storage_options=shard.options,
+        allowed_roots=[settings.storage.raw_root],
+        **settings.limits.for_tars()._asdict(),
+        notes=notes,
+        accept_incomplete=settings.publish.accept_incomplete,
     )
     content = ContentCounter()
     first = next(batches, INTERLEAVED_SCHEMA.empty_table())

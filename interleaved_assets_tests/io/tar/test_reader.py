@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import tarfile
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ import pytest
 
 from interleaved_assets.io.fill import materialize
 from interleaved_assets.io.storage import folders_of
+from interleaved_assets.io.tar import references
+from interleaved_assets.io.tar import rows as rows_module
 from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.io.tar.writer import tar_shard
+from interleaved_assets.io.tiff.frames import tiff_frames
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
@@ -167,6 +171,40 @@ def test_the_bytes_of_frames_are_read_once(tmp_path: Path, monkeypatch: pytest.M
     # 1.4 MB of pixels; the first buffer of the file, blocks of 8 KiB around headers and directories in two passes
     most = 256 * 2**10 + 2 * 8192 * (4 + 2 * 5)
     assert 8 * 300 * 200 * 3 < sum(read) < 8 * 300 * 200 * 3 + most
+
+
+@pytest.mark.parametrize("most_tags", [0, 40, 2**17])
+def test_frames_whose_tags_are_not_kept_are_the_same(
+    most_tags: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [picture(seed, 40 + seed, 30) for seed in range(6)]
+    tokens = [f"page_0_image_{number}" for number in range(2)]
+    members: list[tuple[str, Content]] = []
+    for number in range(3):
+        members.append((f"{number}.json", frames_document(*tokens)))
+        members.append((f"{number}.tiff", tiff(*images[2 * number : 2 * number + 2], compression="jpeg")))
+    uri = write_tar(tmp_path / "a.tar", *members)
+    parsed = []
+    monkeypatch.setattr(references, "_KEPT_TAGS", most_tags)
+    monkeypatch.setattr(rows_module, "tiff_frames", lambda tiff: parsed.append(tiff) or tiff_frames(tiff))
+    found = [row["binary_content"] for row in rows(uri) if row["modality"] == "image"]
+    assert [pixels(data) for data in found] == [pixels(tiff(image, compression="jpeg")) for image in images]
+    # a TIFF of two frames has some 30 tags: of none, one or all of them they are kept
+    assert len(parsed) == {0: 3, 40: 2, 2**17: 0}[most_tags]
+
+
+def test_only_remote_tars_are_read_ahead_in_a_thread(tmp_path: Path) -> None:
+    # rows of a tar are built in Python: a second thread would take turns with the caller's
+    local = write_tar(tmp_path / "a.tar", ("x.json", {"texts": ["one"]}))
+    remote = "memory://read-ahead/a.tar"
+    fsspec.filesystem("memory").pipe(remote, Path(local).read_bytes())
+    names = {}
+    for uri in (local, remote):
+        batches = iter(InterleavedWebdatasetReader(uri))
+        next(batches)
+        names[uri] = [thread.name for thread in threading.enumerate() if thread.name.startswith("prefetch")]
+        assert list(batches) == []
+    assert names == {local: [], remote: ["prefetch_0"]}
 
 
 def test_frames_follow_the_tokens_that_are_no_members(tmp_path: Path) -> None:
