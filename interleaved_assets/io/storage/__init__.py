@@ -5,83 +5,48 @@ The rest of the package accesses storage only through this folder. Failures rais
 :class:`~interleaved_assets.model.errors.StorageUnavailable` if a retry may succeed.
 """
 
-from interleaved_assets.io.storage.atomic import AtomicOutput, BytesLike, atomic_output, clear_leftovers
-from interleaved_assets.io.storage.create import create_file
-from interleaved_assets.io.storage.filesystem import (
-    StorageOptions,
-    as_storage_error,
-    exists,
-    file_info,
-    filesystem,
-    is_local,
-    join,
-    local_path,
-    remove_file,
-    storage_errors,
-)
-from interleaved_assets.io.storage.folders import files_in, remove_others
-from interleaved_assets.io.storage.inputs import (
-    file_sha256,
-    local_copy,
-    open_input,
-    read_small,
-    scratch_errors,
-    scratch_file,
-)
-from interleaved_assets.io.storage.listing import FilePaths, InputFile, dotted, find_files, group_files, parse_size
-from interleaved_assets.io.storage.local import check_name, displayable
-from interleaved_assets.io.storage.options import StorageOptionsByScheme, options_of
-from interleaved_assets.io.storage.pins import pin, unpin
-from interleaved_assets.io.storage.roots import check_allowed, folders_of
-from interleaved_assets.io.storage.stamps import content_hash, etag_stamp, find_stamps, list_stamps, read_stamp
-from interleaved_assets.io.storage.walk import files_below, find_files_below, find_infos
-from interleaved_assets.io.storage.warm import keep_copies
-
-__all__ = [
-    "AtomicOutput",
-    "BytesLike",
-    "FilePaths",
-    "InputFile",
-    "StorageOptions",
-    "StorageOptionsByScheme",
-    "as_storage_error",
-    "atomic_output",
-    "check_allowed",
-    "check_name",
-    "clear_leftovers",
-    "content_hash",
-    "create_file",
-    "displayable",
-    "dotted",
-    "etag_stamp",
-    "exists",
-    "file_info",
-    "file_sha256",
-    "files_below",
-    "files_in",
-    "filesystem",
-    "find_files",
-    "find_files_below",
-    "find_infos",
-    "find_stamps",
-    "folders_of",
-    "group_files",
-    "is_local",
-    "join",
-    "keep_copies",
-    "list_stamps",
-    "local_copy",
-    "local_path",
-    "open_input",
-    "options_of",
-    "parse_size",
-    "pin",
-    "read_small",
-    "read_stamp",
-    "remove_file",
-    "remove_others",
-    "scratch_errors",
-    "scratch_file",
-    "storage_errors",
-    "unpin",
-]
+from interleaved_assets.io.storage.atomic import AtomicOutput as AtomicOutput
+from interleaved_assets.io.storage.atomic import atomic_output as atomic_output
+from interleaved_assets.io.storage.atomic import clear_leftovers as clear_leftovers
+from interleaved_assets.io.storage.create import create_file as create_file
+from interleaved_assets.io.storage.filesystem import StorageOptions as StorageOptions
+from interleaved_assets.io.storage.filesystem import as_storage_error as as_storage_error
+from interleaved_assets.io.storage.filesystem import exists as exists
+from interleaved_assets.io.storage.filesystem import file_info as file_info
+from interleaved_assets.io.storage.filesystem import filesystem as filesystem
+from interleaved_assets.io.storage.filesystem import is_local as is_local
+from interleaved_assets.io.storage.filesystem import join as join
+from interleaved_assets.io.storage.filesystem import local_path as local_path
+from interleaved_assets.io.storage.filesystem import remove_file as remove_file
+from interleaved_assets.io.storage.filesystem import storage_errors as storage_errors
+from interleaved_assets.io.storage.folders import files_in as files_in
+from interleaved_assets.io.storage.folders import remove_others as remove_others
+from interleaved_assets.io.storage.inputs import file_sha256 as file_sha256
+from interleaved_assets.io.storage.inputs import local_copy as local_copy
+from interleaved_assets.io.storage.inputs import open_input as open_input
+from interleaved_assets.io.storage.inputs import read_small as read_small
+from interleaved_assets.io.storage.inputs import scratch_errors as scratch_errors
+from interleaved_assets.io.storage.inputs import scratch_file as scratch_file
+from interleaved_assets.io.storage.listing import FilePaths as FilePaths
+from interleaved_assets.io.storage.listing import InputFile as InputFile
+from interleaved_assets.io.storage.listing import dotted as dotted
+from interleaved_assets.io.storage.listing import find_files as find_files
+from interleaved_assets.io.storage.listing import group_files as group_files
+from interleaved_assets.io.storage.listing import parse_size as parse_size
+from interleaved_assets.io.storage.local import check_name as check_name
+from interleaved_assets.io.storage.local import displayable as displayable
+from interleaved_assets.io.storage.options import StorageOptionsByScheme as StorageOptionsByScheme
+from interleaved_assets.io.storage.options import options_of as options_of
+from interleaved_assets.io.storage.pins import pin as pin
+from interleaved_assets.io.storage.pins import unpin as unpin
+from interleaved_assets.io.storage.roots import check_allowed as check_allowed
+from interleaved_assets.io.storage.roots import folders_of as folders_of
+from interleaved_assets.io.storage.stamps import content_hash as content_hash
+from interleaved_assets.io.storage.stamps import etag_stamp as etag_stamp
+from interleaved_assets.io.storage.stamps import find_stamps as find_stamps
+from interleaved_assets.io.storage.stamps import list_stamps as list_stamps
+from interleaved_assets.io.storage.stamps import read_stamp as read_stamp
+from interleaved_assets.io.storage.walk import files_below as files_below
+from interleaved_assets.io.storage.walk import find_files_below as find_files_below
+from interleaved_assets.io.storage.walk import find_infos as find_infos
+from interleaved_assets.io.storage.warm import keep_copies as keep_copies
