@@ -1,24 +1,5 @@
 """The exceptions of this package, and the error codes of rows.
 
-    InterleavedError
-    ├── SettingsError            interleaved.toml: unknown key, wrong type, value out of range
-    ├── OptionError              an argument of a reader, writer, scorer or filter (also a ValueError)
-    │   └── UnsupportedModality  a modality that tars cannot hold
-    ├── StorageError             a path is missing, empty, unreadable or not writable
-    │   └── StorageUnavailable   a time-out, a lost connection, a busy or failing server: a retry may succeed
-    ├── ShardError               a shard cannot be read at all (not a tar, not interleaved Parquet)
-    │   ├── UnexpectedLayout     nearly no document has a text or an image, or most bytes are named by no document
-    │   ├── IncompleteShard      a shard is cut, or too many of its samples lost rows to errors
-    │   ├── ReadBackError        a tar that was just written does not give back the samples that went into it
-    │   ├── ShardTimeout         a stage took longer with the shard than run.max_shard_seconds
-    │   └── WorkerLost           the workers of a cluster that had the shard died, one after another
-    ├── ClusterUnavailable       there is no Ray cluster, or a node of it is not set up for this package
-    ├── MaterializeError         policy ``error`` met a bad row; carries shard, sample, member and code
-    ├── ImageError               one image cannot be decoded or measured; scoring stores it in the row's score_error
-    ├── ScoreError               policy ``error`` met an image without a score; carries shard, sample, position and code
-    ├── LedgerError              rows in ≠ rows kept + rows in the ledger
-    └── MissingDependency        an optional package or system library is absent; names what to install
-
 An exception stops the shard. An error of one row is stored in its ``materialize_error`` as ``"<code>: <detail>"``, with
 a code from :data:`ROW_ERROR_CODES`; the error policy decides what happens to the row.
 """
