@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.model.casting import cast_table, concat_unified
+from interleaved_assets.model.casting import concat_unified, with_columns
 from interleaved_assets.model.columns import METADATA_POSITION, REQUIRED_COLUMNS, RESERVED_COLUMNS, ROW_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
@@ -49,7 +49,7 @@ class InterleavedBatch:
         table = pa.Table.from_pandas(self.data, preserve_index=False).replace_schema_metadata(None)
         # pandas lacks most Arrow types, so reserved columns are cast to theirs
         fields = [field.with_nullable(True) for field in reconcile_schema(table.schema)]
-        return cast_table(table, pa.schema([self._usual_type(field) for field in fields]))
+        return with_columns(table, pa.schema([self._usual_type(field) for field in fields]))
 
     def _usual_type(self, field: pa.Field) -> pa.Field:
         """``string`` for reserved columns of pandas strings, which Arrow always converts to ``large_string``."""
@@ -162,10 +162,10 @@ class InterleavedBatch:
         if auto_position:
             added = _with_column(added, "position", _next_positions(present, added))
         try:
-            joined = concat_unified([present, cast_table(added, reconcile_schema(added.schema))])
+            joined = concat_unified([present, with_columns(added, reconcile_schema(added.schema))])
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise OptionError(f"add_rows: the new rows do not fit the types of the batch: {error}") from error
-        result = self.with_table(cast_table(joined, reconcile_schema(joined.schema)))
+        result = self.with_table(with_columns(joined, reconcile_schema(joined.schema)))
         if found := result.problems():
             raise OptionError(f"add_rows: {'; '.join(found)}")
         return result

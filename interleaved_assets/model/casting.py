@@ -34,12 +34,6 @@ def cast_column(column: pa.ChunkedArray, dtype: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([_cast(chunk, dtype) for chunk in column.chunks], dtype)
 
 
-def cast_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Cast ``table`` safely to ``schema``, which has the same columns in the same order."""
-    columns = [cast_column(column, field.type) for column, field in zip(table.columns, schema, strict=True)]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
 def _as_lists(array: pa.Array) -> pa.Array:
     """An array of list views as one of lists."""
     dtype = array.type

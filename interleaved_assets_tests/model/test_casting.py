@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaved_assets.model.casting import cast_column, cast_table, concat_unified, take, take_rows
+from interleaved_assets.model.casting import cast_column, concat_unified, take, take_rows, with_columns
 
 NULLS = pa.list_(pa.null())
 THREE = [[None, None, None], None, [], [None]]
@@ -74,7 +74,7 @@ def test_lists_of_another_length_are_not_cast() -> None:
 def test_a_table_is_cast_column_by_column() -> None:
     table = pa.table({"a": pa.array([1]), "b": pa.array([[None]])})
     schema = pa.schema([("a", pa.int8()), ("b", NULLS)])
-    assert cast_table(table, schema).schema == schema
+    assert with_columns(table, schema).schema == schema
 
 
 def test_tables_of_different_columns_are_concatenated() -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from interleaved_assets.io.batches import parts_within
 from interleaved_assets.io.parquet.footer import BYTE_ARRAY, Footer, RowGroup
 from interleaved_assets.io.value_bytes import value_bytes
-from interleaved_assets.model.casting import any_type, cast_table
+from interleaved_assets.model.casting import any_type, with_columns
 from interleaved_assets.model.errors import ShardError
 
 # Maximum size of a decoding step, also if max_batch_bytes is larger: a batch is joined from several steps.
@@ -103,4 +103,4 @@ def _decoded(batch: pa.RecordBatch, target: pa.Schema, limit: int, uri: str) -> 
 
 
 def _as_type(batch: pa.RecordBatch, target: pa.Schema) -> pa.Table:
-    return cast_table(pa.Table.from_batches([batch]).select(target.names), target)
+    return with_columns(pa.Table.from_batches([batch]).select(target.names), target)

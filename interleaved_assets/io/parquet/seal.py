@@ -10,6 +10,7 @@ import io
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from interleaved_assets.io.storage.atomic import AtomicOutput, BytesLike
 
@@ -26,10 +27,7 @@ _MARKS_TRIED: Final = 16
 
 
 class SealedOutput(io.RawIOBase):
-    """A sink for Arrow's Parquet writer that inserts the seal before the footer.
-
-    Call :meth:`hold` before the writer is closed and :meth:`release` afterwards.
-    """
+    """A sink for Arrow's Parquet writer that inserts the seal before the footer, in :meth:`finish`."""
 
     def __init__(self, output: AtomicOutput) -> None:
         self._output = output
@@ -49,14 +47,11 @@ class SealedOutput(io.RawIOBase):
         """Bytes written so far, including held ones."""
         return self._output.tell() + len(self._held or b"")
 
-    def hold(self) -> None:
-        """Hold back all bytes written from now on."""
+    def finish(self, writer: pq.ParquetWriter) -> None:
+        """Close ``writer``, hold back what it writes then, which ends with the footer, and write it with the seal."""
         self._held = bytearray()
-
-    def release(self) -> None:
-        """Write the held bytes, which end with the footer, with the seal before the footer."""
-        held = bytes(self._held or b"")
-        self._held = None
+        writer.close()
+        held, self._held = bytes(self._held), None
         at = len(held) - _END_BYTES - int.from_bytes(held[-_END_BYTES : -len(MAGIC)], "little")
         self._output.write(held[:at] + seal(held[at:-_END_BYTES]) + held[at:])
 

@@ -15,10 +15,9 @@ from interleaved_assets.io.parquet.seal import SealedOutput
 from interleaved_assets.io.parquet.types import stored_schema
 from interleaved_assets.io.reader import align_shard
 from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
-from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.batch import key_problems
-from interleaved_assets.model.casting import any_type, cast_table
+from interleaved_assets.model.casting import any_type, with_columns
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 
@@ -46,17 +45,14 @@ class ParquetShard:
         stamp: stamp of the file, set at the commit; None if the storage does not report it.
     """
 
-    def __init__(self, uri: str, schema: pa.Schema, row_group_bytes: int) -> None:
+    def __init__(self, uri: str, schema: pa.Schema, writer: pq.ParquetWriter, row_group_bytes: int) -> None:
         self.uri, self.schema, self.rows = uri, schema, 0
         self.size = 0
         self.sha256: str | None = None
         self.stamp: str | None = None
-        self._stored = stored_schema(schema)
-        self._limit = row_group_bytes
+        self._writer, self._limit = writer, row_group_bytes
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
-        self._writer: pq.ParquetWriter | None = None
-        self._sink: SealedOutput | None = None
 
     def write(self, table: pa.Table) -> None:
         """Append rows. Row groups end between samples and do not depend on how rows are split into tables.
@@ -83,48 +79,21 @@ class ParquetShard:
                 self._write_group(group)
             self._pending, self._pending_bytes = [rest], int(row_bytes(rest).sum())
 
-    def open(self, output: AtomicOutput, compression: str) -> None:
-        """Start the file; called by :func:`parquet_shard`."""
-        leaves = _leaves(self._stored)
-        others = [leaf for leaf in leaves if leaf not in _LONG_COLUMNS]
-        self._sink = SealedOutput(output)
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            self._stored,
-            compression={leaf: "none" if leaf == _IMAGE_COLUMN else compression for leaf in leaves},
-            use_dictionary=others,
-            write_statistics=others,
-            data_page_size=_PAGE_BYTES,
-        )
-
     def finish(self) -> None:
-        """Write the pending rows and the footer; called by :func:`parquet_shard`."""
-        assert self._writer is not None
-        assert self._sink is not None
+        """Write the pending rows; called by :func:`parquet_shard`."""
         for group in self._groups() if self._pending else ():
             self._write_group(group)
-        self._sink.hold()
-        self._writer.close()
-        self._sink.release()
-
-    def abandon(self) -> None:
-        """Close the Arrow writer of a file that is discarded; called by :func:`parquet_shard`."""
-        # closing writes a footer, which may fail with the error that ended the block
-        with contextlib.suppress(StorageError, pa.ArrowException):
-            if self._writer is not None:
-                self._writer.close()
 
     def _groups(self) -> Iterator[pa.Table]:
         rows = pa.concat_tables(self._pending)
         return split_samples(rows, self._limit) if "sample_id" in rows.column_names else iter([rows])
 
     def _write_group(self, group: pa.Table) -> None:
-        assert self._writer is not None
         columns = [
             _paged(column) if name == _IMAGE_COLUMN else column.combine_chunks()
             for name, column in zip(group.column_names, group.columns, strict=True)
         ]
-        stored = cast_table(pa.Table.from_arrays(columns, schema=self.schema), self._stored)
+        stored = with_columns(pa.Table.from_arrays(columns, schema=self.schema), self._writer.schema)
         self._writer.write_table(stored, row_group_size=stored.num_rows)
 
 
@@ -160,18 +129,21 @@ def parquet_shard(
         raise OptionError(
             f"cannot write {uri} as Parquet: values of column {empty.name!r}, {empty.type}, have no bytes"
         )
-    shard = ParquetShard(uri, schema, row_group_bytes)
     with atomic_output(uri, storage_options, hashed=hashed, read_next=True) as output:
+        sink = SealedOutput(output)
         try:
-            shard.open(output, compression)
-            yield shard
-            shard.finish()
+            writer = _arrow_writer(sink, stored_schema(schema), compression)
+            try:
+                shard = ParquetShard(uri, schema, writer, row_group_bytes)
+                yield shard
+                shard.finish()
+                sink.finish(writer)
+            finally:
+                # that of a discarded file writes a footer, which may fail with the error that ended the block
+                with contextlib.suppress(StorageError, pa.ArrowException):
+                    writer.close()
         except pa.ArrowNotImplementedError as error:
-            shard.abandon()
             raise OptionError(f"cannot write {uri} as Parquet: {error}") from error
-        except BaseException:
-            shard.abandon()
-            raise
     shard.size, shard.sha256, shard.stamp = output.size, output.sha256, output.stamp
 
 
@@ -201,6 +173,19 @@ class InterleavedParquetWriter(ShardWriter):
             for part in parts:
                 _check_keys(part, uri)
                 shard.write(part)
+
+
+def _arrow_writer(sink: SealedOutput, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+    leaves = _leaves(schema)
+    others = [leaf for leaf in leaves if leaf not in _LONG_COLUMNS]
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression={leaf: "none" if leaf == _IMAGE_COLUMN else compression for leaf in leaves},
+        use_dictionary=others,
+        write_statistics=others,
+        data_page_size=_PAGE_BYTES,
+    )
 
 
 def _check_keys(part: pa.Table, uri: str) -> None:
