@@ -74,12 +74,6 @@ class AtomicOutput(io.RawIOBase):
         with storage_errors(self.uri, "write"):
             self._target.store()
 
-    def finish(self, stamp: str | None) -> None:
-        """Set :attr:`sha256` and :attr:`stamp`; called when the output is committed."""
-        self.stamp = stamp
-        if self._digest is not None:
-            self.sha256 = self._digest.hexdigest()
-
 
 @contextmanager
 def atomic_output(
@@ -103,10 +97,10 @@ def atomic_output(
     try:
         yield output
         with storage_errors(uri, "write"):
-            stamp = target.commit()
-        output.finish(stamp)
+            output.stamp = target.commit()
+        output.sha256 = None if output._digest is None else output._digest.hexdigest()
         if copy is not None:
-            copy.keep(stamp)
+            copy.keep(output.stamp)
     except BaseException:
         if copy is not None:
             copy.drop()

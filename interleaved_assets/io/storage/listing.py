@@ -24,13 +24,7 @@ from interleaved_assets.model.errors import OptionError, StorageError
 FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
 """A glob, a folder or a file, or a list of them; local or any fsspec URL."""
 
-_UNITS: Final = {
-    unit: base**power
-    for base, suffix in ((1000, "B"), (1024, "iB"))
-    for power, letter in enumerate(("K", "M", "G", "T"), start=1)
-    for unit in (f"{letter}{suffix}".lower(),)
-} | {"": 1, "b": 1}
-_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt]?)(i?)b)?\s*", re.IGNORECASE)
 
 
 class InputFile(NamedTuple):
@@ -117,8 +111,9 @@ def parse_size(value: int | str, option: str = "size") -> int:
         OptionError: ``value`` is neither of these, or not positive; the message names ``option``.
     """
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match and match[2].lower() in _UNITS:
-        size = int(float(match[1]) * _UNITS[match[2].lower()])
+    if match and (match[2] or not match[3]):
+        power = " kmgt".index((match[2] or " ").lower())
+        size = int(float(match[1]) * (1024 if match[3] else 1000) ** power)
     elif isinstance(value, int) and not isinstance(value, bool):
         size = value
     else:
