@@ -4,7 +4,7 @@ With a dictionary or shared prefixes, a few bytes in a file can decode to many i
 with a dictionary therefore stay encoded until their rows are cut into slices by decoded size.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from interleaved_assets.io.batches import parts_within
-from interleaved_assets.io.parquet.footer import BYTE_ARRAY, Footer, RowGroup
+from interleaved_assets.io.parquet.footer import BYTE_ARRAY, RowGroup
 from interleaved_assets.io.value_bytes import value_bytes
 from interleaved_assets.model.casting import any_type, with_columns
 from interleaved_assets.model.errors import ShardError
@@ -27,11 +27,11 @@ MAX_ROW_BYTES: Final = 2**31 - 1
 _FEWEST_ROWS: Final = 64
 
 
-def encoded_columns(footer: Footer, columns: set[str]) -> list[str]:
+def encoded_columns(groups: Sequence[RowGroup], columns: set[str]) -> list[str]:
     """Leaf paths below ``columns`` of string or bytes columns that have a dictionary in some row group."""
     paths = {
         ".".join(chunk.path)
-        for group in footer.groups
+        for group in groups
         for chunk in group.chunks
         if chunk.physical == BYTE_ARRAY and chunk.has_dictionary and chunk.path[0] in columns
     }
@@ -47,34 +47,6 @@ def decoded_steps(
         for batch in file.iter_batches(batch_size=step, row_groups=[number], columns=schema.names):
             batch.validate(full=True)
             yield from _decoded(batch, schema, limit, uri)
-
-
-def check_map_keys(file: pq.ParquetFile, footer: Footer, columns: set[str], uri: str) -> None:
-    """Refuse maps with null keys, which would make Arrow abort the process.
-
-    Keys that the schema declares non-null are not checked. The others are read without their values, so that Arrow
-    returns lists instead of maps.
-    """
-    for path in footer.nullable_keys:
-        if path.partition(".")[0] not in columns:
-            continue
-        for batch in file.iter_batches(batch_size=STEP_ROWS, columns=[path]):
-            if _has_null(batch.column(0), path.rpartition(".")[2]):
-                raise ShardError(f"{uri}: a map in column {path.partition('.')[0]!r} has a null key. Write it again.")
-
-
-def _has_null(array: pa.Array, name: str) -> bool:
-    """Whether the field ``name``, inside lists and single-field structs, has a null."""
-    while True:
-        if pa.types.is_struct(array.type):
-            is_key = array.type.field(0).name == name
-            array = array.filter(array.is_valid()).field(0)
-            if is_key:
-                return bool(array.null_count)
-        elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
-            array = array.flatten()
-        else:
-            return bool(array.null_count)
 
 
 def _rows_per_step(group: RowGroup, columns: set[str], limit: int) -> int:

@@ -20,9 +20,6 @@ _DELTA_BYTE_ARRAY: Final = 7
 # Estimate per value: an index or offset, and the levels of nested columns.
 _OFFSET_BYTES: Final = 8
 
-_OPTIONAL: Final = 1
-_MAP_TYPES: Final = frozenset({1, 2})
-
 # Types of the Thrift compact protocol.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
@@ -54,14 +51,6 @@ class RowGroup:
     chunks: tuple[Chunk, ...]
 
 
-@dataclass(frozen=True)
-class Footer:
-    """A file's row groups, and the leaf paths of map keys that the schema allows to be null."""
-
-    groups: tuple[RowGroup, ...]
-    nullable_keys: tuple[str, ...]
-
-
 class _Leaf(NamedTuple):
     path: tuple[str, ...]
     physical: int
@@ -70,22 +59,21 @@ class _Leaf(NamedTuple):
 
 
 @lru_cache(maxsize=1)  # a reader opens each file twice: for the schema, then for the rows
-def parse_footer(data: bytes) -> Footer:
-    """Parse a footer that :func:`~.seal.checked_footer` returned.
+def parse_row_groups(data: bytes) -> tuple[RowGroup, ...]:
+    """The row groups of a footer that :func:`~.seal.checked_footer` returned.
 
     Raises:
         pa.ArrowInvalid: it is damaged, or nested deeper than :data:`MAX_DEPTH`.
     """
     try:
         fields = _Compact(data).struct()
-        leaves, keys = _leaves(fields[2])
-        groups = tuple(_group(group, leaves) for group in fields.get(4, ()))
+        leaves = _leaves(fields[2])
+        return tuple(_group(group, leaves) for group in fields.get(4, ()))
     except pa.ArrowInvalid:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         # a field is missing or has a wrong type
         raise pa.ArrowInvalid(f"its footer cannot be read: {error!r}") from error
-    return Footer(groups, tuple(keys))
 
 
 def _group(fields: dict[int, Any], leaves: list[_Leaf]) -> RowGroup:
@@ -115,33 +103,26 @@ def _count(value: int) -> int:
     return value
 
 
-def _leaves(elements: list[dict[int, Any]]) -> tuple[list[_Leaf], list[str]]:
-    """The leaf columns, and the paths of keys of maps that are optional."""
+def _leaves(elements: list[dict[int, Any]]) -> list[_Leaf]:
+    """The leaf columns of a schema, whose elements stand in depth-first order."""
     leaves: list[_Leaf] = []
-    keys: list[str] = []
-    # for each open group: number of remaining children, whether it holds a map's entries, and its path
-    open_groups: list[tuple[int, bool, tuple[str, ...]]] = [(elements[0].get(5, 0), False, ())]
-    is_map = [False]
+    # for each open group: number of remaining children, and its path
+    open_groups: list[tuple[int, tuple[str, ...]]] = [(elements[0].get(5, 0), ())]
     for element in elements[1:]:
         while open_groups and open_groups[-1][0] == 0:
             open_groups.pop()
-            is_map.pop()
-        left, is_entries, path = open_groups[-1]
-        first = is_entries and left == 2
-        open_groups[-1] = (left - 1, is_entries, path)
+        left, path = open_groups[-1]
+        open_groups[-1] = (left - 1, path)
         own = (*path, element[4].decode())
-        if first and element.get(3) == _OPTIONAL:
-            keys.append(".".join(own))
         if children := element.get(5, 0):
             if len(open_groups) > MAX_DEPTH:
                 raise pa.ArrowInvalid(f"column {own[0]!r} is nested more than {MAX_DEPTH} levels deep")
-            open_groups.append((_count(children), is_map[-1] and children == 2, own))
-            is_map.append(element.get(6) in _MAP_TYPES or 2 in element.get(10, {}))
+            open_groups.append((_count(children), own))
         else:
             physical = element[1]
             width = element.get(2, 0) if physical == _FIXED_BYTE_ARRAY else _VALUE_BYTES.get(physical, 0)
             leaves.append(_Leaf(own, physical, _count(width) + _OFFSET_BYTES))
-    return leaves, keys
+    return leaves
 
 
 class _Compact:

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.parquet.decode import check_map_keys, decoded_steps, encoded_columns
-from interleaved_assets.io.parquet.footer import Footer, parse_footer
+from interleaved_assets.io.parquet.decode import decoded_steps, encoded_columns
+from interleaved_assets.io.parquet.footer import RowGroup, parse_row_groups
 from interleaved_assets.io.parquet.seal import checked_footer
 from interleaved_assets.io.parquet.types import decoded_type
 from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
@@ -31,12 +31,12 @@ class ParquetSource:
     """An open Parquet file with a verified footer, returned by :func:`open_parquet`.
 
     Do not read columns of row groups from ``file.metadata``: pyarrow aborts the process if their size statistics are
-    damaged. Use :attr:`footer`.
+    damaged. Use :attr:`row_groups`.
     """
 
     uri: str
     file: pq.ParquetFile
-    footer: Footer
+    row_groups: tuple[RowGroup, ...]
     _opened: Any
     _options: dict[str, Any]
     _local: LocalFile | None
@@ -55,17 +55,16 @@ class ParquetSource:
         Names in ``columns`` that the file lacks are ignored; ``groups`` are the numbers of row groups, None for all.
 
         Raises:
-            ShardError: a row is larger than :data:`~.decode.MAX_ROW_BYTES`, or a key of a map is null.
+            ShardError: a row is larger than :data:`~.decode.MAX_ROW_BYTES`.
             pa.ArrowException: the file is damaged; :func:`open_parquet` turns it into a ``ShardError``.
         """
         schema = self._decoded_schema(columns)
         file = self.file
-        if encoded := encoded_columns(self.footer, set(schema.names)):
+        if encoded := encoded_columns(self.row_groups, set(schema.names)):
             options = {**self._options, "read_dictionary": encoded}
             file = pq.ParquetFile(self._opened, metadata=file.metadata, **options)
-        check_map_keys(self.file, self.footer, set(schema.names), self.uri)
-        numbers = range(len(self.footer.groups)) if groups is None else groups
-        chosen = {number: self.footer.groups[number] for number in numbers}
+        numbers = range(len(self.row_groups)) if groups is None else groups
+        chosen = {number: self.row_groups[number] for number in numbers}
         for step in decoded_steps(file, chosen, schema, limit, self.uri):
             _check(self._local)
             yield step
@@ -93,7 +92,7 @@ def open_parquet(
         source: Any = stack.enter_context(open_input(uri, storage_options)) if local is None else local
         # innermost, since storage_errors turns every OSError into a StorageError
         stack.enter_context(_damage(uri, advice, local))
-        footer = parse_footer(checked_footer(source))
+        row_groups = parse_row_groups(checked_footer(source))
         options: dict[str, Any] = {"page_checksum_verification": True}
         metadata = pq.ParquetFile(source, **options).metadata
         if local is not None:
@@ -101,10 +100,11 @@ def open_parquet(
             source = stack.enter_context(local.native())
             options |= {"pre_buffer": False, "buffer_size": _LOCAL_WINDOW_BYTES}
         else:
-            groups = [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
-            fits = max(groups, default=0) <= _WHOLE_GROUP_BYTES
+            sizes = [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
+            fits = max(sizes, default=0) <= _WHOLE_GROUP_BYTES
             options |= {"pre_buffer": fits, "buffer_size": 0 if fits else _WINDOW_BYTES}
-        yield ParquetSource(uri, pq.ParquetFile(source, metadata=metadata, **options), footer, source, options, local)
+        file = pq.ParquetFile(source, metadata=metadata, **options)
+        yield ParquetSource(uri, file, row_groups, source, options, local)
 
 
 @contextmanager

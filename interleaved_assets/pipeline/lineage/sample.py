@@ -1,7 +1,7 @@
 """Trace one sample: its rows at every stage, and the reason of every row that was dropped."""
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from interleaved_assets.io.archive.index import TarMember
 from interleaved_assets.io.archive.source import open_tar
 from interleaved_assets.io.batches import sample_starts
-from interleaved_assets.io.parquet.footer import Footer
+from interleaved_assets.io.parquet.footer import RowGroup
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.tar.layout import member_key
 from interleaved_assets.model.cells import row_values
@@ -193,7 +193,7 @@ def _may_have(sample_id: str, paths: ShardPaths) -> bool:
 
 def _has(sample_id: str, uri: str, options: Mapping[str, object]) -> bool:
     with open_parquet(uri, options, advice=_ADVICE) as source:
-        ids = source.read([_ID], groups_with([sample_id], source.footer))[_ID]
+        ids = source.read([_ID], groups_with([sample_id], source.row_groups))[_ID]
         return bool(pc.any(pc.equal(ids, sample_id), min_count=0).as_py())
 
 
@@ -204,15 +204,15 @@ def _rows_of(sample_id: str, uri: str, options: Mapping[str, object]) -> pa.Tabl
             for field in source.schema
             if not pa.types.is_large_binary(field.type) and not field.type.num_fields
         ]
-        rows = source.read(columns, groups_with([sample_id], source.footer))
+        rows = source.read(columns, groups_with([sample_id], source.row_groups))
         return rows.filter(pc.equal(rows[_ID], sample_id))
 
 
-def groups_with(sample_ids: Collection[str], footer: Footer) -> list[int]:
+def groups_with(sample_ids: Collection[str], row_groups: Sequence[RowGroup]) -> list[int]:
     """The row groups whose smallest and largest id do not rule all of the samples out."""
     wanted = [sample_id.encode() for sample_id in sample_ids]
     found = []
-    for number, group in enumerate(footer.groups):
+    for number, group in enumerate(row_groups):
         (ids,) = (chunk for chunk in group.chunks if chunk.path == (_ID,))
         low, high = ids.smallest, ids.largest
         if low is None or high is None or any(low <= sample_id <= high for sample_id in wanted):

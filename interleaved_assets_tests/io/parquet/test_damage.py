@@ -124,6 +124,17 @@ def test_a_column_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.parquet")
 
 
+def test_a_map_whose_keys_may_be_null_is_refused(tmp_path: Path) -> None:
+    """A null key would make Arrow abort the process; it refuses the schema."""
+    pq.write_table(shard_table(), tmp_path / "a.parquet", store_schema=False)
+    content = (tmp_path / "a.parquet").read_bytes()
+    required, optional = b"%\x00\x18\x03key", b"%\x02\x18\x03key"
+    assert content.count(required) == 1
+    (tmp_path / "a.parquet").write_bytes(content.replace(required, optional))
+    with pytest.raises(ShardError, match="Map keys must be annotated as required"):
+        read(tmp_path / "a.parquet")
+
+
 def test_views_are_read_as_strings_and_bytes(tmp_path: Path) -> None:
     table = shard_table()
     views = {"note": pa.array(["é"] * 9, pa.string_view()), "raw": pa.array([b"\xff"] * 9, pa.binary_view())}
