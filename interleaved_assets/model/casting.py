@@ -24,11 +24,8 @@ def cast_column(column: pa.ChunkedArray, dtype: pa.DataType) -> pa.ChunkedArray:
         return column
     if pa.types.is_dictionary(column.type) and not has_kernels(column.type.value_type):
         # Arrow decodes no dictionaries of views, which are the categories of polars
-        plain = pa.dictionary(column.type.index_type, _without_views(column.type.value_type), column.type.ordered)
-        column = pa.chunked_array([_without_view_values(chunk) for chunk in column.chunks], plain)
-        if column.type == dtype:
-            return column
-        column = column.cast(plain.value_type)
+        plain = _without_views(column.type.value_type)
+        column = pa.chunked_array([chunk.dictionary.cast(plain).take(chunk.indices) for chunk in column.chunks], plain)
     if not any_type(dtype, pa.types.is_null) and not any_type(column.type, _is_list_view):
         return column.cast(dtype)
     return pa.chunked_array([_cast(chunk, dtype) for chunk in column.chunks], dtype)
@@ -131,11 +128,6 @@ def _plain(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(dtype):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(dtype) else dtype
-
-
-def _without_view_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    values = array.dictionary.cast(_without_views(array.type.value_type))
-    return pa.DictionaryArray.from_arrays(array.indices, values, ordered=array.type.ordered)
 
 
 def _is_list_view(dtype: pa.DataType) -> bool:

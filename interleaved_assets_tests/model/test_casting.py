@@ -160,6 +160,6 @@ def test_a_dictionary_of_views_is_decoded() -> None:
     # as the categories of polars are
     values = pa.array(["x", "y"], pa.string_view())
     array = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], pa.uint32()), values)
-    for dtype in (pa.string_view(), pa.string(), pa.large_string()):
+    for dtype in (pa.string_view(), pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.large_string())):
         assert cast(array, dtype).to_pylist() == ["x", None, "y", "x"]
         assert cast(array.slice(1), dtype).to_pylist() == [None, "y", "x"]

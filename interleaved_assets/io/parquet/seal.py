@@ -43,10 +43,6 @@ class SealedOutput(io.RawIOBase):
         self._held += data
         return len(data)
 
-    def tell(self) -> int:
-        """Bytes written so far, including held ones."""
-        return self._output.tell() + len(self._held or b"")
-
     def finish(self, writer: pq.ParquetWriter) -> None:
         """Close ``writer``, hold back what it writes then, which ends with the footer, and write it with the seal."""
         self._held = bytearray()
