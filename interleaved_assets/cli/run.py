@@ -22,7 +22,7 @@ from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.pipeline.stages import final_tars, normalized
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, State
-from interleaved_assets.reporting.shard.stored_pictures import STAGE_PICTURES, store_pictures
+from interleaved_assets.reporting.shard.stored_pictures import store_pictures
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, load_settings
 
@@ -119,7 +119,7 @@ def _store_pictures(key: str, outcome: StageOutcome, settings: Settings) -> bool
     """Write what the UI shows of the shard, as a run in Dagster does; False, with a line on stderr, if that fails."""
     stage = outcome.record.stage
     try:
-        store_pictures(outcome.record, settings, STAGE_PICTURES.get(stage))
+        store_pictures(outcome.record, settings)
     except InterleavedError as error:
         print_error(f"interleaved: {stage}: shard {key}: pictures and page could not be written: {describe(error)}")
         return False

@@ -151,11 +151,8 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
         # the step begins here: what does its work is not imported with the definitions
         from interleaved_assets.defs.steps.shard_run import failing_after_its_events, run_over_shards
-        from interleaved_assets.reporting.shard.stored_pictures import STAGE_PICTURES
 
         with failing_after_its_events(context):
-            yield from run_over_shards(
-                context, stage, display.checks, STAGE_PICTURES.get(stage.name), settings, code_version
-            )
+            yield from run_over_shards(context, stage, display.checks, settings, code_version)
 
     return shard_asset

@@ -31,70 +31,76 @@ def records(settings: Settings) -> dict[str, Record]:
 
 
 class Drawn:
-    """Counts how often something was drawn."""
+    """Draws nothing, and counts how often it was asked to."""
 
     def __init__(self) -> None:
         self.times = 0
+        self.page = "<html>"
 
     def __call__(self, key: str, settings: Settings) -> Drawing:
         self.times += 1
-        return Drawing(f"| {key} |", "<html>")
+        return Drawing(f"| {key} |", self.page)
 
 
-def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, tmp_path: Path) -> None:
-    draw = Drawn()
+@pytest.fixture
+def draw(monkeypatch: pytest.MonkeyPatch) -> Drawn:
+    drawn = Drawn()
+    monkeypatch.setattr(module, "selection_pictures", drawn)
+    return drawn
+
+
+def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, draw: Drawn, tmp_path: Path) -> None:
     record = records(settings)["filtered"]
-    first = shard_pictures(record, settings, draw)
-    assert shard_pictures(record, settings, draw) == first
+    first = shard_pictures(record, settings)
+    assert shard_pictures(record, settings) == first
     assert draw.times == 1
-    shard_pictures(record, project(tmp_path, "[selection]\nmin_sharpness = 5\n"), draw)
-    shard_pictures(record.model_copy(update={"data_version": "another"}), settings, draw)
+    shard_pictures(record, project(tmp_path, "[selection]\nmin_sharpness = 5\n"))
+    shard_pictures(record.model_copy(update={"data_version": "another"}), settings)
     assert draw.times == 3
 
 
 @pytest.mark.parametrize(
     "damage", [b"", b"\0" * 400, b"{", b"[]", b'{"version": "x"}', b'{"version": "x", "report": ""}']
 )
-def test_damaged_stored_pictures_are_drawn_again(settings: Settings, damage: bytes) -> None:
-    draw = Drawn()
+def test_damaged_stored_pictures_are_drawn_again(settings: Settings, draw: Drawn, damage: bytes) -> None:
     record = records(settings)["filtered"]
-    first = shard_pictures(record, settings, draw)
+    first = shard_pictures(record, settings)
     kept = Path(settings.storage.shard("a").pictures("filtered"))
     kept.write_bytes(damage)
-    assert shard_pictures(record, settings, draw) == first
-    assert shard_pictures(record, settings, draw) == first
+    assert shard_pictures(record, settings) == first
+    assert shard_pictures(record, settings) == first
     assert draw.times == 2
 
 
+@pytest.mark.usefixtures("draw")
 def test_all_pictures_are_one_entry_beside_the_page(settings: Settings, tmp_path: Path) -> None:
-    shown = shard_pictures(records(settings)["filtered"], settings, Drawn())
+    shown = shard_pictures(records(settings)["filtered"], settings)
     assert set(shown) == {"dropped_rows", "all_dropped_rows", "pictures", "page"}
     assert shown["pictures"].value == "| a |"
     assert (tmp_path / "out/pages/a.html").read_text() == "<html>"
 
 
 def test_pictures_of_an_unchanged_shard_are_logged_once_and_its_dropped_rows_again(
-    settings: Settings, tmp_path: Path
+    settings: Settings, draw: Drawn, tmp_path: Path
 ) -> None:
     record = records(settings)["filtered"]
-    first = shard_pictures(record, settings, Drawn(), unchanged=True)
+    first = shard_pictures(record, settings, unchanged=True)
     assert "pictures" in first
-    again = shard_pictures(record, settings, Drawn(), unchanged=True)
+    again = shard_pictures(record, settings, unchanged=True)
     assert again == {name: value for name, value in first.items() if name != "pictures"}
     assert {"page", "dropped_rows"} <= set(again)
     no_page = project(tmp_path, "[pages]\nenabled = false\n")
-    draw = lambda *_: Drawing("| a |", "")  # noqa: E731
-    shard_pictures(record, no_page, draw)
-    assert "pictures" in shard_pictures(record, no_page, draw, unchanged=True)
+    draw.page = ""
+    shard_pictures(record, no_page)
+    assert "pictures" in shard_pictures(record, no_page, unchanged=True)
 
 
-def test_pictures_can_be_turned_off_and_on(settings: Settings, tmp_path: Path) -> None:
-    draw = Drawn()
+def test_pictures_can_be_turned_off_and_on(settings: Settings, draw: Drawn, tmp_path: Path) -> None:
     record = records(settings)["filtered"]
     off = project(tmp_path, "[run]\npictures = false\n")
-    assert set(shard_pictures(record, off, draw)) == {"dropped_rows", "all_dropped_rows"}
+    assert set(shard_pictures(record, off)) == {"dropped_rows", "all_dropped_rows"}
     assert (draw.times, (tmp_path / "out/pages").exists()) == (0, False)
-    assert "pictures" in shard_pictures(record, settings, draw)
+    assert "pictures" in shard_pictures(record, settings)
     assert draw.times == 1
     # the outputs do not depend on it
     assert {name: stage.code_version(off) for name, stage in stage_dag(off).items()} == {
@@ -104,7 +110,7 @@ def test_pictures_can_be_turned_off_and_on(settings: Settings, tmp_path: Path) -
 
 def test_stored_pictures_cost_one_read_and_no_parquet(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     record = records(settings)["filtered"]
-    shard_pictures(record, settings, selection_pictures)
+    shard_pictures(record, settings)
     read: list[str] = []
     real = module.read_small
 
@@ -115,7 +121,7 @@ def test_stored_pictures_cost_one_read_and_no_parquet(settings: Settings, monkey
     monkeypatch.setattr(module, "read_small", counting)
     for name in ("selection_pictures", "shard_facts"):
         monkeypatch.setattr(module, name, pytest.fail)
-    shard_pictures(record, settings, module.selection_pictures)
+    shard_pictures(record, settings)
     assert read == [f"{settings.storage.output_root}/pictures/filtered/a.json"]
 
 
@@ -138,7 +144,7 @@ def test_pictures_of_a_shard(settings: Settings) -> None:
 
 def test_dropped_rows_are_a_table_with_the_command_for_all(settings: Settings, tmp_path: Path) -> None:
     made = records(settings)
-    shown = shard_pictures(made["filtered"], settings, selection_pictures)
+    shown = shard_pictures(made["filtered"], settings)
     assert [record.data for record in shown["dropped_rows"].records] == [
         {
             "why": "sharpness 0 < 100",
@@ -152,16 +158,16 @@ def test_dropped_rows_are_a_table_with_the_command_for_all(settings: Settings, t
     page = Path(str(shown["page"].value))
     assert page == tmp_path / "out/pages/a.html"
     assert "doc-1-b" in page.read_text()
-    assert shard_pictures(made["normalized"], settings, None) == {}
+    assert shard_pictures(made["normalized"], settings) == {}
 
 
 def test_the_page_has_at_most_the_documents_of_its_setting_or_is_off(settings: Settings, tmp_path: Path) -> None:
     record = records(settings)["filtered"]
-    assert Path(str(shard_pictures(record, settings, selection_pictures)["page"].value)).read_text().count("<h2>") == 3
+    assert Path(str(shard_pictures(record, settings)["page"].value)).read_text().count("<h2>") == 3
     fewer = project(tmp_path, "[pages]\nmax_documents = 1\n")
-    page = Path(str(shard_pictures(record, fewer, selection_pictures)["page"].value)).read_text()
+    page = Path(str(shard_pictures(record, fewer)["page"].value)).read_text()
     assert "1 of 3 documents: 1 with dropped rows" in page
-    assert "page" not in shard_pictures(record, project(tmp_path, "[pages]\nenabled = false\n"), selection_pictures)
+    assert "page" not in shard_pictures(record, project(tmp_path, "[pages]\nenabled = false\n"))
 
 
 def test_without_thumbnails_the_page_still_has_the_dropped_texts(tmp_path: Path) -> None:
@@ -183,7 +189,7 @@ def test_rows_dropped_for_errors_are_shown_where_they_were_dropped(settings: Set
     (tmp_path / "less.tar").replace(raw)
     record = take_through(stage_dag(lenient)["normalized"], "a", lenient).record
     assert record.dropped == {"missing_member": 1}
-    shown = shard_pictures(record, lenient, None)
+    shown = shard_pictures(record, lenient)
     [row] = [record.data for record in shown["dropped_rows"].records]
     assert (row["why"], row["sample"], row["position"]) == ("missing_member", "doc-1-c", 2)
     assert str(row["content or detail"]).startswith("missing_member: ")

@@ -5,13 +5,11 @@ import shlex
 import dagster as dg
 
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.reporting.shard.stored_pictures import Draw, store_pictures
+from interleaved_assets.reporting.shard.stored_pictures import store_pictures
 from interleaved_assets.settings import Settings
 
 
-def shard_pictures(
-    record: Record, settings: Settings, draw: Draw | None, *, unchanged: bool = False
-) -> dict[str, dg.MetadataValue]:
+def shard_pictures(record: Record, settings: Settings, *, unchanged: bool = False) -> dict[str, dg.MetadataValue]:
     """The entries of a shard's page: its first dropped rows, its pictures as one entry, and the place of its page.
 
     Of ``unchanged`` shards whose pictures are unchanged too, the pictures are not logged again: their page has them.
@@ -19,7 +17,7 @@ def shard_pictures(
     Raises:
         InterleavedError: an output of the shard cannot be read, or the pictures cannot be written.
     """
-    stored = store_pictures(record, settings, draw)
+    stored = store_pictures(record, settings)
     if stored is None:
         return {}
     metadata: dict[str, dg.MetadataValue] = {}

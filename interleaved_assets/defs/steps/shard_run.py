@@ -42,7 +42,6 @@ from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import is_last_of, stage_dag
 from interleaved_assets.pipeline.stored_records import ListedRecords
 from interleaved_assets.pipeline.throughput import ENOUGH, Progress, write_throughput
-from interleaved_assets.reporting.shard.stored_pictures import Draw
 from interleaved_assets.settings import Settings
 
 BACKFILL: Final = "dagster/backfill"
@@ -66,10 +65,10 @@ class Done(NamedTuple):
     """The error where pictures could not be drawn."""
 
     @classmethod
-    def of(cls, outcome: StageOutcome, draw: Draw | None, settings: Settings) -> "Done":
+    def of(cls, outcome: StageOutcome, settings: Settings) -> "Done":
         """A shard with its pictures. An error while drawing does not fail the shard."""
         try:
-            return cls(outcome, shard_pictures(outcome.record, settings, draw, unchanged=outcome.unchanged))
+            return cls(outcome, shard_pictures(outcome.record, settings, unchanged=outcome.unchanged))
         except Exception as error:  # noqa: BLE001  any error is about pictures of this shard, and is shown there
             return cls(outcome, {"pictures": dg.MetadataValue.text(f"could not be drawn: {describe(error)}")}, error)
 
@@ -92,7 +91,6 @@ def run_over_shards(
     context: dg.AssetExecutionContext,
     stage: Stage,
     checks: Sequence[ShardCheck],
-    draw: Draw | None,
     settings: Settings,
     code_version: str,
 ) -> Iterator[dg.Output[None]]:
@@ -161,7 +159,7 @@ def run_over_shards(
     # without a pool, nothing comes here until the next shard is ready
     patience = 0.0 if stage.together and settings.run.executor != "ray" else FIRST_PATIENCE_S
     try:
-        for arrival in _arrivals(stage, keys, draw, settings):
+        for arrival in _arrivals(stage, keys, settings):
             with interrupts_deferred():
                 progress.tick()
                 if arrival is not None:
@@ -251,13 +249,11 @@ def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequenc
     return events
 
 
-def _arrivals(
-    stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
-) -> Iterator[Arrival[Done] | None]:
+def _arrivals(stage: Stage, keys: Sequence[str], settings: Settings) -> Iterator[Arrival[Done] | None]:
     """The shards as they become ready; None about once a second in between, but where a stage takes all together."""
     limit_s = settings.run.max_shard_seconds
     if settings.run.executor == "ray" and keys:
-        work = partial(_together if stage.together else _one_by_one, stage, draw=draw, settings=settings)
+        work = partial(_together if stage.together else _one_by_one, stage, settings=settings)
         needs = task_needs(stage, settings)
         return on_cluster(
             partial(_on_worker, work),
@@ -269,9 +265,9 @@ def _arrivals(
             plugins=settings.plugins,
         )
     if stage.together:
-        return (Arrival(key, result) for key, result in _together(stage, keys, draw, settings))
+        return (Arrival(key, result) for key, result in _together(stage, keys, settings))
     listed = list_compared(stage, keys, settings)
-    take = partial(_take, stage, draw=draw, settings=settings, listed=listed)
+    take = partial(_take, stage, settings=settings, listed=listed)
     return on_threads(take, keys, stage.name, threads=settings.run.parallel_shards, limit_s=limit_s)
 
 
@@ -283,8 +279,8 @@ def _work_place(arrival: Arrival[Done]) -> dict[str, dg.MetadataValue]:
     return {"queue_seconds": dg.MetadataValue.float(waited), "host": dg.MetadataValue.text(arrival.host)}
 
 
-def _take(stage: Stage, key: str, draw: Draw | None, settings: Settings, listed: ListedRecords | None = None) -> Done:
-    return Done.of(take_patiently(stage, key, settings, listed), draw, settings)
+def _take(stage: Stage, key: str, settings: Settings, listed: ListedRecords | None = None) -> Done:
+    return Done.of(take_patiently(stage, key, settings, listed), settings)
 
 
 def _on_worker(work: _Work, keys: Sequence[str]) -> Iterator[tuple[str, Done | BaseException]]:
@@ -296,21 +292,17 @@ def _on_worker(work: _Work, keys: Sequence[str]) -> Iterator[tuple[str, Done | B
             yield key, done
 
 
-def _one_by_one(
-    stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
-) -> Iterator[tuple[str, Done | BaseException]]:
+def _one_by_one(stage: Stage, keys: Sequence[str], settings: Settings) -> Iterator[tuple[str, Done | BaseException]]:
     for key in keys:
         try:
-            yield key, _take(stage, key, draw, settings)
+            yield key, _take(stage, key, settings)
         except Exception as error:  # noqa: BLE001  any error concerns only this shard
             yield key, error
 
 
-def _together(
-    stage: Stage, keys: Sequence[str], draw: Draw | None, settings: Settings
-) -> Iterator[tuple[str, Done | BaseException]]:
+def _together(stage: Stage, keys: Sequence[str], settings: Settings) -> Iterator[tuple[str, Done | BaseException]]:
     for key, outcome in take_together_patiently(stage, keys, settings):
-        yield key, Done.of(outcome, draw, settings) if isinstance(outcome, StageOutcome) else outcome
+        yield key, Done.of(outcome, settings) if isinstance(outcome, StageOutcome) else outcome
 
 
 def _continues_downstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> bool:

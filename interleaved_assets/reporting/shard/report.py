@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
@@ -22,23 +22,18 @@ PLOTS_BYTES: Final = 7_500
 _MOST_REASONS: Final = 12
 
 
-class Sheet(NamedTuple):
-    """The images that a shard's report shows."""
-
-    dropped: Sequence[Tile]
-    kept: Sequence[Tile]
-
-
-def shard_report(facts: ShardFacts, measures: Sequence[Measure], sheet: Sheet | None = None) -> str:
+def shard_report(
+    facts: ShardFacts, measures: Sequence[Measure], dropped: Sequence[Tile] = (), kept: Sequence[Tile] = ()
+) -> str:
     """One shard's report as Markdown of at most :data:`REPORT_BYTES` bytes, its pictures included.
 
     Counts, drops by stage and reason, plots of ``measures`` as far as there is room, the most important first, and of
-    the contact sheet what fits then.
+    the pictures of ``dropped`` and ``kept`` images those that fit then.
     """
     parts = [_summary(facts), _drops(facts.ledger), _plots(facts, measures)]
-    if sheet is not None and (sheet.dropped or sheet.kept):
+    if dropped or kept:
         room = REPORT_BYTES - sum(len(part.encode()) + 2 for part in parts)
-        parts.append(markdown_tiles(sheet.dropped, sheet.kept, max_bytes=room))
+        parts.append(markdown_tiles(dropped, kept, max_bytes=room))
     return "\n\n".join(parts)
 
 

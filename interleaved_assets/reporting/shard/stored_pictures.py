@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from interleaved_assets.io.storage import atomic_output, read_small
@@ -17,9 +15,10 @@ from interleaved_assets.reporting.documents.choice import Choice
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import shard_documents
 from interleaved_assets.reporting.drops import choose_drops, reason_text
+from interleaved_assets.reporting.facts import ImageKey
 from interleaved_assets.reporting.measures import measures_of
-from interleaved_assets.reporting.shard.report import Sheet, plots_url, shard_report
-from interleaved_assets.reporting.shard.tiles import PictureChoice, choose_pictures, compared_texts, tiles_of
+from interleaved_assets.reporting.shard.report import plots_url, shard_report
+from interleaved_assets.reporting.shard.tiles import choose_pictures, compared_texts, tiles_of
 from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
@@ -40,10 +39,6 @@ class Drawn(NamedTuple):
     """An HTML page to store beside the outputs; empty for none."""
 
 
-Draw = Callable[[str, Settings], Drawn]
-"""Draws the pictures of a shard from the stored outputs of its stages."""
-
-
 class StoredPictures(NamedTuple):
     """What is shown of a shard at one stage."""
 
@@ -57,24 +52,24 @@ class StoredPictures(NamedTuple):
     """Whether they were drawn now."""
 
 
-def store_pictures(record: Record, settings: Settings, draw: Draw | None) -> StoredPictures | None:
-    """The first dropped rows of a shard, and its pictures and page by ``draw``, where a stage has one.
+def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
+    """The first dropped rows of a shard at a stage, and after selection its pictures and page.
 
     They are made once for each output and set of thresholds, and stored beside the output: for a shard that has not
     changed, making them would take longer than everything else. ``run.pictures = false`` leaves out the pictures and
     the page. None if there is nothing to show.
     """
-    draw = draw if settings.run.pictures else None
-    if draw is None and not record.dropped:
+    has_pictures = settings.run.pictures and record.stage == filtered.NAME
+    if not (has_pictures or record.dropped):
         return None
     paths = settings.storage.shard(record.shard)
     uri, page_uri = paths.pictures(record.stage), paths.page()
-    chosen = f"{draw is not None} {settings.pages!r}"
+    chosen = f"{has_pictures} {settings.pages!r}"
     text = f"{_VERSION} {record.data_version} {selection_version(settings.selection)} {chosen}"
     version = hashlib.sha256(text.encode()).hexdigest()
     kept = _kept(uri, settings)
     if stale := kept.get("version") != version:
-        drawn = draw(record.shard, settings) if draw else None
+        drawn = selection_pictures(record.shard, settings) if has_pictures else None
         if drawn and drawn.page:
             with atomic_output(page_uri, paths.options) as out:
                 out.write(drawn.page.encode())
@@ -115,18 +110,18 @@ def selection_pictures(key: str, settings: Settings) -> Drawn:
     paths = settings.storage.shard(key)
     facts = shard_facts(key, settings)
     measures = measures_of(settings.selection)
-    chosen, nearest = PictureChoice([], []), {}
+    dropped, kept, nearest = list[ImageKey](), list[ImageKey](), {}
     if facts.scores is not None and THUMBNAIL_COLUMN in facts.scores.column_names:
-        chosen = choose_pictures(facts.scores, facts.ledger, _PAGE_DROPPED, _PAGE_KEPT)
-        nearest = compared_texts(facts.scores, [*chosen.dropped, *chosen.kept])
+        dropped, kept = choose_pictures(facts.scores, facts.ledger, _PAGE_DROPPED, _PAGE_KEPT)
+        nearest = compared_texts(facts.scores, [*dropped, *kept])
     contents = row_contents(list(nearest.values()), paths.output(normalized.NAME), paths)
     texts = {image: contents[row] for image, row in nearest.items() if row in contents}
-    sheet = Sheet(*(tiles_of(facts, images, measures, texts) if images else [] for images in chosen))
+    tiles = [tiles_of(facts, images, measures, texts) if images else [] for images in (dropped, kept)]
     page = ""
     if settings.pages.enabled:
         documents = shard_documents(key, settings, Choice(settings.pages.max_documents), facts=facts)
         page = documents_html(documents, plots_url(facts, measures))
-    return Drawn(shard_report(facts, measures, sheet), page)
+    return Drawn(shard_report(facts, measures, *tiles), page)
 
 
 def _kept(uri: str, settings: Settings) -> dict[str, Any]:
@@ -137,7 +132,3 @@ def _kept(uri: str, settings: Settings) -> dict[str, Any]:
     except ValueError:
         return {}
     return kept if isinstance(kept, dict) and kept.keys() >= {"version", "report", "page", "drops"} else {}
-
-
-STAGE_PICTURES: Final[Mapping[str, Draw]] = MappingProxyType({filtered.NAME: selection_pictures})
-"""By stage, how the pictures and the page of a shard are drawn; other stages have only their dropped rows."""

@@ -37,14 +37,9 @@ class Tile(NamedTuple):
     """Its error, such as ``undecodable_image: …``."""
 
 
-class PictureChoice(NamedTuple):
-    """The images that the contact sheets show."""
-
-    dropped: list[ImageKey]
-    kept: list[ImageKey]
-
-
-def choose_pictures(scores: pa.Table, ledger: pa.Table | None, dropped: int, kept: int) -> PictureChoice:
+def choose_pictures(
+    scores: pa.Table, ledger: pa.Table | None, dropped: int, kept: int
+) -> tuple[list[ImageKey], list[ImageKey]]:
     """Up to ``dropped`` dropped and ``kept`` kept images.
 
     Dropped images are taken from each reason in turn; kept images are spread evenly over the shard.
@@ -59,7 +54,7 @@ def choose_pictures(scores: pa.Table, ledger: pa.Table | None, dropped: int, kep
     left = [key for key in image_keys(scores) if key not in gone]
     if len(left) > kept:
         left = [left[index] for index in np.linspace(0, len(left) - 1, kept).round().astype(int)]
-    return PictureChoice(by_turns(by_reason, dropped), left)
+    return by_turns(by_reason, dropped), left
 
 
 def compared_texts(scores: pa.Table, keys: Sequence[ImageKey]) -> dict[ImageKey, RowKey]:

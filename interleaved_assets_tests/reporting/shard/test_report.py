@@ -9,7 +9,7 @@ import numpy as np
 
 from interleaved_assets.reporting.facts import ImageKey, ShardFacts
 from interleaved_assets.reporting.measures import Measure, measures_of
-from interleaved_assets.reporting.shard.report import REPORT_BYTES, Sheet, plots_url, shard_report
+from interleaved_assets.reporting.shard.report import REPORT_BYTES, plots_url, shard_report
 from interleaved_assets.reporting.shard.tiles import Tile, choose_pictures, tiles_of
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.reporting.shard.test_tiles import noise
@@ -18,14 +18,14 @@ from interleaved_assets_tests.reporting.shards import flyers, guides, ledger, wi
 MEASURES = measures_of(SelectionSettings(max_aspect_ratio=2))
 
 
-def sheet_of(facts: ShardFacts) -> Sheet:
+def sheet_of(facts: ShardFacts) -> list[list[Tile]]:
     chosen = choose_pictures(facts.scores, facts.ledger, 24, 24)
-    return Sheet(*(tiles_of(facts, images, MEASURES, {}) for images in chosen))
+    return [tiles_of(facts, images, MEASURES, {}) for images in chosen]
 
 
 def test_a_report_has_counts_plots_and_pictures() -> None:
     facts = with_thumbnails(flyers())
-    report = shard_report(facts, MEASURES, sheet_of(facts))
+    report = shard_report(facts, MEASURES, *sheet_of(facts))
     assert report.count("](data:image/svg+xml,") == 1
     assert report.count("](data:image/webp;base64,") == 5  # of the six images, one was never decoded
     [url] = re.findall(r"!\[plots\]\(([^)]*)\)", report)
@@ -44,7 +44,7 @@ def test_the_report_stays_within_its_bytes_with_many_scores_and_pictures() -> No
     values = {measure.filter: rng.random(2000) for measure in many}
     facts = with_thumbnails(replace(flyers(), values=values))
     tile = Tile(ImageKey("s" * 90, 0), noise(1), "x" * 90, ("1×1",) * 40, "text " * 40, "error " * 40)
-    report = shard_report(facts, many, Sheet([tile] * 60, [tile] * 24))
+    report = shard_report(facts, many, [tile] * 60, [tile] * 24)
     assert REPORT_BYTES - 3_000 < len(report.encode()) <= REPORT_BYTES
     left_out = re.findall(r"Head\\_\d+", report)
     assert 20 < len(left_out) < 40
@@ -54,7 +54,7 @@ def test_the_report_stays_within_its_bytes_with_many_scores_and_pictures() -> No
 
 
 def test_deleted_scores_are_noted() -> None:
-    report = shard_report(replace(flyers(), scores=None, not_stored=("image_scores",)), MEASURES, Sheet([], []))
+    report = shard_report(replace(flyers(), scores=None, not_stored=("image_scores",)), MEASURES, [], [])
     assert "Not shown, because deleted: image_scores." in report
     assert "image/webp" not in report
 
@@ -90,13 +90,13 @@ def test_of_many_reasons_the_most_frequent_are_in_the_table() -> None:
 
 def test_nothing_dropped() -> None:
     facts = with_thumbnails(guides())
-    report = shard_report(facts, MEASURES, sheet_of(facts))
+    report = shard_report(facts, MEASURES, *sheet_of(facts))
     assert "\n\nNothing was dropped.\n\n" in report
     assert "**dropped**" not in report
 
 
 def test_a_shard_that_has_not_been_scored_or_filtered() -> None:
-    report = shard_report(ShardFacts("k", status="no image_scores"), MEASURES, Sheet([], []))
+    report = shard_report(ShardFacts("k", status="no image_scores"), MEASURES, [], [])
     assert "| rows | 0 | 0 | 0 | – |" in report
     assert "nothing came in" in unquote(report)
 
