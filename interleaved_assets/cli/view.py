@@ -4,12 +4,11 @@ import os
 import webbrowser
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
-from typing import Final
 
 from interleaved_assets.cli.console import console, print_error, print_json, progress, short
-from interleaved_assets.io.storage import atomic_output, options_of
+from interleaved_assets.io.storage import atomic_output
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.pipeline.raw.keys import SHARD_EXTENSIONS
+from interleaved_assets.pipeline.files.inputs import without_ending
 from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stored_records import read_valid_records, recorded_stages
 from interleaved_assets.reporting.documents.choice import DEFAULT_LIMIT, Choice, NothingChosen
@@ -17,8 +16,6 @@ from interleaved_assets.reporting.documents.files import file_documents
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage, shard_documents
 from interleaved_assets.settings import load_settings, load_settings_or_defaults
-
-_FILE_ENDINGS: Final = (*SHARD_EXTENSIONS, ".parquet")
 
 
 def show_documents(
@@ -37,12 +34,16 @@ def show_documents(
     """Write the page of a shard or a file; returns 1 where there is no such shard, document or reason."""
     out = console()
     choice = Choice(limit or random or DEFAULT_LIMIT, sample_ids, reasons, random, seed)
-    path = page_file or f"{PurePosixPath(_without_ending(shard)).name or 'documents'}.html"
+    path = page_file or f"{PurePosixPath(without_ending(shard)).name or 'documents'}.html"
     if os.path.realpath(path) == os.path.realpath(shard):
         raise OptionError(f"{path} is the shard itself: give the page another name with --out")
     try:
         with progress("reading documents", 1, out, as_json=as_json):
-            page = _file_page(shard, choice, file) if _is_file(shard) else _shard_page(shard, choice, file)
+            if _is_file(shard):
+                # the project of this folder has the layout of its tars
+                page: DocumentPage | None = file_documents(shard, choice, load_settings_or_defaults(file))
+            else:
+                page = _shard_page(shard, choice, file)
     except NothingChosen as error:
         print_error(f"interleaved: {error}")
         return 1
@@ -62,24 +63,12 @@ def show_documents(
 
 def _is_file(shard: str) -> bool:
     """Whether this is a tar or Parquet file, and not the key of a shard."""
-    if "://" in shard or _without_ending(shard) != shard:
+    if "://" in shard or without_ending(shard) != shard:
         return True
     try:
         return Path(shard).is_file()
     except PermissionError:  # reading it says so; a key is relative, to a folder that can be searched
         return Path(shard).is_absolute()
-
-
-def _without_ending(shard: str) -> str:
-    ending = next((ending for ending in _FILE_ENDINGS if shard.endswith(ending)), "")
-    return shard.removesuffix(ending)
-
-
-def _file_page(uri: str, choice: Choice, file: str | None) -> DocumentPage:
-    settings = load_settings_or_defaults(file)  # those of the project of this folder have the layout of its tars
-    options = options_of(uri, settings.storage.options_by_scheme())
-    layout = settings.reading.for_tars()
-    return file_documents(uri, choice, storage_options=options, tar_options={"layout": layout})
 
 
 def _shard_page(key: str, choice: Choice, file: str | None) -> DocumentPage | None:

@@ -40,7 +40,7 @@ def find_shard_files(arguments: Sequence[str], settings: Settings) -> list[Shard
         files = find_files(argument, SHARD_ENDINGS, options_of(argument, schemes))
         below = [(file, file.uri.removeprefix(base).strip("/")) for file in files]
         chosen = [
-            ShardFile(file.uri, file.size, _without_ending(name))
+            ShardFile(file.uri, file.size, without_ending(name))
             for file, name in below
             # what an argument names is taken, whatever it is called
             if file.uri == base or not any(part.startswith(_HIDDEN) for part in name.split("/"))
@@ -48,7 +48,7 @@ def find_shard_files(arguments: Sequence[str], settings: Settings) -> list[Shard
         if not chosen:
             raise StorageError(f"{argument}: the names of all files in it begin with _ or '.': name them one by one")
         for file in chosen:
-            named = file._replace(name=_without_ending(file.uri.rpartition("/")[2])) if file.uri == base else file
+            named = file._replace(name=without_ending(file.uri.rpartition("/")[2])) if file.uri == base else file
             found.setdefault(file.uri, named)
     return list(found.values())
 
@@ -85,7 +85,8 @@ def _base(argument: str) -> str:
     return "/".join(parts[:first])
 
 
-def _without_ending(name: str) -> str:
+def without_ending(name: str) -> str:
+    """``name`` without an ending of :data:`SHARD_ENDINGS`."""
     ending = next((ending for ending in SHARD_ENDINGS if name.lower().endswith(ending)), "")
     return name[: len(name) - len(ending)] or name
 

@@ -132,30 +132,29 @@ class Document:
         return {name: (max(min(of_name), -largest), min(max(of_name), largest)) for name, of_name in values.items()}
 
 
-class Evidence(NamedTuple):
-    """What the stages have stored of a shard's rows; empty where a file is read without a project."""
-
-    measures: Sequence[Measure] = ()
-    scores: pa.Table | None = None
-    """One row per image, with ``sample_id``, ``position`` and a column per score."""
-    ledger: pa.Table | None = None
-    """Rows of ``LEDGER_SCHEMA``, with positions as in the rows that are shown."""
-    sample_scores: Mapping[str, pa.Table] = {}
-    """By filter on samples, a table with ``sample_id`` and a column with the filter's name."""
-
-
 def build_documents(
-    sample_ids: Sequence[str], rows: pa.Table, pictures: Mapping[ImageKey, bytes], evidence: Evidence
+    sample_ids: Sequence[str],
+    rows: pa.Table,
+    pictures: Mapping[ImageKey, bytes],
+    measures: Sequence[Measure] = (),
+    *,
+    scores: pa.Table | None = None,
+    ledger: pa.Table | None = None,
+    sample_scores: Mapping[str, pa.Table] | None = None,
 ) -> list[Document]:
     """The documents ``sample_ids``, in that order; one without ``rows`` has those of the ledger.
 
-    ``rows`` have at least ``sample_id``, ``position`` and ``modality``; their bytes are not needed.
+    Args:
+        rows: at least their ``sample_id``, ``position`` and ``modality``; their bytes are not needed.
+        scores: one row per image, with ``sample_id``, ``position`` and a column per score.
+        ledger: rows of ``LEDGER_SCHEMA``, with positions as in ``rows``.
+        sample_scores: by filter on samples, a table with ``sample_id`` and a column with the filter's name.
     """
-    ledger, scored = (_of_samples(table, sample_ids) for table in (evidence.ledger, evidence.scores))
-    drops = _drops_by_row(ledger, evidence.measures)
-    scores = scores_by_image(scored, evidence.measures)
-    sizes, nearest, errors = about_images(scored)
-    of_samples = _scores_by_sample(evidence)
+    ledger, scores = (_of_samples(table, sample_ids) for table in (ledger, scores))
+    drops = _drops_by_row(ledger, measures)
+    scored = scores_by_image(scores, measures)
+    sizes, nearest, errors = about_images(scores)
+    of_samples = _scores_by_sample(measures, sample_scores or {})
     texts = {key: row["text_content"] for key, row in _content_rows(rows) if row["text_content"] is not None}
     items: dict[str, list[Item]] = defaultdict(list)
     shown: set[RowKey] = set()
@@ -173,7 +172,7 @@ def build_documents(
                 name=place_of(row["source_ref"]) if is_image else "",
                 size=sizes.get(image, "") if is_image else "",
                 picture=pictures.get(image) if is_image else None,
-                scores=tuple(scores.get(image, ())) if is_image else (),
+                scores=tuple(scored.get(image, ())) if is_image else (),
                 nearest=texts.get(RowKey(key.sample_id, compared, "text")) if compared is not None else None,
                 drop=drop,
                 error=None if drop and drop.detail == error else error,
@@ -264,11 +263,10 @@ def scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[Image
     return found
 
 
-def _scores_by_sample(evidence: Evidence) -> dict[str, list[Score]]:
+def _scores_by_sample(measures: Sequence[Measure], tables: Mapping[str, pa.Table]) -> dict[str, list[Score]]:
     found: dict[str, list[Score]] = defaultdict(list)
-    for measure in evidence.measures:
-        table = evidence.sample_scores.get(measure.filter)
-        if table is None:
+    for measure in measures:
+        if (table := tables.get(measure.filter)) is None:
             continue
         values = table[measure.filter].to_numpy()
         kept = measure.keeps(values).tolist()

@@ -1,19 +1,21 @@
 """The documents of any tar or interleaved Parquet file, which need not belong to a project."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from interleaved_assets.io.fill import materialize_parts
 from interleaved_assets.io.parquet.reader import read_parquet_shard
-from interleaved_assets.io.storage import StorageOptions, folders_of
+from interleaved_assets.io.shard import is_parquet
+from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets.pipeline.files.inputs import storage_options
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen, check_choice, choose_documents
-from interleaved_assets.reporting.documents.document import Evidence, build_documents
+from interleaved_assets.reporting.documents.document import build_documents
 from interleaved_assets.reporting.documents.pages import (
     BATCH_BYTES,
     PREVIEWS,
@@ -29,35 +31,34 @@ from interleaved_assets.scoring.schema import scores_schema
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.settings import Settings
 
 SCORED_WITH: Final = ScoringSettings(scorers=("sharpness", "sharpness_256", "qr", "thumbnail"))
 """What is measured of the images: scores that need no model."""
 
 
-def file_documents(
-    uri: str,
-    choice: Choice,
-    *,
-    storage_options: StorageOptions = None,
-    tar_options: Mapping[str, Any] | None = None,
-) -> DocumentPage:
-    """Documents of a tar, or of interleaved Parquet by its ending; their images are decoded, for pictures and scores.
+def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage:
+    """Documents of a tar or of interleaved Parquet; their images are decoded, for pictures and scores.
 
-    ``tar_options`` are further arguments of :func:`~interleaved_assets.io.tar.reader.read_tar_shard`.
+    ``settings`` say the layout of tars, limits and options of storages.
     """
     if choice.reasons:
         raise NothingChosen(f"{uri}: a file has no ledger of dropped rows: give the key of a shard to choose by reason")
     sample_ids: dict[str, None] = {}
-    for table in _tables(uri, storage_options, tar_options or {}, keys_only=True):
+    for table in _tables(uri, settings, keys_only=True):
         sample_ids.update(dict.fromkeys(table["sample_id"].to_pylist()))
     check_choice(choice, sample_ids, (), uri)
     chosen = choose_documents(list(sample_ids), {}, choice)
     pictures: dict[ImageKey, bytes] = {}
     rows, scores = [INTERLEAVED_SCHEMA.empty_table()], [scores_schema(SCORED_WITH).empty_table()]
-    for table in rows_of(chosen.sample_ids, _tables(uri, storage_options, tar_options or {})):
+    for table in rows_of(chosen.sample_ids, _tables(uri, settings)):
         # rows that name their bytes by a locator get them, of the chosen documents alone
         for part in materialize_parts(
-            table, BATCH_BYTES, storage_options=storage_options, allowed_roots=folders_of([uri])
+            table,
+            BATCH_BYTES,
+            storage_options=storage_options(uri, settings),
+            allowed_roots=[*folders_of([uri]), settings.storage.raw_root],
+            limits=settings.limits.for_tars(),
         ):
             scores.append(score_images(part, SCORED_WITH))
             pictures |= thumbnails_of(scores[-1], chosen.sample_ids)
@@ -68,16 +69,19 @@ def file_documents(
     # a file is judged by no project's bounds
     measures = [replace(measure, minimum=None, maximum=None) for measure in measures_of(SelectionSettings())]
     shown = pa.concat_tables(rows, promote_options="permissive")
-    return DocumentPage(
-        uri, build_documents(chosen.sample_ids, shown, pictures, Evidence(measures, measured)), chosen.how
-    )
+    documents = build_documents(chosen.sample_ids, shown, pictures, measures, scores=measured)
+    return DocumentPage(uri, documents, chosen.how)
 
 
-def _tables(
-    uri: str, options: StorageOptions, tar_options: Mapping[str, Any], *, keys_only: bool = False
-) -> Iterator[pa.Table]:
-    if uri.lower().endswith(".parquet"):
+def _tables(uri: str, settings: Settings, *, keys_only: bool = False) -> Iterator[pa.Table]:
+    options = storage_options(uri, settings)
+    if is_parquet(uri, options):
         columns = REQUIRED_COLUMNS if keys_only else None
-        yield from read_parquet_shard(uri, columns=columns, max_batch_bytes=BATCH_BYTES, storage_options=options)
-    else:
-        yield from read_tar_shard(uri, max_batch_bytes=BATCH_BYTES, storage_options=options, **tar_options)
+        return read_parquet_shard(uri, columns=columns, max_batch_bytes=BATCH_BYTES, storage_options=options)
+    return read_tar_shard(
+        uri,
+        layout=settings.reading.for_tars(),
+        max_batch_bytes=BATCH_BYTES,
+        storage_options=options,
+        **settings.limits.for_tars()._asdict(),
+    )

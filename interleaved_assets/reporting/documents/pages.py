@@ -22,7 +22,7 @@ from interleaved_assets.pipeline.stages.names import RATIO
 from interleaved_assets.pipeline.stages.outputs import find_sample_scores
 from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
-from interleaved_assets.reporting.documents.document import Document, Evidence, build_documents
+from interleaved_assets.reporting.documents.document import Document, build_documents
 from interleaved_assets.reporting.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.scoring.thumbnail import previews
@@ -82,13 +82,15 @@ def shard_documents(
         for part in rows_of(chosen.sample_ids, _read(paths, [*REQUIRED_COLUMNS, "binary_content"])):
             pictures |= previews_of(part)
     samples = find_sample_scores(paths) if facts.counted_to != normalized.NAME else None
-    evidence = Evidence(
+    documents = build_documents(
+        chosen.sample_ids,
+        rows,
+        pictures,
         measures_of(settings.selection),
-        facts.scores,
-        ledger,
-        {} if samples is None else {RATIO: samples},
+        scores=facts.scores,
+        ledger=ledger,
+        sample_scores={} if samples is None else {RATIO: samples},
     )
-    documents = build_documents(chosen.sample_ids, rows, pictures, evidence)
     return DocumentPage(key, documents, chosen.how, facts, reasons)
 
 

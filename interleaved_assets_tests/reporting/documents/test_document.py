@@ -2,12 +2,13 @@
 
 import json
 import sys
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
-from interleaved_assets.reporting.documents.document import Document, Drop, Evidence, build_documents, sortable_scores
+from interleaved_assets.reporting.documents.document import Document, Drop, build_documents, sortable_scores
 from interleaved_assets.reporting.facts import ImageKey
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.selection.settings import SelectionSettings
@@ -31,13 +32,13 @@ def rows(*values: tuple[str, int, str, str | None]) -> pa.Table:
 A = rows(("a", -1, "metadata", None), ("a", 0, "text", "one"), ("a", 1, "image", None), ("a", 2, "image", None))
 
 
-def document(table: pa.Table, evidence: Evidence) -> Document:
-    [found] = build_documents(["a"], table, {ImageKey("a", 1): b"picture"}, evidence)
+def document(table: pa.Table, **stored: Any) -> Document:
+    [found] = build_documents(["a"], table, {ImageKey("a", 1): b"picture"}, MEASURES, **stored)
     return found
 
 
 def test_texts_and_images_in_order_with_scores_and_drops() -> None:
-    found = document(A, Evidence(MEASURES, scores([("a", 1, 640.0, 0.0), ("a", 2, 41.25, 0.0)]), ledger([BLUR])))
+    found = document(A, scores=scores([("a", 1, 640.0, 0.0), ("a", 2, 41.25, 0.0)]), ledger=ledger([BLUR]))
     assert [(item.position, item.modality, item.text, item.picture) for item in found.items] == [
         (0, "text", "one", None),
         (1, "image", None, b"picture"),
@@ -61,7 +62,7 @@ def test_texts_and_images_in_order_with_scores_and_drops() -> None:
     [("qr_above", 0.05, "keep < 0.05"), ("aspect_above", 3.0, "keep ≤ 3"), ("clip_below", 0.15, "keep ≥ 0.15")],
 )
 def test_the_rule_is_that_of_the_bound(reason: str, threshold: float, rule: str) -> None:
-    found = document(A, Evidence(MEASURES, None, ledger([("a", 1, "image", reason, 1.0, threshold, None)])))
+    found = document(A, ledger=ledger([("a", 1, "image", reason, 1.0, threshold, None)]))
     assert found.items[1].drop is not None
     assert found.items[1].drop.rule == rule
 
@@ -71,7 +72,7 @@ def test_a_document_dropped_as_a_whole_has_one_reason() -> None:
         ("a", position, kind, "ratio_above", 2.0, 0.5, None)
         for position, kind in ((-1, "metadata"), (0, "text"), (1, "image"), (2, "image"))
     ]
-    found = document(A, Evidence(MEASURES, None, ledger(drops)))
+    found = document(A, ledger=ledger(drops))
     assert found.is_gone
     assert found.common_drop == Drop("filtered", "ratio_above", 2.0, "keep ≤ 0.5", "")
     assert found.reasons == {"ratio_above": 4}
@@ -79,20 +80,20 @@ def test_a_document_dropped_as_a_whole_has_one_reason() -> None:
 
 def test_rows_that_no_output_has_stand_in_their_place() -> None:
     lost = ledger([("a", 1, "image", "missing_member", None, None, "missing_member: a.1.png")], stage="normalized")
-    found = document(A.filter(pa.array([True, True, False, True])), Evidence(MEASURES, None, lost))
+    found = document(A.filter(pa.array([True, True, False, True])), ledger=lost)
     assert [(item.position, item.drop and item.drop.reason) for item in found.items] == [
         (0, None),
         (1, "missing_member"),
         (2, None),
     ]
-    [gone] = build_documents(["b"], A.slice(0, 0), {}, Evidence((), None, ledger([("b", 0, *BLUR[2:])])))
+    [gone] = build_documents(["b"], A.slice(0, 0), {}, ledger=ledger([("b", 0, *BLUR[2:])]))
     assert gone.is_gone
 
 
 def test_errors_of_kept_images_and_the_nearest_text() -> None:
     table = scores([("a", 1, None, None), ("a", 2, 640.0, 0.0)])
     table = table.append_column("clip_text_position", pa.array([None, 0], pa.int32()))
-    found = document(A, Evidence(MEASURES, table))
+    found = document(A, scores=table)
     assert found.items[1].error == "undecodable_image: 0 bytes"
     assert (found.items[2].error, found.items[2].nearest) == (None, "one")
 
@@ -100,7 +101,7 @@ def test_errors_of_kept_images_and_the_nearest_text() -> None:
 def test_scores_of_documents_and_fields_that_json_has_not() -> None:
     ratios = pa.table({"sample_id": ["b", "a"], "ratio": [9.0, 0.25]})
     table = A.append_column("day", pa.array([0, None, None, None], pa.date32()))
-    found = document(table, Evidence(MEASURES, None, None, {"ratio": ratios}))
+    found = document(table, sample_scores={"ratio": ratios})
     assert [(score.name, score.value, score.passes) for score in found.scores] == [("ratio", 0.25, True)]
     assert found.fields["day"] == "1970-01-01"
     long = Document("a", (), {"text": "x" * 9000})
@@ -110,11 +111,11 @@ def test_scores_of_documents_and_fields_that_json_has_not() -> None:
 def test_fields_that_python_has_no_value_for_are_shown_as_text() -> None:
     # a date beyond the year 9999, as files of others have them
     table = A.append_column("seen", pa.array([2**62, None, None, None], pa.timestamp("us")))
-    assert document(table, Evidence()).fields == {"tags": ["x", "y"], "seen": f"<value out of range: {2**62}>"}
+    assert document(table).fields == {"tags": ["x", "y"], "seen": f"<value out of range: {2**62}>"}
 
 
 def test_an_infinite_score_is_a_number_that_json_has() -> None:
-    found = document(A, Evidence(MEASURES, scores([("a", 1, float("inf"), 0.0), ("a", 2, float("-inf"), 0.0)])))
+    found = document(A, scores=scores([("a", 1, float("inf"), 0.0), ("a", 2, float("-inf"), 0.0)]))
     assert json.loads(json.dumps(found.extremes(), allow_nan=False))["sharpness"] == [
         -sys.float_info.max,
         sys.float_info.max,

@@ -15,7 +15,7 @@ from interleaved_assets.reporting.documents.files import file_documents
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage
 from interleaved_assets_tests.browser import keep
-from interleaved_assets_tests.documents import document, sharp_image, write_shard
+from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
 
 pytestmark = pytest.mark.system
 
@@ -61,7 +61,7 @@ def opened(browser: Browser, folder: Path, shown: DocumentPage, **options: objec
 def test_nothing_of_the_data_acts_and_all_of_it_is_there(browser: Browser, tmp_path: Path) -> None:
     body = document(*HOSTILE, CODE, ARABIC, HEBREW, sharp_image(1), **{"</pre><script>x": f"<script>{OWN}</script>"})
     tar = write_shard(tmp_path / "hostile.tar", {HOSTILE_ID: body})
-    shown = file_documents(str(tar), Choice())
+    shown = file_documents(str(tar), Choice(), project(tmp_path))
     with opened(browser, tmp_path, shown) as (page, requests, messages):
         page.get_by_text("1 field").click()
         page.wait_for_timeout(300)

@@ -142,27 +142,38 @@ def test_a_tar_and_a_parquet_file_need_no_project(settings: Settings, tmp_path: 
         "doc-1-c": ["image", "seven", "image", "eight nine"],
     }
     for file in ("raw/a.tar", "out/normalized/a.parquet"):
-        page = file_documents(str(tmp_path / file), Choice())
+        page = file_documents(str(tmp_path / file), Choice(), settings)
         assert outline(page) == expected
         blurred = page.documents[1].items[2]
         values = {score.name: score.value for score in blurred.scores}
         assert values == {"sharpness": 0.0, "sharpness_256": 0.0, "qr": 0.0}
         assert {score.passes for score in blurred.scores} == {None}  # of no project, so without bounds
         assert blurred.picture is not None
-    assert (
-        file_documents(str(tmp_path / "out/filtered/a.parquet"), Choice(2)).how == "2 of 3 documents: 2 spread evenly"
-    )
+    kept = file_documents(str(tmp_path / "out/filtered/a.parquet"), Choice(2), settings)
+    assert kept.how == "2 of 3 documents: 2 spread evenly"
 
 
 def test_rows_without_bytes_get_them_from_their_locators(tmp_path: Path) -> None:
     tar = good_shard(tmp_path / "a.tar")
     [rows] = read_tar_shard(str(tar))
     pq.write_table(rows, tmp_path / "lazy.parquet")
-    page = file_documents(str(tmp_path / "lazy.parquet"), Choice(sample_ids=("doc-0-c",)))
+    page = file_documents(str(tmp_path / "lazy.parquet"), Choice(sample_ids=("doc-0-c",)), project(tmp_path))
     assert [bool(item.picture) for item in page.documents[0].items] == [True, False, True, False]
 
 
+def test_a_file_is_read_by_its_content_and_with_the_limits_of_the_settings(settings: Settings, tmp_path: Path) -> None:
+    made(settings)
+    renamed = (tmp_path / "out/normalized/a.parquet").rename(tmp_path / "rows")
+    assert file_documents(str(renamed), Choice(), settings).how == "3 documents"
+    limits = settings.limits.model_copy(update={"max_member_bytes": 1024})
+    small = settings.model_copy(update={"limits": limits})
+    documents = file_documents(str(tmp_path / "raw/a.tar"), Choice(), small).documents
+    images = [item for found in documents for item in found.items if item.modality == "image"]
+    assert {str(item.error).partition(":")[0] for item in images if not item.picture} == {"member_too_large"}
+
+
 def test_files_that_are_no_shards(tmp_path: Path) -> None:
+    settings = project(tmp_path)
     (tmp_path / "a.tar").write_bytes(b"no tar" * 200)
     (tmp_path / "a.parquet").write_bytes(b"no parquet")
     pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
@@ -173,10 +184,10 @@ def test_files_that_are_no_shards(tmp_path: Path) -> None:
         ("gone.tar", StorageError, "No such file"),
     ):
         with pytest.raises(error, match=message):
-            file_documents(str(tmp_path / name), Choice())
+            file_documents(str(tmp_path / name), Choice(), settings)
     with pytest.raises(NothingChosen, match="a file has no ledger of dropped rows"):
-        file_documents(str(good_shard(tmp_path / "c.tar")), Choice(reasons=("qr_above",)))
+        file_documents(str(good_shard(tmp_path / "c.tar")), Choice(reasons=("qr_above",)), settings)
     with pytest.raises(NothingChosen, match="has no document 'x'; it has 3 documents"):
-        file_documents(str(tmp_path / "c.tar"), Choice(sample_ids=("x",)))
+        file_documents(str(tmp_path / "c.tar"), Choice(sample_ids=("x",)), settings)
     empty = write_shard(tmp_path / "empty.tar", {})
-    assert file_documents(str(empty), Choice()).documents == []
+    assert file_documents(str(empty), Choice(), settings).documents == []
