@@ -92,7 +92,7 @@ def html_report(
             for sketch in data.sketches.values()
             if sketch.count or sketch.missing or sketch.measure.has_bounds
         ],
-        percents=PERCENTS,
+        percents=[f"{percent:g} %" for percent in PERCENTS],
         scores=[(sketch, sketch.percentiles(PERCENTS), score_charts(sketch)) for sketch in data.scored],
         sliders=[slider._asdict() for slider in sliders(data.scored, selection)],
         own_in_force={name: bounds.model_dump(exclude_none=True) for name, bounds in selection.own.items()},
@@ -106,7 +106,7 @@ def html_report(
         about=about,
         held={} if held is None else held,
         nothing=Held(),
-        speed_header=_SPEED_HEADER,
+        speed_header=["Stage", *_SPEED_HEADER[1:]],
         speeds=[_speed_cells(done) for done in throughput],
     )
 
