@@ -26,7 +26,7 @@ LINE_SECONDS: Final = 10.0
 """Between two lines of progress where there is no terminal."""
 
 
-class _DataConsole(Console):
+class DataConsole(Console):
     """Prints text from data without markup, such as ``[left]`` in a sample id, and without control characters.
 
     All texts, cells and titles given as ``str`` pass :meth:`render_str`.
@@ -35,14 +35,24 @@ class _DataConsole(Console):
     def render_str(self, text: str, **style: Any) -> Text:
         return super().render_str(escaped(text), **style)
 
+    def print_line(self, text: str) -> None:
+        """Print a line of any length, in one colour, so that what it names can be copied and searched."""
+        self.print(text, soft_wrap=True, highlight=False)
+
+    def print_facts(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Print names and values, one a line of any length."""
+        width = max(len(name) for name, _ in lines)
+        for name, value in lines:
+            self.print_line(f"  {name:<{width}}  {value}")
+
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError  # rich would exit with 1, which means that nothing was found
 
 
-def console() -> Console:
+def console() -> DataConsole:
     """A console on stdout, as wide as the terminal, or :data:`PLAIN_WIDTH`."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()  # None: closed with >&-
-    return _DataConsole(markup=False, emoji=False, width=None if on_terminal else PLAIN_WIDTH)
+    return DataConsole(markup=False, emoji=False, width=None if on_terminal else PLAIN_WIDTH)
 
 
 @contextmanager
@@ -132,10 +142,3 @@ def print_error(text: str) -> None:
 def short(text: str) -> str:
     """An argument as a message repeats it: quoted, cut to :data:`LONGEST_SHOWN` characters."""
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
-
-
-def print_facts(lines: Sequence[tuple[str, str]], out: Console) -> None:
-    """Print names and values, one a line of any length, so that URIs and hashes can be copied and searched."""
-    width = max(len(name) for name, _ in lines)
-    for name, value in lines:
-        out.print(f"  {name:<{width}}  {value}", soft_wrap=True, highlight=False)

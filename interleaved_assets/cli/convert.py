@@ -56,10 +56,10 @@ def show_conversions(
             if as_json:
                 print_json(_facts(one.uri, record, is_current=is_current))
             else:
-                out.print(_line(one.uri, record, is_current=is_current), soft_wrap=True, highlight=False)
+                out.print_line(_line(one.uri, record, is_current=is_current))
     if not as_json:
         what = f"{counted(len(files), 'file')}: {made:,} converted, {current:,} current, {failed:,} failed"
-        out.print(what, highlight=False)
+        out.print_line(what)
     return 2 if failed else 0
 
 

@@ -25,9 +25,9 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
         out.print("nothing to forget: every shard with stored outputs has its raw tar")
         return 1
     for key, uris in files.items():
-        out.print(f"shard {key}: {counted(len(uris), 'file')}, {sum(uris.values()):,} bytes", highlight=False)
+        out.print_line(f"shard {key}: {counted(len(uris), 'file')}, {sum(uris.values()):,} bytes")
         for uri in uris:
-            out.print(f"  {uri}", soft_wrap=True, highlight=False)
+            out.print_line(f"  {uri}")
     done = "would be removed; --yes removes them, and the partitions"
     if remove:
         done = "removed, and the partitions" if instance else "removed; raw_shard_sensor removes the partitions"

@@ -23,9 +23,8 @@ def write_settings(*, file: str, raw_root: str, output_root: str, as_json: bool)
         print_json({"file": file, **roots})
         return 0
     out = console()
-    out.print(f"wrote {file}", soft_wrap=True, highlight=False)
-    out.print(f"  raw shards  {settings.storage.raw_root}", soft_wrap=True, highlight=False)
-    out.print(f"  outputs     {settings.storage.output_root}", soft_wrap=True, highlight=False)
+    out.print_line(f"wrote {file}")
+    out.print_facts([("raw shards", settings.storage.raw_root), ("outputs", settings.storage.output_root)])
     option = "" if file == "interleaved.toml" else f" --settings {file}"
-    out.print(f"next: interleaved{option} status, then interleaved{option} run", soft_wrap=True, highlight=False)
+    out.print_line(f"next: interleaved{option} status, then interleaved{option} run")
     return 0

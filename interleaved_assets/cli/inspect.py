@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from interleaved_assets.cli.console import console, print_facts, print_failure, print_json, progress, without_warnings
+from interleaved_assets.cli.console import DataConsole, console, print_failure, print_json, progress, without_warnings
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.files.inputs import find_shard_files
@@ -40,9 +39,9 @@ def show_shards(file: str | None, *, inputs: Sequence[str], documents: int, as_j
     return 2 if failed else 0
 
 
-def _print_shard(facts: ShardFacts, out: Console) -> None:
+def _print_shard(facts: ShardFacts, out: DataConsole) -> None:
     counts = facts.counts
-    out.print(f"{facts.uri}: {facts.form}, {decimal(facts.size)}", soft_wrap=True, highlight=False)
+    out.print_line(f"{facts.uri}: {facts.form}, {decimal(facts.size)}")
     lines = [
         ("samples", f"{counts.samples:,}"),
         ("rows", f"{counts.rows:,}"),
@@ -52,7 +51,7 @@ def _print_shard(facts: ShardFacts, out: Console) -> None:
     ]
     if facts.notes:
         lines.append(("notes", ", ".join(f"{name} {number:,}" for name, number in facts.notes.items())))
-    print_facts(lines, out)
+    out.print_facts(lines)
     if facts.images:
         table = Table("images", "number", "bytes", "width", "height")
         for kind in facts.images:
@@ -65,12 +64,12 @@ def _print_shard(facts: ShardFacts, out: Console) -> None:
             table.add_row(column.name, column.type, f"{column.values:,}")
         out.print(table)
     for sample_id, items in facts.documents.items():
-        out.print(f"document {sample_id}", soft_wrap=True, highlight=False)
+        out.print_line(f"document {sample_id}")
         for item in items[:ITEMS_SHOWN]:
             said = " · ".join(text for text in (item.content, item.error) if text)
-            out.print(f"  {item.position:>4}  {item.modality:<8}  {said}", soft_wrap=True, highlight=False)
+            out.print_line(f"  {item.position:>4}  {item.modality:<8}  {said}")
         if len(items) > ITEMS_SHOWN:
-            out.print(f"        … {counted(len(items) - ITEMS_SHOWN, 'more row')}; --json has all", highlight=False)
+            out.print_line(f"        … {counted(len(items) - ITEMS_SHOWN, 'more row')}; --json has all")
     out.print()
 
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from interleaved_assets.cli.console import console, print_facts, print_json, progress
+from interleaved_assets.cli.console import console, print_json, progress
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.settings import load_settings
 
@@ -30,19 +30,16 @@ def show_release(file: str | None, *, name: str, to: str | None, incomplete: boo
             }
         )
         return 0
-    out.print(
+    out.print_line(
         f"release {name}: {len(manifest.tars):,} tars, {size:,} bytes, {counts.samples:,} samples, "
-        f"{counts.images:,} images",
-        highlight=False,
+        f"{counts.images:,} images"
     )
-    print_facts([("manifest", release.uri), ("index, card", release.folder), ("checksum", manifest.checksum)], out)
+    out.print_facts([("manifest", release.uri), ("index, card", release.folder), ("checksum", manifest.checksum)])
     for key, why in manifest.left_out.items():
-        out.print(f"left out: {key}: {why}", soft_wrap=True, highlight=False)
+        out.print_line(f"left out: {key}: {why}")
     if manifest.folder is None:
-        out.print(
+        out.print_line(
             "The tars stay in place, where a later run may replace them; --to copies them. "
-            f"Compare them again: interleaved verify {name}",
-            soft_wrap=True,
-            highlight=False,
+            f"Compare them again: interleaved verify {name}"
         )
     return 0

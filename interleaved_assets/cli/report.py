@@ -37,8 +37,8 @@ def show_report(file: str | None, *, in_browser: bool, as_json: bool) -> int:
     else:
         shards = ", ".join(f"{number:,} {state}" for state, number in states)
         kept = ", ".join(f"{tally.after:,} of {tally.before:,} {tally.name}" for tally in sums)
-        out.print(f"{counted(len(found.keys), 'shard')}: {shards}; kept {kept}", soft_wrap=True, highlight=False)
-        out.print(report.uri, soft_wrap=True, highlight=False)
+        out.print_line(f"{counted(len(found.keys), 'shard')}: {shards}; kept {kept}")
+        out.print_line(report.uri)
     if in_browser:
         webbrowser.open(Path(report.uri).as_uri() if is_local(report.uri) else report.uri)
     return 2 if found.problem else 0

@@ -36,7 +36,7 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
         chosen = _due(dataset)
         if not chosen:
             if not as_json:
-                out.print(_nothing_to_make(dataset), soft_wrap=True, highlight=False)
+                out.print_line(_nothing_to_make(dataset))
             return 0
     stages = list(stage_dag(settings))
     counts: dict[str, Counter[str]] = {name: Counter() for name in stages}
@@ -56,7 +56,7 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
             if as_json:
                 _print_as_json(one)
             elif not isinstance(one.result, Exception) and not out.is_terminal:
-                out.print(f"{one.stage}: {one.key}: {_outcome(one)}", soft_wrap=True, highlight=False)
+                out.print_line(f"{one.stage}: {one.key}: {_outcome(one)}")
             if isinstance(one.result, Exception):
                 text = describe(one.result)
                 place = "" if one.key in text else f"shard {one.key}: "
@@ -70,7 +70,7 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
     out.print(f"{counted(len(chosen), 'shard')}: {len(chosen) - failed:,} current, {failed:,} failed")
     if failed < len(chosen):
         tars = join(settings.storage.output_root, "tars")
-        out.print(f"kept {published.text()}; final tars: {tars}", soft_wrap=True, highlight=False)
+        out.print_line(f"kept {published.text()}; final tars: {tars}")
     return 2 if failed or undrawn else 0
 
 

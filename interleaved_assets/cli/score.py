@@ -31,7 +31,7 @@ def show_scored(
         return 0
     errors = "".join(f", {code} {images:,}" for code, images in scored.errors.items())
     what = f"{counted(scored.images, 'image')}{errors}; columns {', '.join(scored.columns)}"
-    out.print(f"{shard} → {scores}: {what}", soft_wrap=True, highlight=False)
+    out.print_line(f"{shard} → {scores}: {what}")
     return 0
 
 
@@ -72,10 +72,10 @@ def show_selected(
         print_json({"input": shard, "output": output, "ledger": ledger, **facts})
         return 0
     what = f"{after.samples:,} of {before.samples:,} samples, {after.images:,} of {before.images:,} images"
-    out.print(f"{shard} → {output}: {what}", soft_wrap=True, highlight=False)
+    out.print_line(f"{shard} → {output}: {what}")
     dropped = f": {counted_drops(selected.dropped)}" if selected.dropped else ""
-    out.print(f"  {before.rows - after.rows:,} of {before.rows:,} rows dropped{dropped}", highlight=False)
-    out.print(f"  ledger {ledger}", soft_wrap=True, highlight=False)
+    out.print_line(f"  {before.rows - after.rows:,} of {before.rows:,} rows dropped{dropped}")
+    out.print_line(f"  ledger {ledger}")
     return 0
 
 

@@ -36,7 +36,7 @@ def show_status(file: str | None, *, as_json: bool) -> int:
         return 2 if dataset.problem else 0
     if not statuses:
         if not dataset.problem:
-            out.print(no_shards(settings.storage.raw_root), soft_wrap=True, highlight=False)
+            out.print_line(no_shards(settings.storage.raw_root))
         return 2 if dataset.problem else 0
     table = Table(title=counted(len(statuses), "shard"), title_justify="left")
     for column in ("state", "shards", "why", "stages to make", "for example"):
@@ -47,7 +47,7 @@ def show_status(file: str | None, *, as_json: bool) -> int:
         table.add_row(str(line.status.state), f"{line.shards:,}", why, to_make, line.examples)
     out.print(table)
     for text in _what_a_run_would_make(statuses, stages, settings.watch.nightly):
-        out.print(text, soft_wrap=True, highlight=False)
+        out.print_line(text)
     return 2 if dataset.problem else 0
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table
 
-from interleaved_assets.cli.console import console, print_error, print_facts, print_json, progress, short
+from interleaved_assets.cli.console import DataConsole, console, print_error, print_json, progress, short
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.lineage.sample import SampleInTar, StageTrace, TracedRow, find_sample
 from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
@@ -60,7 +59,7 @@ def _counted(keys: Iterable[str], advance: Callable[[], None]) -> Iterator[str]:
         yield key
 
 
-def _print_sample(sample_id: str, key: str, traces: Sequence[StageTrace], out: Console, *, every_row: bool) -> None:
+def _print_sample(sample_id: str, key: str, traces: Sequence[StageTrace], out: DataConsole, *, every_row: bool) -> None:
     source = traces[0].record.source
     out.print(f"{sample_id} in shard {key}{f', {source.uri}' if source else ''}", soft_wrap=True)
     for trace, rows_before in zip(traces, _rows_before(traces), strict=True):
@@ -124,11 +123,11 @@ def show_tar(file: str | None, uri: str, *, as_json: bool) -> int:
     return 0 if trace.as_recorded else 2
 
 
-def _print_tar(trace: TarTrace, out: Console) -> None:
+def _print_tar(trace: TarTrace, out: DataConsole) -> None:
     facts = [("tar", trace.uri), ("stage", trace.stage), ("shard", trace.key), ("sha256", trace.sha256)]
     if trace.source is not None:
         facts.append(("raw shard", f"{trace.source.uri}  {trace.source.size:,} bytes  {trace.source.version}"))
-    print_facts([*facts, ("status", trace.status)], out)
+    out.print_facts([*facts, ("status", trace.status)])
     for name, record in trace.records.items():
         out.print()
         out.print(name)
@@ -142,7 +141,7 @@ def _print_tar(trace: TarTrace, out: Console) -> None:
         lines.append(("settings", json.dumps(record.settings, ensure_ascii=False, sort_keys=True)))
         if record.notes:  # the device and the model of CLIP, the filters that were applied
             lines.append(("notes", json.dumps(record.notes, ensure_ascii=False, sort_keys=True)))
-        print_facts(lines, out)
+        out.print_facts(lines)
 
 
 def _facts_of_tar(trace: TarTrace) -> dict[str, Any]:

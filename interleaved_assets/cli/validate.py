@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
-
-from interleaved_assets.cli.console import console, print_failure, print_json, progress, without_warnings
+from interleaved_assets.cli.console import DataConsole, console, print_failure, print_json, progress, without_warnings
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.files.inputs import find_shard_files
 from interleaved_assets.pipeline.files.validate import Validation, validate_file
@@ -34,10 +32,10 @@ def show_findings(file: str | None, *, inputs: Sequence[str], no_decode: bool, a
     return 2 if unread else 1 if unsound else 0
 
 
-def _print_findings(found: Validation, out: Console) -> None:
+def _print_findings(found: Validation, out: DataConsole) -> None:
     counts = found.counts
     what = f"{counted(counts.samples, 'sample')}, {counted(counts.rows, 'row')}, {counted(counts.images, 'image')}"
     verdict = "sound" if found.is_sound else "not sound"
-    out.print(f"{found.uri}: {verdict} ({what})", soft_wrap=True, highlight=False)
+    out.print_line(f"{found.uri}: {verdict} ({what})")
     for one in found.findings:
-        out.print(f"  {one.level} {one.code} ({one.count:,}): {one.detail}", soft_wrap=True, highlight=False)
+        out.print_line(f"  {one.level} {one.code} ({one.count:,}): {one.detail}")

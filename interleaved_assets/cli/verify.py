@@ -43,7 +43,7 @@ def show_verified(file: str | None, release: str, *, as_json: bool) -> int:
             if finding is not None:
                 findings.append(finding)
                 if not as_json:
-                    out.print(f"{finding.code}  {finding.uri}: {finding.detail}", soft_wrap=True, highlight=False)
+                    out.print_line(f"{finding.code}  {finding.uri}: {finding.detail}")
     size = sum(tar.size for tar in manifest.tars)
     if as_json:
         print_json(
@@ -58,9 +58,5 @@ def show_verified(file: str | None, release: str, *, as_json: bool) -> int:
         )
         return 1 if findings else 0
     state = counted(len(findings), "finding") if findings else "sound"
-    out.print(
-        f"release {manifest.name}: {len(manifest.tars):,} tars, {size:,} bytes: {state}  {uri}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    out.print_line(f"release {manifest.name}: {len(manifest.tars):,} tars, {size:,} bytes: {state}  {uri}")
     return 1 if findings else 0

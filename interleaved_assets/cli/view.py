@@ -55,7 +55,7 @@ def show_documents(
         print_json({"page": path, "documents": len(page.documents), "chosen": page.how, "bytes": written.size})
     else:
         size = f"{written.size / 1e6:.1f} MB" if written.size >= 1e6 else f"{written.size / 1e3:.0f} KB"
-        console().print(f"{path}: {page.how}, {size}", highlight=False, soft_wrap=True)
+        console().print_line(f"{path}: {page.how}, {size}")
     if in_browser:
         webbrowser.open(Path(path).absolute().as_uri())
     return 0

@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, lines elsewhere, nothing beside JSON."""
+"""Progress: a bar on a terminal, lines elsewhere, nothing beside JSON; lines of any length."""
 
 import io
 
@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from interleaved_assets.cli import console as module
-from interleaved_assets.cli.console import progress
+from interleaved_assets.cli.console import console, progress
 
 
 def shown(
@@ -41,3 +41,10 @@ def test_nothing_beside_json(
 ) -> None:
     monkeypatch.setattr(module, "LINE_SECONDS", 0)
     assert shown(capsys, terminal=terminal, as_json=True) == ["", ""]
+
+
+def test_lines_and_facts_of_any_length_stay_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    key = "a long key/" * 40
+    console().print_line(f"shard {key}")
+    console().print_facts([("uri", key), ("sha256", "0" * 64)])
+    assert capsys.readouterr().out.splitlines() == [f"shard {key}", f"  uri     {key}", f"  sha256  {'0' * 64}"]
