@@ -1,7 +1,6 @@
 """``interleaved report``: the report on the data set, without Dagster."""
 
 import webbrowser
-from dataclasses import asdict
 from pathlib import Path
 
 from interleaved_assets.cli.console import console, print_error, print_json, progress
@@ -9,7 +8,6 @@ from interleaved_assets.cli.status import no_shards
 from interleaved_assets.io.storage import is_local
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
-from interleaved_assets.reporting.dataset.report import totals
 from interleaved_assets.reporting.dataset.write import write_report
 from interleaved_assets.reporting.text import counted, most_frequent
 from interleaved_assets.settings import load_settings
@@ -29,14 +27,13 @@ def show_report(file: str | None, *, in_browser: bool, as_json: bool) -> int:
     if found.problem:
         print_error(f"interleaved: {report.problems[0]}")
     states = most_frequent(report.data.by_state())
-    sums = totals(report.data)
+    totals = report.data.totals
     if as_json:
-        print_json(
-            {"report": report.uri, "bytes": report.size, "shards": dict(states), "totals": list(map(asdict, sums))}
-        )
+        sums = [tally._asdict() for tally in totals]
+        print_json({"report": report.uri, "bytes": report.size, "shards": dict(states), "totals": sums})
     else:
         shards = ", ".join(f"{number:,} {state}" for state, number in states)
-        kept = ", ".join(f"{tally.after:,} of {tally.before:,} {tally.name}" for tally in sums)
+        kept = ", ".join(tally.text for tally in totals)
         out.print_line(f"{counted(len(found.keys), 'shard')}: {shards}; kept {kept}")
         out.print_line(report.uri)
     if in_browser:

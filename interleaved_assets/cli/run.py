@@ -22,6 +22,7 @@ from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.pipeline.stages import final_tars, normalized
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, State
+from interleaved_assets.reporting.facts import tallies
 from interleaved_assets.reporting.shard.stored_pictures import store_pictures
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, load_settings
@@ -79,19 +80,18 @@ class _Published:
 
     def __init__(self) -> None:
         self._before: dict[str, Counts] = {}
-        self._read, self._kept = Counter[str](), Counter[str]()
+        self._read, self._kept = Counts(), Counts()
 
     def add(self, key: str, record: Record) -> None:
         if record.stage == normalized.NAME:
             self._before[key] = record.counts_in
         elif record.stage == final_tars.NAME:
-            self._read.update(self._before.pop(key).model_dump())
-            self._kept.update(record.counts_out.model_dump())
+            self._read += self._before.pop(key)
+            self._kept += record.counts_out
 
     def text(self) -> str:
         """Such as ``16 of 17 samples, 24 of 29 images, 107 of 113 rows``."""
-        names = ("samples", "images", "rows")
-        return ", ".join(f"{self._kept[name]:,} of {self._read[name]:,} {name}" for name in names)
+        return ", ".join(tally.text for tally in tallies(self._read, self._kept))
 
 
 @contextmanager

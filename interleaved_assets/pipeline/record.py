@@ -73,7 +73,7 @@ class OutputFile(BaseModel):
 
 
 class Counts(BaseModel):
-    """Number of rows of one shard before or after a stage, metadata rows included; ``image_bytes`` in bytes."""
+    """Rows before or after a stage, of one shard or of several, metadata rows included; ``image_bytes`` in bytes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -82,6 +82,9 @@ class Counts(BaseModel):
     images: int = 0
     texts: int = 0
     image_bytes: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.model_fields})
 
 
 class Extent(BaseModel):

@@ -74,18 +74,13 @@ def _facts(
     if first is None:
         return ShardFacts(paths.key, status=status, problem=problem, published=published)
     dropping = [name for name in LEDGER_STAGES if name in records]
-    kept = records[dropping[-1]].counts_out
     tables = _tables_of_scores(records, paths, thumbnails=thumbnails)
     images = [table for name, table in tables.items() if name in _IMAGE_TABLES and table is not None]
     samples = tables.get(_SAMPLE_TABLE)
     return ShardFacts(
         key=paths.key,
-        rows_in=first.counts_in.rows,
-        samples_in=first.counts_in.samples,
-        images_in=first.counts_in.images,
-        rows_kept=kept.rows,
-        samples_kept=kept.samples,
-        images_kept=kept.images,
+        counts_in=first.counts_in,
+        counts_out=records[dropping[-1]].counts_out,
         counted_to=dropping[-1],
         published=published,
         scores=reduce(join_scores, images) if images else None,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.pipeline.status import COMPLETE, Status
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.measures import Measure
@@ -39,8 +40,8 @@ class ShardFacts:
     """Counts, scores, ledger and status of one shard.
 
     Attributes:
-        rows_in, samples_in, images_in: counts of the raw shard as normalized.
-        rows_kept, samples_kept, images_kept: counts of the output of the stage ``counted_to``.
+        counts_in: of the raw shard as normalized.
+        counts_out: of the output of the stage ``counted_to``.
         counted_to: the last stage in the counts and the ledger; later stages have not run, or have to run again because
             their input rows are not the present output of this stage. None where nothing is counted.
         published: content versions under which the shard is published: of its raw tar, and of its final tar where that
@@ -56,12 +57,8 @@ class ShardFacts:
     """
 
     key: str
-    rows_in: int = 0
-    samples_in: int = 0
-    images_in: int = 0
-    rows_kept: int = 0
-    samples_kept: int = 0
-    images_kept: int = 0
+    counts_in: Counts = field(default_factory=Counts)
+    counts_out: Counts = field(default_factory=Counts)
     counted_to: str | None = None
     published: tuple[str, ...] = ()
     scores: pa.Table | None = None
@@ -81,7 +78,7 @@ class ShardFacts:
     @property
     def rows_unaccounted(self) -> int:
         """Rows that were neither kept nor entered in the ledger; 0 where no stage that drops has run."""
-        return 0 if self.ledger is None else self.rows_in - self.rows_kept - self.ledger.num_rows
+        return 0 if self.ledger is None else self.counts_in.rows - self.counts_out.rows - self.ledger.num_rows
 
 
 def explained_errors(errors: Mapping[str, int]) -> list[tuple[str, str, int]]:
@@ -89,13 +86,27 @@ def explained_errors(errors: Mapping[str, int]) -> list[tuple[str, str, int]]:
     return [(code, ROW_ERROR_CODES.get(code, ""), number) for code, number in text.most_frequent(errors)]
 
 
+class Tally(NamedTuple):
+    """How many samples, images or rows came in and how many were kept."""
+
+    name: str
+    before: int
+    after: int
+
+    @property
+    def text(self) -> str:
+        """Such as ``16 of 17 samples``."""
+        return f"{self.after:,} of {self.before:,} {self.name}"
+
+
+def tallies(counts_in: Counts, counts_out: Counts) -> list[Tally]:
+    """Those of samples, images and rows."""
+    return [Tally(name, getattr(counts_in, name), getattr(counts_out, name)) for name in ("samples", "images", "rows")]
+
+
 def shard_counts(facts: ShardFacts) -> list[tuple[str, str, str, str, str]]:
     """Samples, images and rows: in, kept, dropped, and the share kept, as texts."""
     return [
         (name, text.count(before), text.count(after), text.count(before - after), text.share(after, before))
-        for name, before, after in (
-            ("samples", facts.samples_in, facts.samples_kept),
-            ("images", facts.images_in, facts.images_kept),
-            ("rows", facts.rows_in, facts.rows_kept),
-        )
+        for name, before, after in tallies(facts.counts_in, facts.counts_out)
     ]

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
+from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.reporting.facts import ShardFacts
 
 Drop = tuple[str, int, str, str, float | None, float | None, str | None]
@@ -44,12 +45,8 @@ def flyers(prefix: str = "") -> ShardFacts:
     """
     facts = ShardFacts(
         key="web/flyers|000",
-        rows_in=14,
-        samples_in=3,
-        images_in=6,
-        rows_kept=9,
-        samples_kept=2,
-        images_kept=2,
+        counts_in=Counts(rows=14, samples=3, images=6),
+        counts_out=Counts(rows=9, samples=2, images=2),
         counted_to="final_tars",
         scores=scores(
             [
@@ -85,12 +82,8 @@ def guides() -> ShardFacts:
     """Nothing dropped."""
     return ShardFacts(
         key="web/guides",
-        rows_in=4,
-        samples_in=1,
-        images_in=2,
-        rows_kept=4,
-        samples_kept=1,
-        images_kept=2,
+        counts_in=Counts(rows=4, samples=1, images=2),
+        counts_out=Counts(rows=4, samples=1, images=2),
         counted_to="final_tars",
         scores=scores([("g", 1, 300.0, 0.0), ("g", 3, 500.0, 0.0)]),
         ledger=ledger([]),

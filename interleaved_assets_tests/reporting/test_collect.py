@@ -44,8 +44,8 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_facts_of_one_shard(settings: Settings) -> None:
     facts = shard_facts("a", settings)
-    assert (facts.rows_in, facts.samples_in, facts.images_in) == (13, 3, 5)
-    assert (facts.rows_kept, facts.samples_kept, facts.images_kept) == (12, 3, 4)
+    assert (facts.counts_in.rows, facts.counts_in.samples, facts.counts_in.images) == (13, 3, 5)
+    assert (facts.counts_out.rows, facts.counts_out.samples, facts.counts_out.images) == (12, 3, 4)
     assert facts.ledger is not None
     assert facts.ledger["reason"].to_pylist() == ["sharpness_below"]
     assert facts.rows_unaccounted == 0
@@ -63,7 +63,7 @@ def test_a_shard_as_far_as_it_has_come(settings: Settings, tmp_path: Path) -> No
     for stage in ("filtered", "final_tars"):
         (tmp_path / f"out/records/{stage}/a.json").unlink()
     facts = shard_facts("a", settings)
-    assert (facts.rows_in, facts.rows_kept) == (13, 13)
+    assert (facts.counts_in.rows, facts.counts_out.rows) == (13, 13)
     assert facts.values == {}
     assert facts.ledger is not None
     assert facts.ledger.num_rows == 0  # the selection's ledger lies there still, and no record vouches for it
@@ -79,7 +79,7 @@ def test_a_changed_threshold_on_its_way_loses_no_row(settings: Settings, tmp_pat
     facts = facts_of_a(changed)
     assert facts.status.text == "final_tars stale: filtered changed"
     assert facts.counted_to == "filtered"
-    assert (facts.rows_in, facts.rows_kept, facts.images_kept) == (13, 13, 5)
+    assert (facts.counts_in.rows, facts.counts_out.rows, facts.counts_out.images) == (13, 13, 5)
     assert facts.rows_unaccounted == 0
     take_through(stage_dag(changed)["final_tars"], "a", changed)
     assert facts_of_a(changed).counted_to == "final_tars"
@@ -91,7 +91,7 @@ def test_new_content_on_its_way_loses_no_row(settings: Settings, tmp_path: Path)
     facts = facts_of_a(settings)
     assert facts.status.text == "image_scores stale: normalized changed"
     assert facts.counted_to == "normalized"
-    assert (facts.rows_in, facts.rows_kept, facts.images_in) == (3, 3, 0)
+    assert (facts.counts_in.rows, facts.counts_out.rows, facts.counts_in.images) == (3, 3, 0)
     assert facts.rows_unaccounted == 0
     # scores of images that are not among the rows any more
     assert (facts.scores, facts.values, facts.not_stored) == (None, {}, ())
@@ -108,7 +108,7 @@ def test_a_run_that_was_killed_between_two_outputs_loses_no_row(settings: Settin
     facts = facts_of_a(settings)
     assert facts.status.state is State.MISSING
     assert facts.counted_to == "normalized"
-    assert (facts.rows_in, facts.rows_kept) == (13, 13)
+    assert (facts.counts_in.rows, facts.counts_out.rows) == (13, 13)
     assert facts.rows_unaccounted == 0
     assert facts.scores is not None
 
@@ -118,7 +118,7 @@ def test_scores_made_anew_leave_the_counts_as_they_are(settings: Settings, tmp_p
     take_through(stage_dag(changed)["image_scores"], "a", changed)
     facts = facts_of_a(changed)
     assert facts.status.text == "filtered stale: image_scores changed"
-    assert (facts.counted_to, facts.rows_kept, facts.rows_unaccounted) == ("final_tars", 12, 0)
+    assert (facts.counted_to, facts.counts_out.rows, facts.rows_unaccounted) == ("final_tars", 12, 0)
 
 
 @pytest.mark.parametrize("gone", ["image_scores", "sample_scores"])
@@ -130,7 +130,7 @@ def test_scores_that_are_deleted_after_the_survey_leave_the_counts(
     (tmp_path / f"out/{gone}/a.parquet").unlink()
     (facts, *_) = all_shard_facts(found)
     assert facts.status.state is State.COMPLETE
-    assert (facts.rows_in, facts.rows_kept, facts.rows_unaccounted) == (13, 12, 0)
+    assert (facts.counts_in.rows, facts.counts_out.rows, facts.rows_unaccounted) == (13, 12, 0)
     assert facts.not_stored == (gone,)
     assert (facts.scores is None, facts.values == {}) == (gone == "image_scores", gone == "sample_scores")
     assert facts_of_a(settings).status.state is State.MISSING
@@ -160,7 +160,7 @@ def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path
         State.VANISHED,
     ]
     assert found[1].status == VANISHED
-    assert found[1].rows_kept == 12  # outputs of a vanished shard are outputs
+    assert found[1].counts_out.rows == 12  # outputs of a vanished shard are outputs
     assert found[2].status == found[3].status == UNREADABLE  # one line in the table of reasons, whatever is broken
     assert "records/normalized/c.json is not a stage record" in found[2].problem
     assert found[3].problem

@@ -16,7 +16,7 @@ from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import State
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate
-from interleaved_assets.reporting.dataset.report import markdown_report, publishing_problems, totals
+from interleaved_assets.reporting.dataset.report import markdown_report, publishing_problems
 from interleaved_assets.reporting.dataset.write import write_report
 from interleaved_assets.settings import Settings
 
@@ -81,7 +81,7 @@ def figures(data: DatasetAggregate) -> dict[str, Any]:
     numbers: dict[str, Any] = {"shards": len(data.shards)}
     # states without shards too, so that their plots show 0
     numbers |= {f"shards_{state}": states[state] for state in State}
-    for tally in totals(data):
+    for tally in data.totals:
         numbers |= {f"{tally.name}_in": tally.before, f"{tally.name}_kept": tally.after}
         if tally.before:
             numbers[f"{tally.name}_keep_rate"] = round(tally.after / tally.before, 6)

@@ -216,8 +216,8 @@ def _manifest(
     licences, sources = licences_and_sources(values)
     return Manifest(
         name=name,
-        counts=_total(shard.records[final_tars.NAME].counts_out for shard in shards),
-        counts_in=_total(shard.records[normalized.NAME].counts_in for shard in shards),
+        counts=sum((shard.records[final_tars.NAME].counts_out for shard in shards), Counts()),
+        counts_in=sum((shard.records[normalized.NAME].counts_in for shard in shards), Counts()),
         dropped=dict(sorted(dropped.items(), key=lambda item: (-item[1], item[0]))),
         filters={name: (found.minimum, found.maximum) for name, found in bounds.items()},
         settings={stage: dict(found) for stage, found in present.settings.items()},
@@ -231,13 +231,6 @@ def _manifest(
         ],
         files={},
     )
-
-
-def _total(counts: Iterable[Counts]) -> Counts:
-    total = Counter[str]()
-    for one in counts:
-        total.update(one.model_dump())
-    return Counts(**total)
 
 
 def _released(shard: _Shard, role: str, tar: OutputFile, settings: Settings, above: str) -> ReleasedTar:

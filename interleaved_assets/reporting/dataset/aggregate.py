@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.pipeline.stages import filtered, final_tars, image_export, normalized
 from interleaved_assets.pipeline.status import URGENT, State, StatusLine, status_lines
-from interleaved_assets.reporting.facts import ShardFacts
+from interleaved_assets.reporting.facts import ShardFacts, Tally, tallies
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.sketch import ScoreSketch
 
@@ -77,9 +78,9 @@ class ShardLine(ShardFacts):
         selection has not run."""
         if self.counted_to == normalized.NAME:
             return None
-        if self.images_in:
-            return self.images_kept / self.images_in
-        return self.rows_kept / self.rows_in if self.rows_in else None
+        if self.counts_in.images:
+            return self.counts_out.images / self.counts_in.images
+        return self.counts_out.rows / self.counts_in.rows if self.counts_in.rows else None
 
 
 @dataclass
@@ -88,12 +89,15 @@ class DatasetAggregate:
 
     Attributes:
         measures: the filters and scores to add up, with their bounds, in the order of the report.
+        counts_in, counts_out: sums of those of the shards.
         rows, images, samples: dropped rows, dropped images and samples with a dropped row, by reason.
         examples: the first rows dropped for each reason, at most :data:`EXAMPLE_ROWS`, of one shard at most half.
     """
 
     measures: Sequence[Measure]
     shards: list[ShardLine] = field(default_factory=list)
+    counts_in: Counts = field(default_factory=Counts)
+    counts_out: Counts = field(default_factory=Counts)
     rows: Counter[Reason] = field(default_factory=Counter)
     images: Counter[Reason] = field(default_factory=Counter)
     samples: Counter[Reason] = field(default_factory=Counter)
@@ -112,6 +116,8 @@ class DatasetAggregate:
             if (values := facts.values_of(sketch.measure)) is not None:
                 sketch.add(values)
         self.errors.update(facts.errors)
+        self.counts_in += facts.counts_in
+        self.counts_out += facts.counts_out
         # of equally frequent reasons the first by name: the same data must give the same report
         main = min(by_reason, key=lambda reason: (-by_reason[reason], reason.name), default=None)
         self.shards.append(
@@ -127,9 +133,10 @@ class DatasetAggregate:
         """The scores that some image has or lacks."""
         return [sketch for sketch in self.sketches.values() if sketch.count or sketch.missing]
 
-    def total(self, name: str) -> int:
-        """Sum over the shards of one of :class:`ShardLine`'s counts."""
-        return sum(getattr(shard, name) for shard in self.shards)
+    @property
+    def totals(self) -> list[Tally]:
+        """Samples, images and rows of all shards: in and kept."""
+        return tallies(self.counts_in, self.counts_out)
 
     def by_state(self) -> Counter[State]:
         return Counter(shard.status.state for shard in self.shards)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
@@ -30,19 +29,6 @@ _SPEED_HEADER: Final = (
     *("stage", "shards made", "shards/s", "images/s", "MB/s", "s in the queue, mean", "s the device waited"),
     "shards/s by host",
 )
-
-
-@dataclass(frozen=True)
-class Tally:
-    """How many samples, images or rows came in and how many were kept."""
-
-    name: str
-    before: int
-    after: int
-
-
-def totals(data: DatasetAggregate) -> list[Tally]:
-    return [Tally(name, data.total(f"{name}_in"), data.total(f"{name}_kept")) for name in ("samples", "images", "rows")]
 
 
 def html_report(
@@ -77,12 +63,12 @@ def html_report(
         script=script,
         style=style,
         script_hash=policy_hash(script),
-        totals=totals(data),
+        totals=data.totals,
         states=_states(data),
         statuses=data.by_status(),
         problems=[*problems, *_problems(data, min_keep_rate)],
         notes=_notes(data),
-        reasons_chart=reasons_bar(data.total("rows_kept"), _rows_by_name(data)),
+        reasons_chart=reasons_bar(data.counts_out.rows, _rows_by_name(data)),
         reasons=[
             (reason, data.rows[reason], data.images[reason], data.samples[reason], data.examples[reason])
             for reason in data.by_frequency()
@@ -131,7 +117,7 @@ def markdown_report(
 
     in_and_out = [
         (tally.name, text.count(tally.before), text.count(tally.after), text.share(tally.after, tally.before))
-        for tally in totals(data)
+        for tally in data.totals
     ]
     is_current = all(shard.is_current for shard in data.shards)
     if not is_current:
@@ -165,7 +151,7 @@ def markdown_report(
 
 
 def _shard_cells(shard: ShardLine) -> list[str]:
-    counts = (text.count(shard.samples_in), text.count(shard.images_in), text.share(shard.keep_rate))
+    counts = (text.count(shard.counts_in.samples), text.count(shard.counts_in.images), text.share(shard.keep_rate))
     return [shard.key, shard.why, shard.main_reason or "–", *counts, text.count(shard.error_rows)]
 
 
@@ -236,12 +222,12 @@ def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
         found.append(f"Rows neither kept nor in the ledger, or counted twice: {where}.")
     if data.shards and not data.scored:
         found.append("No scores are stored: there are no distributions and no keep-rate curves.")
-    if data.total("rows_in") and not data.total("rows_kept"):
+    if data.counts_in.rows and not data.counts_out.rows:
         found.append("Everything was dropped.")
     elif lost := [
         f"{text.count(tally.after)} of {text.counted(tally.before, tally.name.removesuffix('s'))} "
         f"({text.share(tally.after, tally.before)})"
-        for tally in totals(data)
+        for tally in data.totals
         if tally.name != "samples" and tally.before and tally.after / tally.before < min_keep_rate
     ]:
         found.append(

@@ -53,7 +53,7 @@ def _sketches(facts: ShardFacts, measures: Sequence[Measure]) -> list[ScoreSketc
 
 def _url(facts: ShardFacts, sketches: Sequence[ScoreSketch]) -> str:
     reasons = drop_reasons(facts.ledger) if facts.ledger is not None else {}
-    return svg_url(shard_plots(facts.rows_kept, reasons, sketches))
+    return svg_url(shard_plots(facts.counts_out.rows, reasons, sketches))
 
 
 def _plots(facts: ShardFacts, measures: Sequence[Measure]) -> str:

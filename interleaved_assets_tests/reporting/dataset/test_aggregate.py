@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.pipeline.status import COMPLETE, State, Status
 from interleaved_assets.reporting.dataset.aggregate import Example, Reason, aggregate
 from interleaved_assets.reporting.facts import ShardFacts
@@ -20,13 +21,7 @@ MEASURES = [measure for measure in measures_of(SELECTION) if measure.has_bounds]
 
 def test_every_count_is_the_sum_over_the_shards() -> None:
     data = aggregate(iter([flyers(), guides()]), MEASURES)
-    assert {name: data.total(name) for name in ("rows_in", "rows_kept", "samples_in", "samples_kept")} == {
-        "rows_in": 18,
-        "rows_kept": 13,
-        "samples_in": 4,
-        "samples_kept": 3,
-    }
-    assert (data.total("images_in"), data.total("images_kept")) == (8, 4)
+    assert data.totals == [("samples", 4, 3), ("images", 8, 4), ("rows", 18, 13)]
     assert data.rows == {
         Reason("filtered", "sharpness_below"): 1,
         Reason("filtered", "qr_above"): 1,
@@ -61,7 +56,7 @@ def test_values_that_no_score_table_holds_can_be_given() -> None:
 
 def test_shards_are_ordered_by_how_urgent_they_are() -> None:
     def shard(key: str, kept: int, **others: object) -> ShardFacts:
-        facts = ShardFacts(key, rows_in=10, images_in=10, rows_kept=kept, images_kept=kept)
+        facts = ShardFacts(key, Counts(rows=10, images=10), Counts(rows=kept, images=kept))
         return replace(facts, **others)
 
     lost = shard("lost", 10, ledger=ledger([("s", 0, "image", "qr_above", 1.0, 0.05, None)]))

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.pipeline.status import State, Status
 from interleaved_assets.pipeline.throughput import Throughput
 from interleaved_assets.reporting.dataset import report as module
@@ -164,7 +165,7 @@ def test_text_from_data_is_escaped() -> None:
     attack = "<script>alert(1)</script>"
     hostile = ShardFacts(
         key=f"k{attack}",
-        rows_in=1,
+        counts_in=Counts(rows=1),
         ledger=ledger([(attack, 0, "image", "x$_{_below", None, None, f"{attack} | `x` **bold**")]),
         errors={attack: 1},
         status=Status(State.STALE, f'"><img src=x>{attack}'),
@@ -189,7 +190,9 @@ def test_the_same_data_gives_the_same_page() -> None:
 
 def test_a_long_table_is_cut_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HTML_SHARDS", 3)
-    shards = [replace(guides(), key=f"web/{number:02d}", images_kept=number % 3) for number in range(12)]
+    shards = [
+        replace(guides(), key=f"web/{number:02d}", counts_out=Counts(rows=4, images=number % 3)) for number in range(12)
+    ]
     page = Page(html_report(aggregate(shards, MEASURES)))
     assert "The table has 3 of 12 shards; all of them count in the sums." in page.text
     assert [row[0] for row in page.rows if row[:1] and row[0].strip().startswith("web/")] == [
@@ -223,7 +226,7 @@ def test_no_shards() -> None:
 
 
 def test_everything_dropped() -> None:
-    data = aggregate([replace(flyers(), rows_kept=0, samples_kept=0, images_kept=0)], MEASURES)
+    data = aggregate([replace(flyers(), counts_out=Counts())], MEASURES)
     page = Page(html_report(data))
     assert "Everything was dropped." in page.text
     # 14 rows in, 5 in the ledger, none kept
@@ -332,8 +335,8 @@ def test_scores_that_are_all_missing() -> None:
 
 
 def test_the_page_begins_with_a_warning_that_nearly_everything_was_dropped() -> None:
-    data = aggregate([replace(flyers(), images_kept=1)], MEASURES)
-    (before, kept) = data.total("images_in"), data.total("images_kept")
+    data = aggregate([replace(flyers(), counts_out=Counts(rows=9, samples=2, images=1))], MEASURES)
+    (_, before, kept) = data.totals[1]
     said = f"Nearly everything was dropped: {kept} of {before} images"
     assert said in Page(html_report(data, min_keep_rate=0.5)).text
     assert said in markdown_report(data, min_keep_rate=0.5)

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.reporting.facts import ImageKey, ShardFacts
 from interleaved_assets.reporting.measures import Measure, measures_of
 from interleaved_assets.reporting.shard.report import REPORT_BYTES, plots_url, shard_report
@@ -102,5 +103,5 @@ def test_a_shard_that_has_not_been_scored_or_filtered() -> None:
 
 
 def test_rows_that_are_unaccounted_for_are_said() -> None:
-    report = shard_report(replace(flyers(), rows_kept=7), MEASURES)
+    report = shard_report(replace(flyers(), counts_out=Counts(rows=7, samples=2, images=2)), MEASURES)
     assert "**Rows neither kept nor in the ledger, or counted twice: 2 rows.**" in report
