@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -24,9 +25,6 @@ LIMIT_SECONDS: Final = 3.0
 MOST: Final = 2000
 """Completions that are offered; a shell takes long for more, and some of them would lead it to a wrong beginning."""
 
-_Find = Callable[["StorageSettings", str], Iterable[str]]
-_Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-
 
 def complete_shards_and_files(
     context: click.Context, _parameter: click.Parameter, incomplete: str
@@ -35,12 +33,12 @@ def complete_shards_and_files(
     return complete_made_shards(context, _parameter, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
-def complete_folders(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Folders, which the shell finds itself."""
-    return [CompletionItem(incomplete, type="dir")]
-
-
-def _items(context: click.Context, incomplete: str, find: _Find) -> list[CompletionItem]:
+def _items(
+    find: Callable[["StorageSettings", str], Iterable[str]],
+    context: click.Context,
+    _parameter: click.Parameter,
+    incomplete: str,
+) -> list[CompletionItem]:
     # a thread that waits for storage cannot be ended, and would be waited for: the process ends
     watchdog = threading.Timer(LIMIT_SECONDS, os._exit, [0])
     watchdog.daemon = True
@@ -59,10 +57,6 @@ def _items(context: click.Context, incomplete: str, find: _Find) -> list[Complet
             logging.disable(logging.NOTSET)
             watchdog.cancel()
     return [CompletionItem(one) for one in sorted(found)] if len(found) <= MOST else []
-
-
-def _keys(find: _Find) -> _Complete:
-    return lambda context, _parameter, incomplete: _items(context, incomplete, find)
 
 
 def _made_shards(storage: "StorageSettings", beginning: str) -> Iterable[str]:
@@ -88,9 +82,9 @@ def _vanished_shards(storage: "StorageSettings", _beginning: str) -> Iterable[st
     return vanished_shards(storage)
 
 
-complete_made_shards: Final = _keys(_made_shards)
+complete_made_shards: Final = partial(_items, _made_shards)
 """Keys of shards of which something is stored."""
-complete_raw_shards: Final = _keys(_raw_shards)
+complete_raw_shards: Final = partial(_items, _raw_shards)
 """Keys of shards below the raw root."""
-complete_vanished_shards: Final = _keys(_vanished_shards)
+complete_vanished_shards: Final = partial(_items, _vanished_shards)
 """Keys of shards of which something is stored, and whose raw tar is gone."""

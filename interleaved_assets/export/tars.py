@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interleaved_assets.export.names import STAGE, file_stem, image_id, numbered_id
 from interleaved_assets.export.reencode import as_jpeg
@@ -134,23 +135,21 @@ class ImageTars:
             StorageError: a file cannot be written.
         """
         prepared = self._prepared(images, scores)
-        good = [row for row, image in enumerate(prepared) if isinstance(image, _Image)]
-        failed = [row for row, image in enumerate(prepared) if isinstance(image, str)]
+        good = [image for image in prepared if isinstance(image, _Image)]
+        errors = [image for image in prepared if isinstance(image, str)]
         is_good = pa.array([isinstance(image, _Image) for image in prepared], pa.bool_())
         rows = self._rows(images.select(_FROM_ROWS).filter(is_good), scores.filter(is_good))
         written = [self.schema.empty_table()]
         done = 0
         while done < len(good):
             count = min(len(good) - done, self._settings.images_per_tar - self._in_chunk)
-            part = [prepared[row] for row in good[done : done + count]]
-            written.append(self._put(rows.slice(done, count), part))
+            written.append(self._put(rows.slice(done, count), good[done : done + count]))
             done += count
             if self._in_chunk == self._settings.images_per_tar:
                 self.finish()
-        errors = [str(prepared[row]) for row in failed]
         ledger = empty_ledger()
-        if failed:
-            dropped = images.select(ROW_KEY).take(failed)
+        if errors:
+            dropped = images.select(ROW_KEY).filter(pc.invert(is_good))
             ledger = ledger_of(dropped, STAGE, [error_code(error) for error in errors], details=errors)
         return pa.concat_tables(written), ledger
 
@@ -206,7 +205,7 @@ class ImageTars:
         columns |= {field.name: scores[name] for name, field in self._scores.items()}
         return pa.table(columns)
 
-    def _put(self, rows: pa.Table, images: Sequence[Any]) -> pa.Table:
+    def _put(self, rows: pa.Table, images: "Sequence[_Image]") -> pa.Table:
         """Append images to the open chunk; returns their rows of the table of all images."""
         chunk, tar = self._chunk()
         ids = self._new_ids(rows)

@@ -142,16 +142,11 @@ class ScoreSketch:
         edge = np.searchsorted(self.edges, span)
         edge = np.unique(np.clip([edge[0] - 1, *edge, edge[-1] + 2], 0, len(self.edges) - 1))
         thresholds = self.edges[edge]
-        if bound == "minimum":
-            kept = self.at_least(thresholds)
-            if self.measure.maximum is not None:
-                kept = np.maximum(kept - self.at_least(np.array([self.measure.maximum])), 0)
-        else:
-            kept = self.count - self.at_least(thresholds)
-            if self.measure.minimum is not None:
-                below = self.count - self.at_least(np.array([self.measure.minimum]))
-                kept = np.maximum(kept - below, 0)
-        return thresholds, kept / self.count
+        from_bound, is_minimum = self.at_least(thresholds), bound == "minimum"
+        other = self.measure.maximum if is_minimum else self.measure.minimum
+        end = (0 if is_minimum else self.count) if other is None else self.at_least(np.array([other]))
+        kept = from_bound - end if is_minimum else end - from_bound
+        return thresholds, np.maximum(kept, 0) / self.count
 
     def histogram(self, edges: np.ndarray, *, without_zeros: bool = False) -> np.ndarray:
         """Counts between ascending ``edges``, the outer ones include all values beyond; a bin counts at its middle."""

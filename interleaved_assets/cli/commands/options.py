@@ -6,6 +6,8 @@ import click
 
 FILE: Final = click.Path(readable=False)
 """A file, folder or URL: the shell completes it, and the command that reads it reports what is wrong with it."""
+FOLDER: Final = click.Path(file_okay=False, readable=False)
+"""A folder or URL that is read or written below."""
 
 as_json: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 """Of a command with one result."""

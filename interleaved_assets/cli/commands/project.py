@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import FILE, as_json
-from interleaved_assets.cli.complete import complete_folders
+from interleaved_assets.cli.commands.options import FILE, FOLDER, as_json
 
 
 @click.command("init")
@@ -15,7 +14,7 @@ from interleaved_assets.cli.complete import complete_folders
     default="data/raw",
     show_default=True,
     help="Folder or URL with raw tars.",
-    shell_complete=complete_folders,
+    type=FOLDER,
 )
 @click.option(
     "--output-root",
@@ -23,7 +22,7 @@ from interleaved_assets.cli.complete import complete_folders
     default="data/out",
     show_default=True,
     help="Folder or URL for outputs.",
-    shell_complete=complete_folders,
+    type=FOLDER,
 )
 @click.option(
     "--file", metavar="FILE", default="interleaved.toml", show_default=True, help="The file to write.", type=FILE

@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import FILE, as_json
-from interleaved_assets.cli.complete import complete_folders
+from interleaved_assets.cli.commands.options import FILE, FOLDER, as_json
 
 
 @click.command("release")
@@ -14,7 +13,7 @@ from interleaved_assets.cli.complete import complete_folders
     "--to",
     metavar="FOLDER|URL",
     help="Also copy the tars into this empty folder, a release by itself.",
-    shell_complete=complete_folders,
+    type=FOLDER,
 )
 @click.option("--incomplete", is_flag=True, help="Leave out shards that are not current; default: refuse.")
 @as_json

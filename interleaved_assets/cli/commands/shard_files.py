@@ -4,8 +4,16 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import FILE, as_json, as_json_lines, filters, jobs, overwrite, policy
-from interleaved_assets.cli.complete import complete_folders
+from interleaved_assets.cli.commands.options import (
+    FILE,
+    FOLDER,
+    as_json,
+    as_json_lines,
+    filters,
+    jobs,
+    overwrite,
+    policy,
+)
 
 
 @click.command("inspect")
@@ -64,7 +72,7 @@ def validate_command(file: str | None, **given: Any) -> int:
     metavar="FOLDER",
     required=True,
     help="Folder or URL for the outputs.",
-    shell_complete=complete_folders,
+    type=FOLDER,
 )
 @click.option(
     "--to", "form", type=click.Choice(["parquet", "tar", "tar.gz"]), required=True, help="Form of the outputs."

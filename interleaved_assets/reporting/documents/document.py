@@ -155,10 +155,11 @@ def build_documents(
     scored = scores_by_image(scores, measures)
     sizes, nearest, errors = about_images(scores)
     of_samples = _scores_by_sample(measures, sample_scores or {})
-    texts = {key: row["text_content"] for key, row in _content_rows(rows) if row["text_content"] is not None}
+    content = _content_rows(rows)
+    texts = {key: row["text_content"] for key, row in content if row["text_content"] is not None}
     items: dict[str, list[Item]] = defaultdict(list)
     shown: set[RowKey] = set()
-    for key, row in _content_rows(rows):
+    for key, row in content:
         shown.add(key)
         image, drop = ImageKey(key.sample_id, key.position), drops.get(key)
         is_image = key.modality == "image"
