@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, islice, zip_longest
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -20,13 +21,9 @@ def by_turns(groups: Mapping[str, Sequence[_Item]], limit: int) -> list[_Item]:
     """Up to ``limit`` items, one of each reason in turn, so that rare reasons are shown; those dropped with their
     sample come last.
     """
-    order = sorted((reason for reason in groups if reason != SAMPLE_DROPPED), key=str)
-    chosen: list[_Item] = []
-    for turn in range(max((len(groups[reason]) for reason in order), default=0)):
-        chosen += [groups[reason][turn] for reason in order if turn < len(groups[reason])]
-        if len(chosen) >= limit:
-            break
-    return [*chosen, *groups.get(SAMPLE_DROPPED, ())][:limit]
+    ordered = [items for reason, items in sorted(groups.items()) if reason != SAMPLE_DROPPED]
+    in_turn = (item for turn in zip_longest(*ordered) for item in turn if item is not None)
+    return list(islice(chain(in_turn, groups.get(SAMPLE_DROPPED, ())), limit))
 
 
 def choose_drops(ledger: pa.Table, limit: int) -> pa.Table:

@@ -8,7 +8,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +20,11 @@ from interleaved_assets.pipeline.lineage.contents import RowKey, place_of, row_k
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.facts import ImageKey, image_keys
 from interleaved_assets.reporting.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
+from interleaved_assets.selection.values import Values
 
 LONGEST_FIELDS: Final = 3000
 """Characters of a document's fields on a page."""
+_Key = TypeVar("_Key")
 
 
 class Drop(NamedTuple):
@@ -256,30 +258,24 @@ def scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[Image
     keys = image_keys(scores)
     for measure in measures:
         values = measure.values(scores)
-        if values is None or (set(measure.columns) <= SIZE_COLUMNS and not measure.has_bounds):
-            continue
-        for key, value, kept in zip(keys, values.tolist(), measure.keeps(values).tolist(), strict=True):
-            if not math.isnan(value):
-                found[key].append(_score(measure, value, kept=kept))
+        if values is not None and (measure.has_bounds or not set(measure.columns) <= SIZE_COLUMNS):
+            _add_scores(found, measure, keys, values)
     return found
 
 
 def _scores_by_sample(measures: Sequence[Measure], tables: Mapping[str, pa.Table]) -> dict[str, list[Score]]:
     found: dict[str, list[Score]] = defaultdict(list)
     for measure in measures:
-        if (table := tables.get(measure.filter)) is None:
-            continue
-        values = table[measure.filter].to_numpy()
-        kept = measure.keeps(values).tolist()
-        for sample_id, value, keeps in zip(table["sample_id"].to_pylist(), values.tolist(), kept, strict=True):
-            if not math.isnan(value):
-                found[sample_id].append(_score(measure, value, kept=keeps))
+        if (table := tables.get(measure.filter)) is not None:
+            _add_scores(found, measure, table["sample_id"].to_pylist(), table[measure.filter].to_numpy())
     return found
 
 
-def _score(measure: Measure, value: float, *, kept: bool) -> Score:
-    passes = kept if measure.has_bounds else None
-    return Score(measure.filter, measure.short, value, passes, f"{measure.label}: {text.score(value)}, {measure.rule}")
+def _add_scores(found: dict[_Key, list[Score]], measure: Measure, keys: Sequence[_Key], values: Values) -> None:
+    for key, value, kept in zip(keys, values.tolist(), measure.keeps(values).tolist(), strict=True):
+        if not math.isnan(value):
+            rule = f"{measure.label}: {text.score(value)}, {measure.rule}"
+            found[key].append(Score(measure.filter, measure.short, value, kept if measure.has_bounds else None, rule))
 
 
 def about_images(
