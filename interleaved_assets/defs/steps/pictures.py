@@ -17,9 +17,10 @@ def shard_pictures(record: Record, settings: Settings, *, unchanged: bool = Fals
     Raises:
         InterleavedError: an output of the shard cannot be read, or the pictures cannot be written.
     """
-    stored = store_pictures(record, settings)
-    if stored is None:
+    found = store_pictures(record, settings)
+    if found is None:
         return {}
+    stored, is_new = found
     metadata: dict[str, dg.MetadataValue] = {}
     if stored.drops:
         dropped = sum(record.dropped.values())
@@ -28,8 +29,8 @@ def shard_pictures(record: Record, settings: Settings, *, unchanged: bool = Fals
         metadata["all_dropped_rows"] = dg.MetadataValue.text(
             f"{len(stored.drops)} of {dropped:,} shown. All: {command}"
         )
-    if stored.report and not (unchanged and stored.page and not stored.drawn):
+    if stored.report and not (unchanged and stored.page and not is_new):
         metadata["pictures"] = dg.MetadataValue.md(stored.report)
     if stored.page:
-        metadata["page"] = dg.MetadataValue.path(stored.page)
+        metadata["page"] = dg.MetadataValue.path(settings.storage.shard(record.shard).page())
     return metadata

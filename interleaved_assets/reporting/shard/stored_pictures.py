@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, ValidationError
 
 from interleaved_assets.io.storage import atomic_output, read_small
 from interleaved_assets.model.shown import cut_text
@@ -39,21 +42,21 @@ class Drawn(NamedTuple):
     """An HTML page to store beside the outputs; empty for none."""
 
 
-class StoredPictures(NamedTuple):
-    """What is shown of a shard at one stage."""
+class StoredPictures(BaseModel):
+    """What is shown of a shard at one stage, as it is stored."""
 
-    drops: list[dict[str, Any]]
-    """The first dropped rows, as lines of a table."""
+    version: str
+    """Changes with the output and with what decides on the pictures."""
     report: str
     """Markdown with its pictures inside; empty for none."""
-    page: str | None
-    """Where the page with the shard's documents is."""
-    drawn: bool
-    """Whether they were drawn now."""
+    page: bool
+    """Whether there is a page with the shard's documents."""
+    drops: list[dict[str, Any]]
+    """The first dropped rows, as lines of a table."""
 
 
-def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
-    """The first dropped rows of a shard at a stage, and after selection its pictures and page.
+def store_pictures(record: Record, settings: Settings) -> tuple[StoredPictures, bool] | None:
+    """The first dropped rows of a shard at a stage, and after selection its pictures and page; whether made now.
 
     They are made once for each output and set of thresholds, and stored beside the output: for a shard that has not
     changed, making them would take longer than everything else. ``run.pictures = false`` leaves out the pictures and
@@ -63,25 +66,23 @@ def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
     if not (has_pictures or record.dropped):
         return None
     paths = settings.storage.shard(record.shard)
-    uri, page_uri = paths.pictures(record.stage), paths.page()
+    uri = paths.pictures(record.stage)
     chosen = f"{has_pictures} {settings.pages!r}"
     text = f"{_VERSION} {record.data_version} {selection_version(settings.selection)} {chosen}"
     version = hashlib.sha256(text.encode()).hexdigest()
-    kept = _kept(uri, settings)
-    if stale := kept.get("version") != version:
-        drawn = selection_pictures(record.shard, settings) if has_pictures else None
-        if drawn and drawn.page:
-            with atomic_output(page_uri, paths.options) as out:
-                out.write(drawn.page.encode())
-        kept = {
-            "version": version,
-            "report": drawn.report if drawn else "",
-            "page": bool(drawn and drawn.page),
-            "drops": _first_drops(record, settings) if record.dropped else [],
-        }
-        with atomic_output(uri, paths.options) as out:
-            out.write(json.dumps(kept).encode())
-    return StoredPictures(kept["drops"], kept["report"], page_uri if kept["page"] else None, stale)
+    with suppress(ValidationError):  # missing or damaged: they are made again
+        stored = StoredPictures.model_validate_json(read_small(uri, paths.options) or b"")
+        if stored.version == version:
+            return stored, False
+    drawn = selection_pictures(record.shard, settings) if has_pictures else Drawn("", "")
+    if drawn.page:
+        with atomic_output(paths.page(), paths.options) as out:
+            out.write(drawn.page.encode())
+    drops = _first_drops(record, settings) if record.dropped else []
+    stored = StoredPictures(version=version, report=drawn.report, page=bool(drawn.page), drops=drops)
+    with atomic_output(uri, paths.options) as out:
+        out.write(json.dumps(stored.model_dump()).encode())
+    return stored, True
 
 
 def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
@@ -122,13 +123,3 @@ def selection_pictures(key: str, settings: Settings) -> Drawn:
         documents = shard_documents(key, settings, Choice(settings.pages.max_documents), facts=facts)
         page = documents_html(documents, plots_url(facts, measures))
     return Drawn(shard_report(facts, measures, *tiles), page)
-
-
-def _kept(uri: str, settings: Settings) -> dict[str, Any]:
-    """The pictures stored before, in one read; empty where the file is missing or damaged: they are drawn again."""
-    content = read_small(uri, settings.storage.options)
-    try:
-        kept = json.loads(content or b"")
-    except ValueError:
-        return {}
-    return kept if isinstance(kept, dict) and kept.keys() >= {"version", "report", "page", "drops"} else {}
