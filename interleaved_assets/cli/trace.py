@@ -62,22 +62,12 @@ def _counted(keys: Iterable[str], advance: Callable[[], None]) -> Iterator[str]:
 def _print_sample(sample_id: str, key: str, traces: Sequence[StageTrace], out: DataConsole, *, every_row: bool) -> None:
     source = traces[0].record.source
     out.print(f"{sample_id} in shard {key}{f', {source.uri}' if source else ''}", soft_wrap=True)
-    for trace, rows_before in zip(traces, _rows_before(traces), strict=True):
+    for trace in traces:
         if rows := trace.rows():
             out.print(f"{trace.record.stage}  {trace.record.rows_uri}", soft_wrap=True)
             out.print(_rows_table(rows, every_row=every_row))
         if trace.kept is None:
-            rows_left = rows_before - trace.dropped.num_rows
-            out.print(_in_tar(trace, rows_left, every_member=every_row), soft_wrap=True)
-
-
-def _rows_before(traces: Sequence[StageTrace]) -> list[int]:
-    """Of each stage, the sample's rows in the table before it."""
-    found, rows = [], 0
-    for trace in traces:
-        found.append(rows)
-        rows = rows if trace.kept is None else trace.kept.num_rows
-    return found
+            out.print(_in_tar(trace, every_member=every_row), soft_wrap=True)
 
 
 def _facts_of_sample(key: str, traces: Sequence[StageTrace]) -> dict[str, Any]:
@@ -90,11 +80,10 @@ def _facts_of_sample(key: str, traces: Sequence[StageTrace]) -> dict[str, Any]:
                 "stage": trace.record.stage,
                 "output": trace.record.rows_uri,
                 "rows": [row._asdict() for row in trace.rows()],
-                # of the sample: a tar of documents has no table of its rows
-                "kept": rows_before - trace.dropped.num_rows if trace.kept is None else trace.kept.num_rows,
+                "kept": trace.left,
                 **_facts_of_place(trace),
             }
-            for trace, rows_before in zip(traces, _rows_before(traces), strict=True)
+            for trace in traces
         ],
     }
 
@@ -158,14 +147,14 @@ def _facts_of_tar(trace: TarTrace) -> dict[str, Any]:
     }
 
 
-def _in_tar(trace: StageTrace, rows: int, *, every_member: bool) -> str:
-    counted_rows = counted(rows, "row")
+def _in_tar(trace: StageTrace, *, every_member: bool) -> str:
+    rows = counted(trace.left, "row")
     if not isinstance(trace.in_tar, SampleInTar):
-        return f"{trace.record.stage}  {trace.record.rows_uri}: {counted_rows if rows else 'no row of it'}"
+        return f"{trace.record.stage}  {trace.record.rows_uri}: {rows if trace.left else 'no row of it'}"
     names = [member.name for member in trace.in_tar.members]
     if not every_member and len(names) > _MEMBERS_SHOWN:
         names[_MEMBERS_SHOWN - 1 :] = [f"and {len(names) - _MEMBERS_SHOWN + 1} more"]
-    return f"{trace.record.stage}  {trace.in_tar.uri}: {', '.join(names)}: {counted_rows}"
+    return f"{trace.record.stage}  {trace.in_tar.uri}: {', '.join(names)}: {rows}"
 
 
 def _rows_table(rows: Sequence[TracedRow], *, every_row: bool) -> Table:

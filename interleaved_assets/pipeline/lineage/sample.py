@@ -69,6 +69,8 @@ class StageTrace(NamedTuple):
     kept: pa.Table | None
     """None if the output is not a table (final tars)."""
     dropped: pa.Table
+    left: int
+    """Number of the sample's rows that the stage has kept."""
     in_tar: SampleInTar | InterleavedError | None = None
     """Where a final tar has the sample, or why that is not known; None if the stage writes tables, or kept no row."""
 
@@ -107,7 +109,7 @@ def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> li
     Row groups whose statistics exclude the sample are skipped, and image bytes are not read.
     """
     traces = []
-    rows = 0
+    rows = 0  # of the sample in the last table
     for record in read_records(paths, stages).values():
         kept, in_tar = None, None
         if record.columns:
@@ -116,12 +118,11 @@ def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> li
         if record.dropped:
             dropped = _rows_of(sample_id, record.outputs["ledger"].uri, paths.options)
         if kept is not None:
-            rows = kept.num_rows
-        elif rows > dropped.num_rows:
+            left = rows = kept.num_rows
+        elif (left := rows - dropped.num_rows) > 0:
             in_tar = _in_tar(sample_id, paths, record)
-        traces.append(StageTrace(record, kept, dropped, in_tar))
-    known = any(trace.dropped.num_rows or (trace.kept is not None and trace.kept.num_rows) for trace in traces)
-    return traces if known else []
+        traces.append(StageTrace(record, kept, dropped, left, in_tar))
+    return traces if any(trace.dropped.num_rows or trace.left for trace in traces) else []
 
 
 def _in_tar(sample_id: str, paths: ShardPaths, record: Record) -> SampleInTar | InterleavedError:
