@@ -148,12 +148,20 @@ class ScoreSketch:
         kept = from_bound - end if is_minimum else end - from_bound
         return thresholds, np.maximum(kept, 0) / self.count
 
-    def histogram(self, edges: np.ndarray, *, without_zeros: bool = False) -> np.ndarray:
-        """Counts between ascending ``edges``, the outer ones include all values beyond; a bin counts at its middle."""
+    @property
+    def shown(self) -> int:
+        """Number of values that a histogram shows: those of 0 are left out where the measure has ``zero_means``."""
+        return self.count - (self.zeros if self.measure.zero_means else 0)
+
+    def histogram(self, edges: np.ndarray) -> np.ndarray:
+        """Counts of the values shown between ascending ``edges``; the outer ones include all values beyond.
+
+        A bin counts at its middle.
+        """
         filled = np.flatnonzero(self._counts)
         counts = self._counts[filled].copy()
         middle = (self._lowest[filled] + self._highest[filled]) / 2
-        if without_zeros and self.zeros:
+        if self.measure.zero_means and self.zeros:
             zero_bin = np.flatnonzero((self._lowest[filled] <= 0) & (self._highest[filled] >= 0))
             counts[zero_bin] -= self.zeros
             middle[zero_bin] = self._highest[filled][zero_bin]

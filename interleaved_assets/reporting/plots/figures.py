@@ -19,9 +19,7 @@ from interleaved_assets.reporting.plots.svg import (
     MARGIN,
     TOP,
     Area,
-    bar_counts,
     bars_and_bounds,
-    has_bars,
     places,
     reasons,
     round_values,
@@ -57,10 +55,10 @@ def score_histogram(sketch: ScoreSketch) -> Markup:
     """
     measure = sketch.measure
     head, description = title_text("Distribution", summary(sketch)), f"Histogram of {measure.label}"
-    if not has_bars(sketch):
+    if not sketch.shown:
         return _nothing(head, description)
     edges = display_edges(sketch)
-    counts = bar_counts(sketch, edges)
+    counts = sketch.histogram(edges)
     most = int(counts.max())
     # the scale of the bars, which leave room above them
     height = _heights(0, most * (_AREA.bottom - _AREA.top) / (_AREA.bottom - _AREA.top - HEADROOM))

@@ -97,12 +97,12 @@ def reasons(kept: int, dropped: Mapping[str, int]) -> tuple[str, int]:
 def _histogram(sketch: ScoreSketch) -> str:
     measure = sketch.measure
     head = title_text(measure.axis, summary(sketch))
-    if not has_bars(sketch):
+    if not sketch.shown:
         return f"{head}<text x='{MARGIN}' y='{TOP + _PLOT // 2}'>No values to show</text>"
     edges = display_edges(sketch, _BINS)
     is_log = measure.scale == "log"
     place = places(edges, _AREA, log=is_log)
-    counts = bar_counts(sketch, edges)
+    counts = sketch.histogram(edges)
     axis = f"<path class='a' d='M{_AREA.left},{_AREA.bottom}H{_AREA.right}'/>"
     labels = "".join(
         f"<text x='{place(tick)}'>{tick:,g}</text>"
@@ -112,16 +112,6 @@ def _histogram(sketch: ScoreSketch) -> str:
         f"{head}{bars_and_bounds(sketch, edges, counts, _AREA)}{axis}"
         f"<g class='m' transform='translate(0,{_AREA.bottom + 13})'>{labels}</g>"
     )
-
-
-def has_bars(sketch: ScoreSketch) -> bool:
-    """Whether a histogram has a value to show: values of exactly 0 are only counted where the measure says so."""
-    return sketch.count > (sketch.zeros if sketch.measure.zero_means else 0)
-
-
-def bar_counts(sketch: ScoreSketch, edges: np.ndarray) -> np.ndarray:
-    """The values between ``edges``, without those that have no bar."""
-    return sketch.histogram(edges, without_zeros=sketch.measure.zero_means is not None)
 
 
 def bars_and_bounds(sketch: ScoreSketch, edges: np.ndarray, counts: np.ndarray, area: Area) -> str:

@@ -12,7 +12,6 @@ import interleaved_assets.reporting
 from interleaved_assets.reporting.measures import Measure, measure_of
 from interleaved_assets.reporting.plots.bins import display_edges
 from interleaved_assets.reporting.plots.figures import keep_rate_curve, reasons_bar, score_histogram
-from interleaved_assets.reporting.plots.svg import bar_counts
 from interleaved_assets.reporting.sketch import ScoreSketch
 from interleaved_assets.selection.settings import SelectionSettings
 
@@ -47,7 +46,7 @@ def at_labels(svg: str, place: str) -> dict[str, float]:
 def test_a_histogram_counts_every_value_and_splits_at_the_threshold() -> None:
     made = sketch("sharpness", np.append(SHARPNESS, np.nan), minimum=100.0)
     edges = display_edges(made)
-    counts = bar_counts(made, edges)
+    counts = made.histogram(edges)
     assert counts.sum() == 1000
     assert counts[edges[:-1] < 100 - 1e-6].sum() == (SHARPNESS < 100).sum()
     svg = score_histogram(made)
@@ -66,7 +65,7 @@ def test_a_histogram_counts_every_value_and_splits_at_the_threshold() -> None:
 
 def test_zeros_that_would_dwarf_the_rest_are_said_and_not_drawn() -> None:
     made = sketch("qr", np.array([0.0] * 400 + [0.02, 0.1, 0.3]), maximum=0.05)
-    assert bar_counts(made, display_edges(made)).sum() == 3
+    assert made.histogram(display_edges(made)).sum() == 3
     svg = score_histogram(made)
     assert "403 images · 99.5 % pass · 400 without a QR code" in texts(svg)
     assert at_labels(svg, "x")["0"] == 56  # where the axis begins
