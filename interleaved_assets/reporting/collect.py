@@ -14,7 +14,6 @@ from interleaved_assets.pipeline.parallel import parallel_map
 from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stages import clip_scores, final_tars, image_scores
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stages.names import RATIO
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
 from interleaved_assets.pipeline.status import COMPLETE, State, Status
 from interleaved_assets.pipeline.stored_records import read_valid_records
@@ -76,7 +75,6 @@ def _facts(
     dropping = [name for name in LEDGER_STAGES if name in records]
     tables = _tables_of_scores(records, paths, thumbnails=thumbnails)
     images = [table for name, table in tables.items() if name in _IMAGE_TABLES and table is not None]
-    samples = tables.get(_SAMPLE_TABLE)
     return ShardFacts(
         key=paths.key,
         counts_in=first.counts_in,
@@ -86,7 +84,7 @@ def _facts(
         scores=reduce(join_scores, images) if images else None,
         # a ledger that is empty according to its record is not read
         ledger=read_ledgers(paths, [name for name in dropping if records[name].dropped]),
-        values={} if samples is None else {RATIO: samples[RATIO].to_numpy()},
+        sample_scores=tables.get(_SAMPLE_TABLE),
         not_stored=tuple(name for name, table in tables.items() if table is None),
         errors=row_errors(records),
         status=status,

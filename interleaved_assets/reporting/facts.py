@@ -50,8 +50,8 @@ class ShardFacts:
             :func:`~interleaved_assets.selection.positions.join_scores`; None where the shard has not been scored,
             or its scores were deleted.
         ledger: every dropped row (``LEDGER_SCHEMA``), stage by stage; None where no stage that drops has run.
-        values: values that filters compared and no scores table has, by filter name: float64, NaN where missing. For
-            the image-to-text ratio, one per sample from :func:`~interleaved_assets.selection.judged_values`.
+        sample_scores: what filters on samples compared, one row per sample: ``sample_id`` and a column per filter; None
+            where there are none, or they were deleted.
         not_stored: the folders of tables of scores that were deleted.
         problem: the error where the shard failed or cannot be read, in one line.
     """
@@ -63,7 +63,7 @@ class ShardFacts:
     published: tuple[str, ...] = ()
     scores: pa.Table | None = None
     ledger: pa.Table | None = None
-    values: Mapping[str, Values] = field(default_factory=dict)
+    sample_scores: pa.Table | None = None
     not_stored: tuple[str, ...] = ()
     errors: Mapping[str, int] = field(default_factory=dict)
     status: Status = COMPLETE
@@ -71,8 +71,8 @@ class ShardFacts:
 
     def values_of(self, measure: Measure) -> Values | None:
         """The values of ``measure`` in this shard, one per image or sample; None where none are stored."""
-        if measure.filter in self.values:
-            return self.values[measure.filter]
+        if self.sample_scores is not None and measure.filter in self.sample_scores.column_names:
+            return self.sample_scores[measure.filter].to_numpy()
         return None if self.scores is None else measure.values(self.scores)
 
     @property

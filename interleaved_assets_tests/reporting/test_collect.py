@@ -49,7 +49,7 @@ def test_facts_of_one_shard(settings: Settings) -> None:
     assert facts.ledger is not None
     assert facts.ledger["reason"].to_pylist() == ["sharpness_below"]
     assert facts.rows_unaccounted == 0
-    assert sorted(facts.values["ratio"].tolist()) == pytest.approx([0.25, 0.5, 2 / 3])
+    assert sorted(facts.sample_scores["ratio"].to_pylist()) == pytest.approx([0.25, 0.5, 2 / 3])
 
 
 def test_thumbnails_are_read_for_one_shard_and_not_for_all(settings: Settings) -> None:
@@ -64,7 +64,7 @@ def test_a_shard_as_far_as_it_has_come(settings: Settings, tmp_path: Path) -> No
         (tmp_path / f"out/records/{stage}/a.json").unlink()
     facts = shard_facts("a", settings)
     assert (facts.counts_in.rows, facts.counts_out.rows) == (13, 13)
-    assert facts.values == {}
+    assert facts.sample_scores is None
     assert facts.ledger is not None
     assert facts.ledger.num_rows == 0  # the selection's ledger lies there still, and no record vouches for it
 
@@ -94,7 +94,7 @@ def test_new_content_on_its_way_loses_no_row(settings: Settings, tmp_path: Path)
     assert (facts.counts_in.rows, facts.counts_out.rows, facts.counts_in.images) == (3, 3, 0)
     assert facts.rows_unaccounted == 0
     # scores of images that are not among the rows any more
-    assert (facts.scores, facts.values, facts.not_stored) == (None, {}, ())
+    assert (facts.scores, facts.sample_scores, facts.not_stored) == (None, None, ())
 
 
 def test_a_run_that_was_killed_between_two_outputs_loses_no_row(settings: Settings) -> None:
@@ -132,7 +132,7 @@ def test_scores_that_are_deleted_after_the_survey_leave_the_counts(
     assert facts.status.state is State.COMPLETE
     assert (facts.counts_in.rows, facts.counts_out.rows, facts.rows_unaccounted) == (13, 12, 0)
     assert facts.not_stored == (gone,)
-    assert (facts.scores is None, facts.values == {}) == (gone == "image_scores", gone == "sample_scores")
+    assert (facts.scores is None, facts.sample_scores is None) == (gone == "image_scores", gone == "sample_scores")
     assert facts_of_a(settings).status.state is State.MISSING
 
 

@@ -122,7 +122,7 @@ class DatasetAggregate:
         main = min(by_reason, key=lambda reason: (-by_reason[reason], reason.name), default=None)
         self.shards.append(
             ShardLine(
-                **{**vars(facts), "scores": None, "ledger": None, "values": {}},
+                **{**vars(facts), "scores": None, "ledger": None, "sample_scores": None},
                 unaccounted=facts.rows_unaccounted,
                 main_reason=main.name if main else "",
             )

@@ -142,7 +142,7 @@ def build_documents(
     *,
     scores: pa.Table | None = None,
     ledger: pa.Table | None = None,
-    sample_scores: Mapping[str, pa.Table] | None = None,
+    sample_scores: pa.Table | None = None,
 ) -> list[Document]:
     """The documents ``sample_ids``, in that order; one without ``rows`` has those of the ledger.
 
@@ -150,13 +150,13 @@ def build_documents(
         rows: at least their ``sample_id``, ``position`` and ``modality``; their bytes are not needed.
         scores: one row per image, with ``sample_id``, ``position`` and a column per score.
         ledger: rows of ``LEDGER_SCHEMA``, with positions as in ``rows``.
-        sample_scores: by filter on samples, a table with ``sample_id`` and a column with the filter's name.
+        sample_scores: one row per sample, with ``sample_id`` and a column per filter.
     """
     ledger, scores = (_of_samples(table, sample_ids) for table in (ledger, scores))
     drops = _drops_by_row(ledger, measures)
     scored = scores_by_image(scores, measures)
     sizes, nearest, errors = about_images(scores)
-    of_samples = _scores_by_sample(measures, sample_scores or {})
+    of_samples = _scores_by_sample(sample_scores, measures)
     content = _content_rows(rows)
     texts = {key: row["text_content"] for key, row in content if row["text_content"] is not None}
     items: dict[str, list[Item]] = defaultdict(list)
@@ -263,11 +263,11 @@ def scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[Image
     return found
 
 
-def _scores_by_sample(measures: Sequence[Measure], tables: Mapping[str, pa.Table]) -> dict[str, list[Score]]:
+def _scores_by_sample(scores: pa.Table | None, measures: Sequence[Measure]) -> dict[str, list[Score]]:
     found: dict[str, list[Score]] = defaultdict(list)
     for measure in measures:
-        if (table := tables.get(measure.filter)) is not None:
-            _add_scores(found, measure, table["sample_id"].to_pylist(), table[measure.filter].to_numpy())
+        if scores is not None and measure.filter in scores.column_names:
+            _add_scores(found, measure, scores["sample_id"].to_pylist(), scores[measure.filter].to_numpy())
     return found
 
 

@@ -18,8 +18,6 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
 from interleaved_assets.pipeline.record import read_record
 from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
-from interleaved_assets.pipeline.stages.names import RATIO
-from interleaved_assets.pipeline.stages.outputs import find_sample_scores
 from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import Document, build_documents
@@ -81,7 +79,6 @@ def shard_documents(
     if with_previews and (images <= PREVIEWS or not pictures):
         for part in rows_of(chosen.sample_ids, _read(paths, [*REQUIRED_COLUMNS, "binary_content"])):
             pictures |= previews_of(part)
-    samples = find_sample_scores(paths) if facts.counted_to != normalized.NAME else None
     documents = build_documents(
         chosen.sample_ids,
         rows,
@@ -89,7 +86,7 @@ def shard_documents(
         measures_of(settings.selection),
         scores=facts.scores,
         ledger=ledger,
-        sample_scores={} if samples is None else {RATIO: samples},
+        sample_scores=facts.sample_scores,
     )
     return DocumentPage(key, documents, chosen.how, facts, reasons)
 

@@ -49,7 +49,7 @@ def test_scores_of_all_shards_are_in_one_distribution() -> None:
 
 
 def test_values_that_no_score_table_holds_can_be_given() -> None:
-    data = aggregate([replace(flyers(), values={"ratio": np.array([0.01, 0.5, 2.0])}), guides()], MEASURES)
+    data = aggregate([replace(flyers(), sample_scores=pa.table({"ratio": [0.01, 0.5, 2.0]})), guides()], MEASURES)
     assert data.sketches["ratio"].count == 3
     assert data.sketches["ratio"].percentiles((50.0,)) == [0.5]
 

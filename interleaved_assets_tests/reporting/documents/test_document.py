@@ -101,7 +101,7 @@ def test_errors_of_kept_images_and_the_nearest_text() -> None:
 def test_scores_of_documents_and_fields_that_json_has_not() -> None:
     ratios = pa.table({"sample_id": ["b", "a"], "ratio": [9.0, 0.25]})
     table = A.append_column("day", pa.array([0, None, None, None], pa.date32()))
-    found = document(table, sample_scores={"ratio": ratios})
+    found = document(table, sample_scores=ratios)
     assert [(score.name, score.value, score.passes) for score in found.scores] == [("ratio", 0.25, True)]
     assert found.fields["day"] == "1970-01-01"
     long = Document("a", (), {"text": "x" * 9000})

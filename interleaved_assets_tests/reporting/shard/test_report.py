@@ -6,6 +6,7 @@ from html import escape
 from urllib.parse import unquote
 
 import numpy as np
+import pyarrow as pa
 
 from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.reporting.facts import ImageKey, ShardFacts
@@ -43,7 +44,7 @@ def test_the_report_stays_within_its_bytes_with_many_scores_and_pictures() -> No
     rng = np.random.default_rng(5)
     many = [Measure(f"head_{number}", f"Head_{number}", "h", minimum=0.2, maximum=0.9) for number in range(40)]
     values = {measure.filter: rng.random(2000) for measure in many}
-    facts = with_thumbnails(replace(flyers(), values=values))
+    facts = with_thumbnails(replace(flyers(), sample_scores=pa.table(values)))
     tile = Tile(ImageKey("s" * 90, 0), noise(1), "x" * 90, ("1×1",) * 40, "text " * 40, "error " * 40)
     report = shard_report(facts, many, [tile] * 60, [tile] * 24)
     assert REPORT_BYTES - 3_000 < len(report.encode()) <= REPORT_BYTES
