@@ -10,7 +10,6 @@ from interleaved_assets.io import ShardLayout
 from interleaved_assets.model import LEDGER_SCHEMA
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.io.tars import encoded, picture, rows, write_tar
@@ -94,7 +93,7 @@ def test_img2dataset_is_converted_as_it_says(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "img2dataset/00000.tar").write_bytes(foreign_tar("img2dataset"))
     monkeypatch.chdir(tmp_path)
     exec(compile(python_block("webdataset"), "docs/formats.md", "exec"), {})
-    record = take_through(normalized.STAGE, "00000", settings).record
+    record = take_through(stage_dag(settings)["normalized"], "00000", settings).record
     assert (record.counts_out.samples, record.counts_out.texts, record.counts_out.images) == (SAMPLES,) * 3
     assert record.counted["unreferenced_members"] == 0
 

@@ -61,13 +61,13 @@ def _items(
 
 def _made_shards(storage: "StorageSettings", beginning: str) -> Iterable[str]:
     from interleaved_assets.pipeline.raw.keys import is_key
-    from interleaved_assets.pipeline.stages import normalized
+    from interleaved_assets.pipeline.stages.names import NORMALIZED
     from interleaved_assets.pipeline.stored_records import recorded_keys
 
     folder, _, _ = beginning.rpartition("/")
     if folder and not is_key(folder):  # a path such as ../..
         return ()
-    return recorded_keys(storage, normalized.NAME, folder)
+    return recorded_keys(storage, NORMALIZED, folder)
 
 
 def _raw_shards(storage: "StorageSettings", _beginning: str) -> Iterable[str]:

@@ -9,7 +9,7 @@ from interleaved_assets.cli.console import console, print_error, print_json, sho
 from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.model.shown import cut_text
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
-from interleaved_assets.pipeline.stages import image_export
+from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, read_ledgers
 from interleaved_assets.pipeline.stored_records import read_valid_records
 from interleaved_assets.reporting.text import counted
@@ -22,7 +22,7 @@ LONGEST_CONTENT: Final = 200
 def show_drops(file: str | None, *, shard: str, reason: str | None, as_json: bool) -> int:
     """Print the dropped rows of a shard, as a table or as one JSON object a line; returns the exit code."""
     paths = load_settings(file).storage.shard(shard)
-    records = read_valid_records(paths, (*LEDGER_STAGES, image_export.NAME))
+    records = read_valid_records(paths, (*LEDGER_STAGES, IMAGE_EXPORT))
     if not records:
         print_error(f"no shard {short(shard)} has been materialized")
         return 1

@@ -19,8 +19,8 @@ from interleaved_assets.pipeline.many import ShardResult, run_shards
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Counts, Record
 from interleaved_assets.pipeline.stage import StageOutcome
-from interleaved_assets.pipeline.stages import final_tars, normalized
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import FINAL_TARS, NORMALIZED
 from interleaved_assets.pipeline.status import COMPLETE, State
 from interleaved_assets.reporting.facts import tallies
 from interleaved_assets.reporting.shard.stored_pictures import store_pictures
@@ -83,9 +83,9 @@ class _Published:
         self._read, self._kept = Counts(), Counts()
 
     def add(self, key: str, record: Record) -> None:
-        if record.stage == normalized.NAME:
+        if record.stage == NORMALIZED:
             self._before[key] = record.counts_in
-        elif record.stage == final_tars.NAME:
+        elif record.stage == FINAL_TARS:
             self._read += self._before.pop(key)
             self._kept += record.counts_out
 

@@ -9,7 +9,7 @@ from interleaved_assets.cli.console import console, print_error, print_json, pro
 from interleaved_assets.io.storage import atomic_output
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.files.inputs import without_ending
-from interleaved_assets.pipeline.stages import normalized
+from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.pipeline.stored_records import read_valid_records, recorded_stages
 from interleaved_assets.reporting.documents.choice import DEFAULT_LIMIT, Choice, NothingChosen
 from interleaved_assets.reporting.documents.files import file_documents
@@ -73,9 +73,9 @@ def _is_file(shard: str) -> bool:
 
 def _shard_page(key: str, choice: Choice, file: str | None) -> DocumentPage | None:
     settings = load_settings(file)
-    if read_valid_records(settings.storage.shard(key), [normalized.NAME]):
+    if read_valid_records(settings.storage.shard(key), [NORMALIZED]):
         return shard_documents(key, settings, choice, with_previews=True)
-    known = recorded_stages(settings.storage, [normalized.NAME])
+    known = recorded_stages(settings.storage, [NORMALIZED])
     alike = get_close_matches(key, known, cutoff=0.4)
     hint = f"; there is {', '.join(alike)}" if alike else ""
     print_error(f"interleaved: no shard {short(key)} has been materialized, and there is no such file{hint}")

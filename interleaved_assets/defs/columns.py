@@ -9,7 +9,7 @@ import dagster as dg
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, Column
 from interleaved_assets.pipeline.lineage.columns import column_lineage, deciding_columns
 from interleaved_assets.pipeline.stage import Stage
-from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores, normalized
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FILTERED, IMAGE_SCORES, NORMALIZED
 from interleaved_assets.scoring.clip.columns import clip_columns
 from interleaved_assets.scoring.registry import score_columns
 from interleaved_assets.settings import Settings
@@ -48,10 +48,10 @@ _MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
 """What the columns hold; heads of CLIP and scorers of others have names that are not known here."""
 _COLUMNS: Final[Mapping[str, Callable[[Settings], Sequence[Column]]]] = MappingProxyType(
     {
-        normalized.NAME: lambda _: INTERLEAVED_COLUMNS,
-        image_scores.NAME: lambda settings: score_columns(settings.scoring),
-        clip_scores.NAME: lambda settings: clip_columns(settings.clip),
-        filtered.NAME: lambda _: INTERLEAVED_COLUMNS,
+        NORMALIZED: lambda _: INTERLEAVED_COLUMNS,
+        IMAGE_SCORES: lambda settings: score_columns(settings.scoring),
+        CLIP_SCORES: lambda settings: clip_columns(settings.clip),
+        FILTERED: lambda _: INTERLEAVED_COLUMNS,
     }
 )
 

@@ -35,8 +35,8 @@ from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages import final_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import FINAL_TARS
 from interleaved_assets.pipeline.stored_records import read_records, recorded_stages
 from interleaved_assets.reporting.collect import row_errors
 from interleaved_assets.reporting.dataset import REPORT_FILE
@@ -102,7 +102,7 @@ def main(file: str | None, *, as_json: bool = False) -> int:
         with sigterm_as_ctrl_c():
             return run_demo(settings, console, as_json=as_json)
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
-        done = len(recorded_stages(settings.storage, [final_tars.NAME]))
+        done = len(recorded_stages(settings.storage, [FINAL_TARS]))
         print(
             f"interleaved demo: interrupted; {done} final tars are written. Run it again to make the others.",
             file=sys.stderr,

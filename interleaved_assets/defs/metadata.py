@@ -9,7 +9,7 @@ from interleaved_assets.defs.private_api.events import UNCHANGED
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import StageOutcome
-from interleaved_assets.pipeline.stages import normalized
+from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.settings import Settings
 
 # Tag names of Dagster: its staleness and its UI read versions from them.
@@ -108,7 +108,7 @@ def _made(outcome: StageOutcome) -> dict[str, Any]:
         for name, value in record.notes.items()
         if (value or isinstance(value, float)) and name not in _BY_SETTINGS
     }
-    if record.stage == normalized.NAME:
+    if record.stage == NORMALIZED:
         others = {name: dtype for name, dtype in record.columns.items() if name not in RESERVED_COLUMNS}
         if others:
             made["passthrough_columns"] = ", ".join(f"{name}: {dtype}" for name, dtype in others.items())

@@ -13,8 +13,7 @@ from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.pipeline.record import read_record
-from interleaved_assets.pipeline.stages import final_tars, image_export, normalized
-from interleaved_assets.pipeline.stages.names import EVERY_STAGE
+from interleaved_assets.pipeline.stages.names import EVERY_STAGE, FINAL_TARS, IMAGE_EXPORT, NORMALIZED
 from interleaved_assets.pipeline.stages.part_tars import stored_parts
 from interleaved_assets.pipeline.stored_records import recorded_stages
 from interleaved_assets.settings import StorageSettings
@@ -73,7 +72,7 @@ def _stored_files(paths: ShardPaths) -> dict[str, int]:
         info = file_info(uri, paths.options)
         if info is not None and info["type"] == "file":
             found[uri] = info["size"]
-        if uri == paths.record(image_export.NAME):
+        if uri == paths.record(IMAGE_EXPORT):
             # how many tars there are is not known, and some may be left of an export that was ended
             names = files_in(paths.images(), paths.options)
             found |= {join(paths.images(), name): size for name, size in names.items() if is_image_file(name)}
@@ -84,11 +83,11 @@ def _places(paths: ShardPaths) -> Iterator[str]:
     """Every place at which a stage may have stored a file: of each stage its record first, so that nothing counts as
     complete whose outputs are going."""
     for stage in reversed(EVERY_STAGE):
-        if stage != normalized.NAME:
+        if stage != NORMALIZED:
             yield paths.record(stage)
-        if stage == final_tars.NAME:
+        if stage == FINAL_TARS:
             yield from stored_parts(paths, read_record(paths.record(stage), paths.options))
         yield from paths.outputs(stage).values()
         yield paths.pictures(stage)
     yield paths.page()
-    yield paths.record(normalized.NAME)
+    yield paths.record(NORMALIZED)

@@ -12,8 +12,8 @@ from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.dataset_status import DatasetStatus
 from interleaved_assets.pipeline.parallel import parallel_map
 from interleaved_assets.pipeline.record import Record, read_record
-from interleaved_assets.pipeline.stages import clip_scores, final_tars, image_scores
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FINAL_TARS, IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
 from interleaved_assets.pipeline.status import COMPLETE, State, Status
 from interleaved_assets.pipeline.stored_records import read_valid_records
@@ -25,7 +25,7 @@ from interleaved_assets.shard_paths import ShardPaths
 UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
 # Reading a shard's small files is mostly waiting for the storage. Each of these threads holds the scores of one shard.
 _READERS: Final = 16
-_IMAGE_TABLES: Final = (image_scores.NAME, clip_scores.NAME)
+_IMAGE_TABLES: Final = (IMAGE_SCORES, CLIP_SCORES)
 _SAMPLE_TABLE: Final = "sample_scores"
 
 
@@ -93,7 +93,7 @@ def _facts(
 
 
 def _published(records: Mapping[str, Record]) -> tuple[str, ...]:
-    final = records.get(final_tars.NAME)
+    final = records.get(FINAL_TARS)
     if final is None:
         return ()
     versions = [final.source.version] if final.source else []
@@ -107,10 +107,10 @@ def _left_over(paths: ShardPaths) -> tuple[str, ...]:
     """What :func:`_published` returns for a final tar with another stamp than its record names, as in a tree that was
     copied. No run compares the contents again where the raw tar is gone.
     """
-    final = read_record(paths.record(final_tars.NAME), paths.options)
+    final = read_record(paths.record(FINAL_TARS), paths.options)
     if final is None or not any(exists(tar.uri, paths.options) for tar in final.rows_files.values()):
         return ()
-    return _published({final_tars.NAME: final})
+    return _published({FINAL_TARS: final})
 
 
 def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:

@@ -10,7 +10,7 @@ import pytest
 
 from interleaved_assets.defs.sensors import build_raw_shard_sensor
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.stages import normalized
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import delete_partitions, run_chain, unfinished_run
 from interleaved_assets_tests.documents import good_shard, project, refuse_listing
@@ -87,7 +87,7 @@ def test_a_tick_says_what_it_found_and_did(watcher: Watcher, tmp_path: Path) -> 
 def test_a_shard_that_vanishes_with_outputs_keeps_its_partition(watcher: Watcher, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "a.tar")
     watcher.tick()
-    take_through(normalized.STAGE, "a", watcher.settings)
+    take_through(stage_dag(watcher.settings)["normalized"], "a", watcher.settings)
     (tmp_path / "raw" / "a.tar").unlink()
     for _ in range(2):
         assert watcher.tick() == {}

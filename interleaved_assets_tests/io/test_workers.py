@@ -77,7 +77,7 @@ from concurrent.futures import ThreadPoolExecutor
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.parallel import parallel_map
-from interleaved_assets.pipeline.stages import normalized
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
 
 folder = Path(sys.argv[1])
@@ -93,7 +93,7 @@ kept = []
 
 def failure(key):
     try:
-        take_through(normalized.STAGE, key, settings)
+        take_through(stage_dag(settings)["normalized"], key, settings)
     except Exception as error:
         cycle = [error]
         cycle.append(cycle)

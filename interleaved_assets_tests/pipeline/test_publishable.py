@@ -12,7 +12,6 @@ from interleaved_assets.pipeline.checks.scores import EVERY_IMAGE_SCORED
 from interleaved_assets.pipeline.checks.verdict import Basis
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
@@ -23,7 +22,7 @@ DROP_ROW = '[errors]\non_materialize_error = "drop_row"\n'
 
 
 def normalize(settings: Settings, key: str = "a") -> Record:
-    return take_through(normalized.STAGE, key, settings).record
+    return take_through(stage_dag(settings)["normalized"], key, settings).record
 
 
 def through_all(settings: Settings, key: str = "a") -> dict[str, Record]:
@@ -42,8 +41,9 @@ def test_images_with_texts_beside_them_are_taken_by_a_setting(tmp_path: Path, la
     assert records["normalized"].settings["reading"]["layout"] == "images"  # type: ignore[index]
     assert [records[name].counts_out.images for name in ("normalized", "filtered", "final_tars")] == [20, 20, 20]
     assert records["final_tars"].counts_out.texts == 20
-    assert normalized.STAGE.settings(settings) != normalized.STAGE.settings(project(tmp_path))
-    assert "layout" not in normalized.STAGE.settings(project(tmp_path))["reading"]  # type: ignore[operator]
+    stated = stage_dag(settings)["normalized"].settings
+    assert stated(settings) != stated(project(tmp_path))
+    assert "layout" not in stated(project(tmp_path))["reading"]  # type: ignore[operator]
 
 
 def test_what_has_no_images_is_refused_as_images_too(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_unreferenced_images_are_left_out_counted_and_kept_on_request(tmp_path: 
     assert set(members_of(tmp_path / "out/tars/a.tar")) == {"one.json", "one.1.png", "one.notes.txt", "two.json"}
 
     with_images = project(tmp_path, "[publish]\nmax_unreferenced_bytes = 0.9\nunreferenced_images = true\n")
-    assert take_through(normalized.STAGE, "a", with_images).unchanged
+    assert take_through(stage_dag(settings)["normalized"], "a", with_images).unchanged
     assert through_all(with_images)["filtered"].notes["unreferenced_images_left_out"] == 0
     assert set(members_of(tmp_path / "out/tars/a.tar")) == {
         *("one.json", "one.1.png", "one.notes.txt", "one.thumb.jpg", "one.unnamed", "two.json", "two.jpg")

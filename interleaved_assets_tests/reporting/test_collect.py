@@ -14,7 +14,6 @@ from interleaved_assets.io.storage import atomic_output, read_stamp
 from interleaved_assets.pipeline.dataset_status import VANISHED, read_dataset_status
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
-from interleaved_assets.pipeline.stages import filtered, normalized
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.pipeline.status import State
@@ -75,7 +74,7 @@ def facts_of_a(settings: Settings) -> ShardFacts:
 
 def test_a_changed_threshold_on_its_way_loses_no_row(settings: Settings, tmp_path: Path) -> None:
     changed = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
-    take_through(filtered.stage(["image_scores"]), "a", changed)
+    take_through(stage_dag(settings)["filtered"], "a", changed)
     facts = facts_of_a(changed)
     assert facts.status.text == "final_tars stale: filtered changed"
     assert facts.counted_to == "filtered"
@@ -87,7 +86,7 @@ def test_a_changed_threshold_on_its_way_loses_no_row(settings: Settings, tmp_pat
 
 def test_new_content_on_its_way_loses_no_row(settings: Settings, tmp_path: Path) -> None:
     write_shard(tmp_path / "raw/a.tar", {"only": document("one", "two")})
-    take_through(normalized.STAGE, "a", settings)
+    take_through(stage_dag(settings)["normalized"], "a", settings)
     facts = facts_of_a(settings)
     assert facts.status.text == "image_scores stale: normalized changed"
     assert facts.counted_to == "normalized"

@@ -1,12 +1,12 @@
 """Which columns of its inputs each column of a stage's output is made from."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
 from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stages import clip_scores, filtered, image_scores, normalized
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FILTERED, IMAGE_SCORES, NORMALIZED
 from interleaved_assets.scoring.registry import ERROR_COLUMN, score_columns
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.filters import ImageFilter, find_filter
@@ -32,17 +32,13 @@ def column_lineage(stage: str, columns: Iterable[str], reading: ReadingSettings)
 
     Empty if the output is not a table, and for stages that are not part of this package.
     """
-    match stage:
-        case normalized.NAME:
-            return {name: _of(RAW_SHARDS, *_json_fields(name, reading)) for name in columns}
-        case image_scores.NAME:
-            return {name: _of(normalized.NAME, *_scored(name)) for name in columns}
-        case clip_scores.NAME:
-            return {name: _of(normalized.NAME, *_scored_by_clip(name)) for name in columns}
-        case filtered.NAME:
-            return {name: _of(normalized.NAME, name) for name in columns}
-        case _:
-            return {}
+    sources: Mapping[str, Callable[[str], tuple[SourceColumn, ...]]] = {
+        NORMALIZED: lambda name: _of(RAW_SHARDS, *_json_fields(name, reading)),
+        IMAGE_SCORES: lambda name: _of(NORMALIZED, *_scored(name)),
+        CLIP_SCORES: lambda name: _of(NORMALIZED, *_scored_by_clip(name)),
+        FILTERED: lambda name: _of(NORMALIZED, name),
+    }
+    return {name: sources[stage](name) for name in columns} if stage in sources else {}
 
 
 def deciding_columns(
@@ -51,13 +47,13 @@ def deciding_columns(
     """The columns that decide which rows ``filtered`` keeps, in the order of the filters. Empty for other stages."""
     found: list[SourceColumn] = []
     measured = [column.name for column in score_columns(scoring)]
-    for name in selection.active_filters() if stage == filtered.NAME else ():
+    for name in selection.active_filters() if stage == FILTERED else ():
         judge = find_filter(name)
         if not isinstance(judge, ImageFilter):
-            found += _of(normalized.NAME, "modality", "text_content")
+            found += _of(NORMALIZED, "modality", "text_content")
         else:
             for column in judge.columns:
-                source = image_scores.NAME if column in measured else clip_scores.NAME
+                source = IMAGE_SCORES if column in measured else CLIP_SCORES
                 # a filter whose scores come from a stage that is turned off is not applied
                 found += _of(source, column) if source in inputs else ()
     return tuple(dict.fromkeys(found))

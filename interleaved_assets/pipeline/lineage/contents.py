@@ -13,13 +13,13 @@ from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.model.source_ref import parse_source_ref
 from interleaved_assets.pipeline.lineage.sample import groups_with
-from interleaved_assets.pipeline.stages import filtered, final_tars, image_export, normalized
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT, NORMALIZED
 from interleaved_assets.shard_paths import ShardPaths
 
 _INPUT_ROWS: Final[Mapping[str, str]] = {
-    filtered.NAME: normalized.NAME,
-    final_tars.NAME: filtered.NAME,
-    image_export.NAME: filtered.NAME,
+    FILTERED: NORMALIZED,
+    FINAL_TARS: FILTERED,
+    IMAGE_EXPORT: FILTERED,
 }
 """By stage with a ledger, the stage whose output has the dropped rows; those of ``normalized`` are in the raw shard."""
 _READ: Final = frozenset({"sample_id", "position", "modality", "text_content", "source_ref"})

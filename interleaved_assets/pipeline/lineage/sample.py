@@ -19,7 +19,7 @@ from interleaved_assets.model.errors import InterleavedError, ShardError, Storag
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import OutputFile, Record, read_record
-from interleaved_assets.pipeline.stages import filtered, normalized
+from interleaved_assets.pipeline.stages.names import FILTERED, NORMALIZED
 from interleaved_assets.pipeline.stored_records import read_records
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.shard_paths import ShardPaths
@@ -150,7 +150,7 @@ def _by_likelihood(sample_id: str, paths: ShardPaths, record: Record) -> Iterato
     if len(files) == 1:
         yield from files.values()
         return
-    with open_parquet(paths.output(filtered.NAME), paths.options, advice="Materialize filtered again.") as source:
+    with open_parquet(paths.output(FILTERED), paths.options, advice="Materialize filtered again.") as source:
         ids = source.read(["sample_id"])["sample_id"]
     starts = sample_starts(ids)
     number = pc.index(ids.take(starts), sample_id).as_py()
@@ -185,7 +185,7 @@ def find_sample(
 
 def _may_have(sample_id: str, paths: ShardPaths) -> bool:
     """False if ``normalized`` neither kept nor dropped the sample: then no later stage has it either."""
-    record = read_record(paths.record(normalized.NAME), paths.options)
+    record = read_record(paths.record(NORMALIZED), paths.options)
     if record is None:  # later stages may still have their records
         return True
     places = [record.outputs["rows"].uri, *([record.outputs["ledger"].uri] if record.dropped else [])]

@@ -8,14 +8,14 @@ from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
 from interleaved_assets.pipeline.record import OutputFile, Record, read_record
-from interleaved_assets.pipeline.stages import final_tars, image_export
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import FINAL_TARS, IMAGE_EXPORT
 from interleaved_assets.pipeline.status import CurrentStages
 from interleaved_assets.pipeline.stored_records import read_records, recorded_keys
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.shard_paths import IMAGES_FOLDER, shard_of_tar
 
-_STAGES: Final = (final_tars.NAME, image_export.NAME)
+_STAGES: Final = (FINAL_TARS, IMAGE_EXPORT)
 """The stages that write tars."""
 
 
@@ -88,7 +88,7 @@ def _tars(record: Record) -> list[OutputFile]:
 
 
 def _named(record: Record) -> str:
-    if record.stage == final_tars.NAME:
+    if record.stage == FINAL_TARS:
         return record.rows_uri
     return ", ".join(file.uri for file in _tars(record))
 
@@ -108,11 +108,11 @@ def _stages_up_to(place: TarPlace, settings: Settings) -> list[str]:
 def tar_at(uri: str, storage: StorageSettings) -> TarPlace | None:
     """The shard and stage of the tar that a path or URL below the output root names; None for others."""
     if (key := shard_of_tar(uri, storage.output_root)) is not None:
-        return TarPlace(key, final_tars.NAME)
+        return TarPlace(key, FINAL_TARS)
     images = join(storage.output_root, f"{IMAGES_FOLDER}/")
     key, _, name = uri.removeprefix(images).rpartition("/")
     if uri.startswith(images) and key and name.endswith(".tar") and is_image_file(name):
-        return TarPlace(key, image_export.NAME)
+        return TarPlace(key, IMAGE_EXPORT)
     return None
 
 

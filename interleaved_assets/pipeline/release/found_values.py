@@ -13,7 +13,7 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.model.cells import cell_values
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.release.manifest import Values
-from interleaved_assets.pipeline.stages import filtered, final_tars
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.pipeline.tables import find_table
 from interleaved_assets.shard_paths import ShardPaths
 
@@ -31,16 +31,16 @@ Counted = dict[str, Counter[str]]
 
 def values_of_shard(paths: ShardPaths, records: Mapping[str, Record]) -> Counted:
     """Count the values of those columns over the documents of one shard's final tar; what is no text counts as JSON."""
-    record = records[filtered.NAME]
+    record = records[FILTERED]
     wanted = {*LICENCE_COLUMNS, *SOURCE_COLUMNS, *URL_COLUMNS}
     columns = [name for name in record.columns if name.casefold() in wanted]
     if not columns:
         return {}
-    with open_parquet(paths.output(filtered.NAME), paths.options, advice="Materialize filtered again.") as source:
+    with open_parquet(paths.output(FILTERED), paths.options, advice="Materialize filtered again.") as source:
         table = source.read(["sample_id", "modality", *columns])
     table = table.filter(pc.equal(table["modality"], "metadata"))
-    if records[final_tars.NAME].dropped:
-        ledger = find_table(paths.ledger(final_tars.NAME), paths.options, shard=paths.key, stage=final_tars.NAME)
+    if records[FINAL_TARS].dropped:
+        ledger = find_table(paths.ledger(FINAL_TARS), paths.options, shard=paths.key, stage=FINAL_TARS)
         if ledger is not None:
             dropped = ledger.filter(pc.equal(ledger["modality"], "metadata"))["sample_id"]
             table = table.filter(pc.invert(pc.is_in(table["sample_id"], value_set=pc.unique(dropped))))

@@ -35,7 +35,7 @@ from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE, begin_fo
 from interleaved_assets.pipeline.release.found_values import Counted, licences_and_sources, values_of_shard
 from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, Manifest, ReleasedTar, release_folder
 from interleaved_assets.pipeline.release.verify import compare_file, verify_release
-from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status import COMPLETE, CurrentStages, State, Status
 from interleaved_assets.settings import Settings
@@ -210,14 +210,14 @@ def _manifest(
         for stage in LEDGER_STAGES:
             dropped.update(shard.records[stage].dropped)
     # a filter with a bound is not applied where nothing measured its score, as CLIP's by default
-    noted = {str(shard.records[filtered.NAME].notes.get("filters", "")) for shard in shards}
+    noted = {str(shard.records[FILTERED].notes.get("filters", "")) for shard in shards}
     applied = {name for names in noted for name in names.split(", ")}
     bounds = {name: settings.selection.bounds(name) for name in settings.selection.active_filters() if name in applied}
     licences, sources = licences_and_sources(values)
     return Manifest(
         name=name,
-        counts=sum((shard.records[final_tars.NAME].counts_out for shard in shards), Counts()),
-        counts_in=sum((shard.records[normalized.NAME].counts_in for shard in shards), Counts()),
+        counts=sum((shard.records[FINAL_TARS].counts_out for shard in shards), Counts()),
+        counts_in=sum((shard.records[NORMALIZED].counts_in for shard in shards), Counts()),
         dropped=dict(sorted(dropped.items(), key=lambda item: (-item[1], item[0]))),
         filters={name: (found.minimum, found.maximum) for name, found in bounds.items()},
         settings={stage: dict(found) for stage, found in present.settings.items()},
@@ -234,7 +234,7 @@ def _manifest(
 
 
 def _released(shard: _Shard, role: str, tar: OutputFile, settings: Settings, above: str) -> ReleasedTar:
-    record = shard.records[final_tars.NAME]
+    record = shard.records[FINAL_TARS]
     return ReleasedTar(
         shard=shard.key,
         path=f"{above}{tar.uri.removeprefix(join(settings.storage.output_root, ''))}",
@@ -248,7 +248,7 @@ def _released(shard: _Shard, role: str, tar: OutputFile, settings: Settings, abo
 
 def _tars_of(shard: _Shard) -> dict[str, OutputFile]:
     """The final tars by role: one, or the parts."""
-    return shard.records[final_tars.NAME].rows_files
+    return shard.records[FINAL_TARS].rows_files
 
 
 def _index(manifest: Manifest) -> str:

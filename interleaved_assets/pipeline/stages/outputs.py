@@ -9,7 +9,7 @@ from interleaved_assets.io.storage import exists, join
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import read_valid_record
-from interleaved_assets.pipeline.stages import clip_scores, image_scores
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES
 from interleaved_assets.pipeline.stored_records import recorded_stages
 from interleaved_assets.pipeline.tables import find_table, read_table
 from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
@@ -28,11 +28,11 @@ def read_scores(paths: ShardPaths, *, with_clip: bool) -> pa.Table:
 
     Thumbnails and embeddings are left out.
     """
-    stage = image_scores.NAME
+    stage = IMAGE_SCORES
     scores = read_table(
         paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=False)
     )
-    if with_clip and (added := find_scores_of(clip_scores.NAME, paths)) is not None:
+    if with_clip and (added := find_scores_of(CLIP_SCORES, paths)) is not None:
         scores = join_scores(scores, added)
     return scores
 
@@ -68,14 +68,14 @@ def scored_keys(storage: StorageSettings) -> list[str]:
     with the shard's name, and no answer silently lacks them.
     """
     # a listing alone would be empty if the storage refuses the folder
-    if not exists(join(storage.output_root, f"records/{image_scores.NAME}"), storage.options):
+    if not exists(join(storage.output_root, f"records/{IMAGE_SCORES}"), storage.options):
         return []
-    keys = sorted(recorded_stages(storage, [image_scores.NAME]))
+    keys = sorted(recorded_stages(storage, [IMAGE_SCORES]))
 
     def is_scored(key: str) -> bool:
         paths = storage.shard(key)
-        is_valid = read_valid_record(paths.record(image_scores.NAME), storage.options) is not None
-        return is_valid or not exists(paths.output(image_scores.NAME), storage.options)
+        is_valid = read_valid_record(paths.record(IMAGE_SCORES), storage.options) is not None
+        return is_valid or not exists(paths.output(IMAGE_SCORES), storage.options)
 
     scored = parallel_map(is_scored, keys, threads=READERS)
     return [key for key, yes in zip(keys, scored, strict=True) if yes]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.pipeline.record import Counts
-from interleaved_assets.pipeline.stages import filtered, final_tars, image_export, normalized
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT, NORMALIZED
 from interleaved_assets.pipeline.status import URGENT, State, StatusLine, status_lines
 from interleaved_assets.reporting.facts import ShardFacts, Tally, tallies
 from interleaved_assets.reporting.measures import Measure
@@ -64,19 +64,19 @@ class ShardLine(ShardFacts):
     @property
     def counted_in_part(self) -> str | None:
         """The last counted stage, where later stages are not counted yet."""
-        return self.counted_to if self.counted_to != final_tars.NAME else None
+        return self.counted_to if self.counted_to != FINAL_TARS else None
 
     @property
     def selected_before(self) -> bool:
         """Whether selection has to run again: its counted drops are from earlier inputs, settings or code."""
-        is_selected = self.counted_to in (filtered.NAME, final_tars.NAME)
-        return is_selected and self.status.stage not in (None, final_tars.NAME, image_export.NAME)
+        is_selected = self.counted_to in (FILTERED, FINAL_TARS)
+        return is_selected and self.status.stage not in (None, FINAL_TARS, IMAGE_EXPORT)
 
     @property
     def keep_rate(self) -> float | None:
         """Share of the images that were kept, of the rows where there are no images; None for an empty shard and where
         selection has not run."""
-        if self.counted_to == normalized.NAME:
+        if self.counted_to == NORMALIZED:
             return None
         if self.counts_in.images:
             return self.counts_out.images / self.counts_in.images

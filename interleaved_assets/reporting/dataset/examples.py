@@ -8,7 +8,7 @@ import pyarrow as pa
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.lineage.contents import RowKey, dropped_contents
 from interleaved_assets.pipeline.parallel import parallel_map
-from interleaved_assets.pipeline.stages import image_scores
+from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import find_scores_of
 from interleaved_assets.reporting.dataset.aggregate import Example
 from interleaved_assets.reporting.facts import ImageKey, thumbnails_in
@@ -48,7 +48,7 @@ def _held(examples: list[Example], shard: str, storage: StorageSettings) -> dict
     texts = dropped_contents(rows, paths)
     thumbnails: dict[ImageKey, bytes] = {}
     if any(example.modality == "image" for example in examples):
-        thumbnails = thumbnails_in(find_scores_of(image_scores.NAME, paths, thumbnails=True))
+        thumbnails = thumbnails_in(find_scores_of(IMAGE_SCORES, paths, thumbnails=True))
     return {
         row: Held(
             thumbnails.get(ImageKey(row.sample_id, row.position)) if row.modality == "image" else None,

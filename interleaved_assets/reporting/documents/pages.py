@@ -17,7 +17,7 @@ from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
 from interleaved_assets.pipeline.record import read_record
-from interleaved_assets.pipeline.stages import filtered, final_tars, normalized
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
 from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import Document, build_documents
@@ -117,7 +117,7 @@ def previews_of(rows: pa.Table) -> dict[ImageKey, bytes]:
 
 
 def _schema(paths: ShardPaths) -> pa.Schema:
-    return parquet_shard_schema(paths.output(normalized.NAME), storage_options=paths.options)
+    return parquet_shard_schema(paths.output(NORMALIZED), storage_options=paths.options)
 
 
 def _read(paths: ShardPaths, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -125,7 +125,7 @@ def _read(paths: ShardPaths, columns: Sequence[str]) -> Iterator[pa.Table]:
     schema = _schema(paths)
     yield pa.schema([field for field in schema if field.name in {*columns, "sample_id"}]).empty_table()
     yield from read_parquet_shard(
-        paths.output(normalized.NAME),
+        paths.output(NORMALIZED),
         columns=columns,
         max_batch_bytes=BATCH_BYTES,
         storage_options=paths.options,
@@ -141,10 +141,10 @@ def _reasons_by_sample(ledger: pa.Table) -> dict[str, list[str]]:
 
 def _in_normalized_positions(ledger: pa.Table, keys: pa.Table, paths: ShardPaths) -> pa.Table:
     """``ledger`` with the positions that its rows have in ``normalized``, where selection renumbered positions."""
-    later = pc.equal(ledger["stage"], final_tars.NAME)
+    later = pc.equal(ledger["stage"], FINAL_TARS)
     if not pc.any(later, min_count=0).as_py():
         return ledger
-    record = read_record(paths.record(filtered.NAME), paths.options)
+    record = read_record(paths.record(FILTERED), paths.options)
     selection = record.settings.get("settings") if record else None
     if not (isinstance(selection, Mapping) and selection.get("reindex_positions")):
         return ledger

@@ -11,7 +11,7 @@ from interleaved_assets.io.storage import atomic_output, read_small
 from interleaved_assets.model.shown import cut_text
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_contents, row_keys
 from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stages import filtered, normalized
+from interleaved_assets.pipeline.stages.names import FILTERED, NORMALIZED
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.documents.choice import Choice
@@ -62,7 +62,7 @@ def store_pictures(record: Record, settings: Settings) -> tuple[StoredPictures, 
     changed, making them would take longer than everything else. ``run.pictures = false`` leaves out the pictures and
     the page. None if there is nothing to show.
     """
-    has_pictures = settings.run.pictures and record.stage == filtered.NAME
+    has_pictures = settings.run.pictures and record.stage == FILTERED
     if not (has_pictures or record.dropped):
         return None
     paths = settings.storage.shard(record.shard)
@@ -115,7 +115,7 @@ def selection_pictures(key: str, settings: Settings) -> Drawn:
     if facts.scores is not None and THUMBNAIL_COLUMN in facts.scores.column_names:
         dropped, kept = choose_pictures(facts.scores, facts.ledger, _PAGE_DROPPED, _PAGE_KEPT)
         nearest = compared_texts(facts.scores, [*dropped, *kept])
-    contents = row_contents(list(nearest.values()), paths.output(normalized.NAME), paths)
+    contents = row_contents(list(nearest.values()), paths.output(NORMALIZED), paths)
     texts = {image: contents[row] for image, row in nearest.items() if row in contents}
     tiles = [tiles_of(facts, images, measures, texts) if images else [] for images in (dropped, kept)]
     page = ""

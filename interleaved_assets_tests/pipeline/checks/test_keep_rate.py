@@ -5,12 +5,12 @@ import pytest
 from interleaved_assets.pipeline.checks.keep_rate import evenly, judge_keep_rate, keep_rates_of
 from interleaved_assets.pipeline.checks.verdict import Basis
 from interleaved_assets.pipeline.record import Counts, Record, write_record
-from interleaved_assets.pipeline.stages import filtered
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.checks.records import record
 
-STAGE = filtered.stage(["image_scores"])
+STAGE = stage_dag(Settings())["filtered"]
 
 
 def kept(rows: int, of: int = 10, shard: str = "a") -> Record:

@@ -16,8 +16,8 @@ from interleaved_assets.pipeline.release.card import _single_licence
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.manifest import Manifest, Values, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
-from interleaved_assets.pipeline.stages import filtered, final_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.pipeline.stored_records import read_valid_records
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
@@ -303,8 +303,8 @@ def test_drops_of_images_alone_take_no_document_from_the_counts(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = settings.storage.shard("b%20c")
-    records = read_valid_records(paths, [filtered.NAME, final_tars.NAME])
-    lossy = {**records, final_tars.NAME: records[final_tars.NAME].model_copy(update={"dropped": {"short_read": 1}})}
+    records = read_valid_records(paths, [FILTERED, FINAL_TARS])
+    lossy = {**records, FINAL_TARS: records[FINAL_TARS].model_copy(update={"dropped": {"short_read": 1}})}
     for sample_ids, documents in (([], 4), (["d1"], 3)):
         columns = {"sample_id": sample_ids, "modality": ["metadata"] * len(sample_ids)}
         ledger = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})

@@ -21,7 +21,8 @@ from interleaved_assets.model.errors import (
 from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.stage import ShardTask, StageOutcome, Work
-from interleaved_assets.pipeline.stages import clip_scores, image_scores, normalized, score_clip
+from interleaved_assets.pipeline.stages import score_clip
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
@@ -54,7 +55,7 @@ def prepared(folder: Path, shards: dict[str, dict], text: str = "") -> Settings:
     settings = project(folder, MODEL + text)
     for key, documents in shards.items():
         write_shard(folder / "raw" / f"{key}.tar", documents)
-        for stage in (normalized.STAGE, image_scores.STAGE):
+        for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
             take_through(stage, key, settings)
     return settings
 
@@ -64,7 +65,7 @@ def three(folder: Path, text: str = "") -> Settings:
 
 
 def go(settings: Settings, keys: Iterable[str] = "abc") -> dict[str, StageOutcome | InterleavedError]:
-    return dict(take_together(clip_scores.stage(settings.clip), keys, settings))
+    return dict(take_together(stage_dag(settings)["clip_scores"], keys, settings))
 
 
 def paths(settings: Settings, key: str) -> ShardPaths:
@@ -79,7 +80,7 @@ def test_scores_and_their_record(folder: Path) -> None:
     settings = prepared(
         folder, {"a": {"one": document("a red square", picture(1), "two circles"), "two": document(picture(2))}}
     )
-    record = take_through(clip_scores.stage(settings.clip), "a", settings).record
+    record = take_through(stage_dag(settings)["clip_scores"], "a", settings).record
     scores = pq.read_table(record.outputs["rows"].uri)
     wanted = plain_scores(tiny_module(), picture(1), ["a red square", "two circles"])
     best = max(range(2), key=wanted.__getitem__)
@@ -99,7 +100,7 @@ def test_scores_and_their_record(folder: Path) -> None:
         "model": "tiny/tiny.pt",
         "precision": "fp32",
     }
-    assert take_through(clip_scores.stage(settings.clip), "a", settings).unchanged
+    assert take_through(stage_dag(settings)["clip_scores"], "a", settings).unchanged
 
 
 @pytest.mark.parametrize("documents", [{}, {"one": document("only", "texts")}], ids=["no rows", "no images"])
@@ -130,10 +131,10 @@ def test_the_data_version_is_a_hash_of_the_inputs_and_not_of_the_bytes(folder: P
 
 def test_with_a_prescreen_the_data_version_depends_on_the_image_scores(folder: Path) -> None:
     settings = three(folder, PRESCREEN)
-    first = take_through(clip_scores.stage(settings.clip), "a", settings).record
+    first = take_through(stage_dag(settings)["clip_scores"], "a", settings).record
     other = project(folder, MODEL + PRESCREEN + "[scoring]\nmax_pixels = 10\n")
-    take_through(image_scores.STAGE, "a", other)
-    second = take_through(clip_scores.stage(other.clip), "a", other).record
+    take_through(stage_dag(settings)["image_scores"], "a", other)
+    second = take_through(stage_dag(other)["clip_scores"], "a", other).record
     assert second.inputs["normalized"] == first.inputs["normalized"]
     assert second.inputs["image_scores"] != first.inputs["image_scores"]
     assert second.data_version != first.data_version
@@ -171,7 +172,7 @@ def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compar
 
 def test_an_image_outside_of_a_bound_is_left_out_by_the_stored_scores(folder: Path) -> None:
     settings = prepared(folder, {"a": {"one": document("text", blurred_image(), sharp_image(1))}}, PRESCREEN)
-    record = take_through(clip_scores.stage(settings.clip), "a", settings).record
+    record = take_through(stage_dag(settings)["clip_scores"], "a", settings).record
     assert set(record.inputs) == {"normalized", "image_scores", "clip.model_config_path", "clip.pretrained"}
     scores = pq.read_table(record.outputs["rows"].uri)
     assert scores["clip_score"].is_null().to_pylist() == [True, False]
@@ -310,8 +311,9 @@ def test_only_settings_that_change_a_clip_score_make_it_stale(folder: Path) -> N
     settings = three(folder)
     go(settings, "a")
     same = project(folder, MODEL + "batch_size = 2\n[selection]\nmin_clip = 0.9\n")
-    assert clip_scores.stage(same.clip).code_version(same) == clip_scores.stage(settings.clip).code_version(settings)
-    assert json.dumps(clip_scores.version_settings(settings)) == json.dumps(clip_scores.version_settings(same))
+    first, second = stage_dag(settings)["clip_scores"], stage_dag(same)["clip_scores"]
+    assert second.code_version(same) == first.code_version(settings)
+    assert json.dumps(first.settings(settings)) == json.dumps(second.settings(same))
     write_tiny(folder / "model", seed=1)
     (outcome,) = go(settings, "a").values()
     assert isinstance(outcome, StageOutcome)

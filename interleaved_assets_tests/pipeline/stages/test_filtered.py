@@ -13,7 +13,7 @@ from interleaved_assets.io.parquet import reader as parquet_reader
 from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record, read_record
-from interleaved_assets.pipeline.stages import filtered, image_scores, normalized
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.select_rows import deciding_rows, deciding_tables
 from interleaved_assets.selection import SelectionSettings
 from interleaved_assets.settings import Settings
@@ -21,14 +21,14 @@ from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 
-STAGE = filtered.stage(["image_scores"])
+STAGE = stage_dag(Settings())["filtered"]
 
 
 def prepared(folder: Path, documents: dict, text: str = "") -> Settings:
     """A project with shard ``a`` scored."""
     settings = project(folder, text)
     write_shard(folder / "raw" / "a.tar", documents)
-    for stage in (normalized.STAGE, image_scores.STAGE):
+    for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
         take_through(stage, "a", settings)
     return settings
 
@@ -51,7 +51,7 @@ def items(rows: pa.Table) -> list[tuple[str, int, str]]:
 def test_a_blurred_image_is_dropped_and_the_other_rows_are_unchanged(tmp_path: Path) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar")
-    for stage in (normalized.STAGE, image_scores.STAGE):
+    for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
         take_through(stage, "a", settings)
     record, rows, ledger = run(settings)
     before = pq.read_table(paths(settings).output("normalized"))
@@ -165,10 +165,10 @@ def test_missing_and_damaged_inputs_are_named(tmp_path: Path) -> None:
     write_shard(tmp_path / "raw" / "a.tar", {"one": document("text", sharp_image(1))})
     with pytest.raises(ShardError, match="filtered needs normalized"):
         run(settings)
-    take_through(normalized.STAGE, "a", settings)
+    take_through(stage_dag(settings)["normalized"], "a", settings)
     with pytest.raises(ShardError, match="filtered needs image_scores"):
         run(settings)
-    take_through(image_scores.STAGE, "a", settings)
+    take_through(stage_dag(settings)["image_scores"], "a", settings)
     scores = Path(paths(settings).output("image_scores"))
     scores.write_bytes(scores.read_bytes()[:-50])
     with pytest.raises(
@@ -181,7 +181,7 @@ def test_missing_and_damaged_inputs_are_named(tmp_path: Path) -> None:
     scores.unlink()
     with pytest.raises(ShardError, match=r"shard a: .*: they were deleted or replaced, .* Materialize image_scores ag"):
         run(settings)
-    take_through(image_scores.STAGE, "a", settings)  # as the message says
+    take_through(stage_dag(settings)["image_scores"], "a", settings)  # as the message says
     Path(paths(settings).output("normalized")).write_bytes(b"PAR1")
     accept_outputs(settings, "normalized")
     with pytest.raises(ShardError, match=r"normalized/a\.parquet is not a sound Parquet file"):
@@ -193,9 +193,9 @@ def test_only_selection_settings_make_filtered_stale(tmp_path: Path) -> None:
     run(settings)
     assert take_through(STAGE, "a", project(tmp_path, "[run]\nmax_batch_bytes = 1048576\n")).unchanged
     loose = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
-    assert take_through(image_scores.STAGE, "a", loose).unchanged
+    assert take_through(stage_dag(settings)["image_scores"], "a", loose).unchanged
     assert run(loose)[0].dropped == {}
-    assert json.loads(json.dumps(filtered.version_settings(loose))) == run(loose)[0].settings
+    assert json.loads(json.dumps(STAGE.settings(loose))) == run(loose)[0].settings
 
 
 def test_texts_are_read_in_batches_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,9 @@ from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files
 from interleaved_assets.pipeline.record import Record, read_valid_record
-from interleaved_assets.pipeline.stages import export_images, image_export
+from interleaved_assets.pipeline.stages import export_images
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
 from interleaved_assets.pipeline.status import CurrentStages
 from interleaved_assets.pipeline.stored_records import list_records, read_records
 from interleaved_assets.settings import Settings, StorageSettings
@@ -51,10 +52,10 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_the_stage_is_there_if_it_is_enabled(tmp_path: Path) -> None:
-    assert image_export.NAME not in stage_dag(project(tmp_path))
+    assert IMAGE_EXPORT not in stage_dag(project(tmp_path))
     stages = stage_dag(project(tmp_path, ON))
-    assert list(stages)[-1] == image_export.NAME
-    assert stages[image_export.NAME].inputs == ("filtered", "image_scores", "final_tars")
+    assert list(stages)[-1] == IMAGE_EXPORT
+    assert stages[IMAGE_EXPORT].inputs == ("filtered", "image_scores", "final_tars")
 
 
 def test_every_image_that_was_kept_is_in_the_tars(settings: Settings, tmp_path: Path) -> None:
@@ -127,14 +128,14 @@ def test_an_export_by_other_settings_replaces_the_one_before(settings: Settings,
 
 def test_nothing_is_done_again_and_a_missing_tar_is_noticed(settings: Settings, tmp_path: Path) -> None:
     record = through_all(settings)
-    stage = stage_dag(settings)[image_export.NAME]
+    stage = stage_dag(settings)[IMAGE_EXPORT]
     assert take_through(stage, KEY, settings).unchanged
     assert take_through(stage, KEY, project(tmp_path, f"{ON}verbose = true\nquality = 5\n")).unchanged
     Path(tars(record)[1]).unlink()
     dataset = read_dataset_status(settings)
     assert dataset.status(KEY, dataset.valid_records(KEY)).text == "no image_export"
     assert not take_through(stage, KEY, settings).unchanged
-    assert read_valid_record(settings.storage.shard(KEY).record(image_export.NAME), {}) is not None
+    assert read_valid_record(settings.storage.shard(KEY).record(IMAGE_EXPORT), {}) is not None
 
 
 def test_random_names_are_other_names_each_time(tmp_path: Path) -> None:
@@ -177,16 +178,16 @@ def test_a_run_that_is_stopped_at_any_moment_leaves_no_half_export_that_counts(
     # two tars and their tables, the table of all images, the ledger, the record
     for moment, before in itertools.product(range(1, 8), (True, False)):
         changed = next(others)
-        stage = stage_dag(changed)[image_export.NAME]
+        stage = stage_dag(changed)[IMAGE_EXPORT]
         with monkeypatch.context() as patched:
             patched.setattr(TemporaryFile, "commit", stop_at(moment, before=before))
             with pytest.raises(Stopped):
                 take_through(stage, KEY, changed)
         # the files that the table of all images names are there, all of one export
-        named = set(pq.read_table(place.output(image_export.NAME))["tar_file"].to_pylist())
+        named = set(pq.read_table(place.output(IMAGE_EXPORT))["tar_file"].to_pylist())
         assert named <= image_files(tmp_path)
         (name,) = {file.split("-")[1] for file in named}
-        record = read_valid_record(place.record(image_export.NAME), {})
+        record = read_valid_record(place.record(IMAGE_EXPORT), {})
         assert record is None or record.notes["name"] == name
         done = take_through(stage, KEY, changed).record
         assert image_files(tmp_path) == done.outputs.keys() - {"rows", "ledger"}
@@ -213,7 +214,7 @@ def test_scores_of_other_images_are_refused(
 ) -> None:
     through_all(settings)
     read_scores = export_images.read_scores
-    stage = stage_dag(project(tmp_path, ON.replace("3", "9")))[image_export.NAME]
+    stage = stage_dag(project(tmp_path, ON.replace("3", "9")))[IMAGE_EXPORT]
     for wrong in (lambda table: table.slice(1), lambda table: table.take([4, 1, 2, 3, 0])):
         monkeypatch.setattr(
             export_images, "read_scores", lambda *args, wrong=wrong, **named: wrong(read_scores(*args, **named))
@@ -234,7 +235,7 @@ def test_a_copied_output_tree_is_not_made_again(settings: Settings, tmp_path: Pa
     storage = settings.storage.model_copy(update={"output_root": str(tmp_path / "elsewhere")})
     moved = settings.model_copy(update={"storage": storage})
     shutil.rmtree(tmp_path / "out")
-    outcome = take_through(stage_dag(moved)[image_export.NAME], KEY, moved)
+    outcome = take_through(stage_dag(moved)[IMAGE_EXPORT], KEY, moved)
     assert outcome.unchanged
     assert all(output.uri.startswith(str(tmp_path / "elsewhere")) for output in outcome.record.outputs.values())
     assert outcome.record.outputs.keys() == record.outputs.keys()
@@ -286,7 +287,7 @@ def test_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
         output.stamp for output in record.outputs.values()
     ]
     assert list(listed.read_valid(storage.shard(KEY), stage_dag(settings))) == list(stage_dag(settings))
-    assert take_through(stage_dag(settings)[image_export.NAME], KEY, settings).unchanged
+    assert take_through(stage_dag(settings)[IMAGE_EXPORT], KEY, settings).unchanged
     (table,) = read_tar_shard(
         tars(record)[1], layout=ShardLayout(layout="images"), materialize=True, storage_options=storage.options
     )
@@ -303,7 +304,7 @@ def test_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
 
 def test_clip_scores_go_along(tmp_path: Path) -> None:
     stage = stage_dag(project(tmp_path, f'{ON}[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\n'))
-    assert stage[image_export.NAME].inputs == ("filtered", "image_scores", "clip_scores", "final_tars")
+    assert stage[IMAGE_EXPORT].inputs == ("filtered", "image_scores", "clip_scores", "final_tars")
 
 
 def test_exported_tars_are_raw_shards_of_another_project(settings: Settings, tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ import pytest
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record, read_record
-from interleaved_assets.pipeline.stages import image_scores, normalized
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 
 
 def scored(settings: Settings, key: str = "a") -> tuple[Record, pa.Table]:
-    take_through(normalized.STAGE, key, settings)
-    record = take_through(image_scores.STAGE, key, settings).record
+    take_through(stage_dag(settings)["normalized"], key, settings)
+    record = take_through(stage_dag(settings)["image_scores"], key, settings).record
     return record, pq.read_table(record.outputs["rows"].uri)
 
 
@@ -66,7 +66,7 @@ def test_an_image_that_cannot_be_measured_has_a_reason_and_no_score(tmp_path: Pa
 
 def normalized_with_a_missing_image(settings: Settings) -> str:
     """The shard's rows, the last image of which could not be fetched."""
-    record = take_through(normalized.STAGE, "a", settings).record
+    record = take_through(stage_dag(settings)["normalized"], "a", settings).record
     uri = record.outputs["rows"].uri
     table = pq.read_table(uri)
     last = table.num_rows - 1
@@ -83,7 +83,7 @@ def normalized_with_a_missing_image(settings: Settings) -> str:
 
 def scored_from(settings: Settings, uri: str) -> tuple[Record, pa.Table]:
     assert Path(uri).exists()
-    record = take_through(image_scores.STAGE, "a", settings).record
+    record = take_through(stage_dag(settings)["image_scores"], "a", settings).record
     return record, pq.read_table(record.outputs["rows"].uri)
 
 
@@ -114,9 +114,9 @@ def test_only_scoring_settings_make_image_scores_stale(tmp_path: Path) -> None:
     write_shard(tmp_path / "raw" / "a.tar", {"one": document("text", sharp_image(1))})
     first = scored(project(tmp_path))[0]
     other = project(tmp_path, "[selection]\nmin_sharpness = 7\n[run]\nmax_batch_bytes = 2097152\n")
-    assert take_through(image_scores.STAGE, "a", other).unchanged
+    assert take_through(stage_dag(other)["image_scores"], "a", other).unchanged
     fewer = project(tmp_path, '[scoring]\nscorers = ["sharpness"]\n[selection]\norder = ["sharpness"]\n')
-    again = take_through(image_scores.STAGE, "a", fewer)
+    again = take_through(stage_dag(fewer)["image_scores"], "a", fewer)
     assert not again.unchanged
     assert "qr_area_ratio" in first.columns
     assert "qr_area_ratio" not in again.record.columns
@@ -126,15 +126,15 @@ def test_rows_that_are_missing_or_damaged_are_named_and_nothing_is_recorded(tmp_
     settings = project(tmp_path)
     write_shard(tmp_path / "raw" / "a.tar", {"one": document("text", sharp_image(1))})
     with pytest.raises(ShardError, match="shard a: image_scores needs normalized, which has not been materialized"):
-        take_through(image_scores.STAGE, "a", settings)
-    rows = Path(take_through(normalized.STAGE, "a", settings).record.outputs["rows"].uri)
+        take_through(stage_dag(settings)["image_scores"], "a", settings)
+    rows = Path(take_through(stage_dag(settings)["normalized"], "a", settings).record.outputs["rows"].uri)
     rows.write_bytes(b"PAR1")
     accept_outputs(settings, "normalized")
     with pytest.raises(ShardError, match=r"normalized/a\.parquet is not a sound Parquet file"):
-        take_through(image_scores.STAGE, "a", settings)
+        take_through(stage_dag(settings)["image_scores"], "a", settings)
     rows.unlink()
     with pytest.raises(ShardError, match=r"image_scores needs normalized, whose outputs are not .* they were deleted"):
-        take_through(image_scores.STAGE, "a", settings)
+        take_through(stage_dag(settings)["image_scores"], "a", settings)
     uri = settings.storage.shard("a").record("image_scores")
     assert read_record(uri, {}) is None
     assert not (tmp_path / "out" / "image_scores" / "a.parquet").exists()

@@ -8,14 +8,14 @@ import pytest
 
 from interleaved_assets.model.errors import MaterializeError, ShardError
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.stages import normalized
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
 
 
 def test_rows_bytes_and_facts(tmp_path: Path) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    record = take_through(normalized.STAGE, "a", settings).record
+    record = take_through(stage_dag(settings)["normalized"], "a", settings).record
     table = pq.read_table(record.outputs["rows"].uri)
     assert record.counts_in == record.counts_out
     assert (record.counts_out.rows, record.counts_out.samples, record.counts_out.images) == (13, 3, 5)
@@ -30,13 +30,13 @@ def test_no_tar_and_policy_error_write_nothing(tmp_path: Path) -> None:
     settings = project(tmp_path)
     (tmp_path / "raw" / "no.tar").write_bytes(b"not a tar" * 200)
     with pytest.raises(ShardError, match=r"no\.tar"):
-        take_through(normalized.STAGE, "no", settings)
+        take_through(stage_dag(settings)["normalized"], "no", settings)
     fields, _ = document("text", sharp_image(1))
     write_shard(
         tmp_path / "raw" / "bad.tar", {"doc": (fields | {"images": [None, b"not an image"], "texts": [1, None]}, [])}
     )
     with pytest.raises(MaterializeError, match=r"bad: sample 'doc', position 0, .*invalid_text"):
-        take_through(normalized.STAGE, "bad", settings)
+        take_through(stage_dag(settings)["normalized"], "bad", settings)
     assert not (tmp_path / "out").exists() or not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
 
 
@@ -44,13 +44,13 @@ def test_limits_of_the_settings_hold_and_count_where_they_change_rows(tmp_path: 
     settings = project(tmp_path, "[limits]\nmax_member_bytes = '1MiB'\n\n[errors]\non_materialize_error = 'warn'\n")
     fields, _ = document("text", sharp_image(1))
     write_shard(tmp_path / "raw" / "a.tar", {"doc": (fields | {"images": [None, b"\xff\xd8\xff" + bytes(2**20)]}, [])})
-    record = take_through(normalized.STAGE, "a", settings).record
+    record = take_through(stage_dag(settings)["normalized"], "a", settings).record
     errors = pq.read_table(record.outputs["rows"].uri)["materialize_error"].drop_null().to_pylist()
     assert [error.partition(":")[0] for error in errors] == ["member_too_large"]
 
     def stated(**limits: int) -> object:
         changed = settings.limits.model_copy(update=limits)
-        return normalized.version_settings(settings.model_copy(update={"limits": changed}))
+        return stage_dag(settings)["normalized"].settings(settings.model_copy(update={"limits": changed}))
 
     assert stated(max_columns=5) != stated()
     assert stated(max_unpacked_bytes=2**20) == stated()
@@ -59,7 +59,7 @@ def test_limits_of_the_settings_hold_and_count_where_they_change_rows(tmp_path: 
 def test_an_empty_tar_gives_empty_outputs(tmp_path: Path) -> None:
     settings = project(tmp_path)
     write_shard(tmp_path / "raw" / "empty.tar", {})
-    record = take_through(normalized.STAGE, "empty", settings).record
+    record = take_through(stage_dag(settings)["normalized"], "empty", settings).record
     assert record.counts_out.rows == 0
     assert pq.read_table(record.outputs["rows"].uri).num_rows == 0
 
@@ -72,10 +72,11 @@ def test_memory_follows_batches_and_row_groups_and_not_the_shard(tmp_path: Path)
     del documents, images
     code = (
         "import sys, pyarrow as pa\n"
-        "from interleaved_assets.pipeline.stages import normalized\n"
         "from interleaved_assets.pipeline.execute import take_through\n"
+        "from interleaved_assets.pipeline.stages.dag import stage_dag\n"
         "from interleaved_assets.settings import load_settings\n"
-        "take_through(normalized.STAGE, 'large', load_settings(sys.argv[1]))\n"
+        "settings = load_settings(sys.argv[1])\n"
+        "take_through(stage_dag(settings)['normalized'], 'large', settings)\n"
         "print(pa.default_memory_pool().max_memory())\n"
     )
     # a process of its own, since the pool's peak is that of the process

@@ -7,7 +7,8 @@ import pytest
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
-from interleaved_assets.pipeline.stages import filtered, final_tars, image_scores, normalized
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import find_scores_of, read_ledgers, read_scores, scored_keys
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
@@ -28,20 +29,20 @@ def paths(settings: Settings, key: str = "cc/a") -> ShardPaths:
 
 
 def test_thumbnails_are_read_only_on_request(settings: Settings) -> None:
-    for stage in (normalized.STAGE, image_scores.STAGE):
+    for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
         take_through(stage, "cc/a", settings)
     scores = read_scores(paths(settings), with_clip=False)
     assert set(SCORES) < set(scores.column_names)
     assert "thumbnail" not in scores.column_names
     assert scores["position"].to_pylist() == [1, 1, 2, 0, 2]
-    with_pictures = find_scores_of(image_scores.NAME, paths(settings), thumbnails=True)
+    with_pictures = find_scores_of(IMAGE_SCORES, paths(settings), thumbnails=True)
     assert with_pictures is not None
     assert with_pictures.drop_columns(["thumbnail"]) == scores
     assert all(with_pictures["thumbnail"].to_pylist())
 
 
 def test_clip_scores_are_joined_if_clip_is_on_and_has_run(settings: Settings, tmp_path: Path) -> None:
-    for stage in (normalized.STAGE, image_scores.STAGE):
+    for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
         take_through(stage, "cc/a", settings)
     cheap = read_scores(paths(settings), with_clip=False)
     clip = cheap.select(["sample_id", "position"]).slice(0, 4)
@@ -68,7 +69,7 @@ def test_a_missing_score_table_is_named(settings: Settings) -> None:
 
 def test_ledgers_of_several_stages_are_concatenated(settings: Settings) -> None:
     assert read_ledgers(paths(settings)).num_rows == 0
-    for stage in (normalized.STAGE, image_scores.STAGE, filtered.stage(["image_scores"]), final_tars.STAGE):
+    for stage in stage_dag(settings).values():
         take_through(stage, "cc/a", settings)
     ledger = read_ledgers(paths(settings))
     assert ledger.select(["sample_id", "position", "stage", "reason"]).to_pylist() == [
@@ -84,15 +85,15 @@ def test_a_shard_is_scored_when_its_record_is_valid(settings: Settings, tmp_path
     assert scored_keys(settings.storage) == []
     for name in ("b", "a", "under%20way"):
         good_shard(tmp_path / "raw" / f"{name.replace('%20', ' ')}.tar")
-        take_through(normalized.STAGE, name, settings)
+        take_through(stage_dag(settings)["normalized"], name, settings)
     for key in ("b", "a"):
-        take_through(image_scores.STAGE, key, settings)
+        take_through(stage_dag(settings)["image_scores"], key, settings)
 
     def end(shard: ShardTask) -> Work:
         Path(shard.paths.output("image_scores")).write_bytes(b"other scores")
         raise KeyboardInterrupt
 
-    take_through(image_scores.STAGE, "under%20way", settings)
+    take_through(stage_dag(settings)["image_scores"], "under%20way", settings)
     with pytest.raises(KeyboardInterrupt):
         take_through(Stage("image_scores", ("normalized",), 1, lambda settings: {}, end), "under%20way", settings)
     assert Path(paths(settings, "under%20way").record("image_scores")).exists()
