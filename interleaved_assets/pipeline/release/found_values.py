@@ -14,7 +14,7 @@ from interleaved_assets.model.cells import cell_values
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.release.manifest import Values
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
-from interleaved_assets.pipeline.tables import find_table
+from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.shard_paths import ShardPaths
 
 LICENCE_COLUMNS: Final = ("license", "licence", "license_name", "licence_name", "license_url", "rights")
@@ -40,10 +40,9 @@ def values_of_shard(paths: ShardPaths, records: Mapping[str, Record]) -> Counted
         table = source.read(["sample_id", "modality", *columns])
     table = table.filter(pc.equal(table["modality"], "metadata"))
     if records[FINAL_TARS].dropped:
-        ledger = find_table(paths.ledger(FINAL_TARS), paths.options, shard=paths.key, stage=FINAL_TARS)
-        if ledger is not None:
-            dropped = ledger.filter(pc.equal(ledger["modality"], "metadata"))["sample_id"]
-            table = table.filter(pc.invert(pc.is_in(table["sample_id"], value_set=pc.unique(dropped))))
+        ledger = read_ledgers(paths, [FINAL_TARS])
+        dropped = ledger.filter(pc.equal(ledger["modality"], "metadata"))["sample_id"]
+        table = table.filter(pc.invert(pc.is_in(table["sample_id"], value_set=pc.unique(dropped))))
     return {name: _counted(table[name], is_url=name.casefold() in URL_COLUMNS) for name in columns}
 
 

@@ -1,24 +1,25 @@
 """Read the outputs that stages have stored for a shard: scores and ledgers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import pyarrow as pa
 
+from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.storage import exists, join
+from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import read_valid_record
-from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FILTERED, FINAL_TARS, IMAGE_SCORES, NORMALIZED
 from interleaved_assets.pipeline.stored_records import recorded_stages
-from interleaved_assets.pipeline.tables import find_table, read_table
+from interleaved_assets.scoring.clip.columns import EMBEDDING
 from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.shard_paths import ShardPaths
 
-EMBEDDING_COLUMN: Final = "embedding"
-LEDGER_STAGES: Final = ("normalized", "filtered", "final_tars")
+LEDGER_STAGES: Final = (NORMALIZED, FILTERED, FINAL_TARS)
 """The stages that write rows and a ledger, each from the rows of the one before. What image_export drops is in the
 final tars all the same."""
 
@@ -28,10 +29,10 @@ def read_scores(paths: ShardPaths, *, with_clip: bool) -> pa.Table:
 
     Thumbnails and embeddings are left out.
     """
-    stage = IMAGE_SCORES
-    scores = read_table(
-        paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=False)
-    )
+    scores = find_scores_of(IMAGE_SCORES, paths)
+    if scores is None:
+        missing = paths.output(IMAGE_SCORES)
+        raise ShardError(f"shard {paths.key}: {missing} is missing: materialize {IMAGE_SCORES} again")
     if with_clip and (added := find_scores_of(CLIP_SCORES, paths)) is not None:
         scores = join_scores(scores, added)
     return scores
@@ -42,21 +43,20 @@ def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -
 
     Embeddings are left out, and thumbnails unless ``thumbnails``.
     """
-    return find_table(
-        paths.output(stage), paths.options, shard=paths.key, stage=stage, left_out=_left_out(thumbnails=thumbnails)
-    )
+    left_out = (EMBEDDING,) if thumbnails else (EMBEDDING, THUMBNAIL_COLUMN)
+    return find_table(paths.output(stage), paths, stage, left_out)
 
 
 def find_sample_scores(paths: ShardPaths) -> pa.Table | None:
     """The values that the sample filters compared, one row per sample; None if the table is missing."""
-    return find_table(paths.sample_scores(), paths.options, shard=paths.key, stage="filtered")
+    return find_table(paths.sample_scores(), paths, FILTERED)
 
 
 def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa.Table:
     """The ledgers of a shard's ``stages``, one after the other; a stage without a ledger has no rows."""
     ledgers = [empty_ledger()]
     for stage in stages:
-        if (ledger := find_table(paths.ledger(stage), paths.options, shard=paths.key, stage=stage)) is not None:
+        if (ledger := find_table(paths.ledger(stage), paths, stage)) is not None:
             ledgers.append(ledger)
     return pa.concat_tables(ledgers)
 
@@ -81,5 +81,14 @@ def scored_keys(storage: StorageSettings) -> list[str]:
     return [key for key, yes in zip(keys, scored, strict=True) if yes]
 
 
-def _left_out(*, thumbnails: bool) -> tuple[str, ...]:
-    return (EMBEDDING_COLUMN,) if thumbnails else (EMBEDDING_COLUMN, THUMBNAIL_COLUMN)
+def find_table(uri: str, paths: ShardPaths, stage: str, left_out: Collection[str] = ()) -> pa.Table | None:
+    """The table at ``uri`` that the stage has stored, without the columns ``left_out``; None if it is missing."""
+    try:
+        with open_parquet(uri, paths.options, advice=f"Delete it and materialize {stage} again.") as source:
+            return source.read([name for name in source.schema.names if name not in left_out])
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    except ShardError as error:
+        raise ShardError(f"shard {paths.key}: {error}") from error

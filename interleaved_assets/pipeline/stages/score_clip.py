@@ -17,15 +17,14 @@ from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import Counts, OutputFile
 from interleaved_assets.pipeline.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
-from interleaved_assets.pipeline.stages.names import IMAGE_SCORES, NORMALIZED
-from interleaved_assets.pipeline.tables import read_table
+from interleaved_assets.pipeline.stages.names import NORMALIZED
+from interleaved_assets.pipeline.stages.outputs import read_scores
 from interleaved_assets.pipeline.throughput import DEVICE_WAIT
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.columns import clip_ranges
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.scorer import load_scorer
 from interleaved_assets.scoring.clip.stream import ClipStats, score_shards
-from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
 from interleaved_assets.settings import Settings, StorageSettings
 
 _COLUMNS: Final = ("sample_id", "position", "modality", "text_content", "binary_content", "materialize_error")
@@ -76,8 +75,7 @@ def _is_demo_data(storage: StorageSettings) -> bool:
 
 
 def _read_image_scores(shard: ShardTask) -> pa.Table:
-    uri = shard.paths.output(IMAGE_SCORES)
-    scores = read_table(uri, shard.options, shard=shard.key, stage=IMAGE_SCORES, left_out=(THUMBNAIL_COLUMN,))
+    scores = read_scores(shard.paths, with_clip=False)
     prescreened(scores.slice(0, 0), shard.settings.clip.prescreen)  # raises if this shard lacks a column
     return scores
 

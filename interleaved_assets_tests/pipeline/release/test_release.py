@@ -308,7 +308,7 @@ def test_drops_of_images_alone_take_no_document_from_the_counts(
     for sample_ids, documents in (([], 4), (["d1"], 3)):
         columns = {"sample_id": sample_ids, "modality": ["metadata"] * len(sample_ids)}
         ledger = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-        monkeypatch.setattr(found_values, "find_table", lambda *_, ledger=ledger, **__: ledger)
+        monkeypatch.setattr(found_values, "read_ledgers", lambda *_, ledger=ledger, **__: ledger)
         assert found_values.values_of_shard(paths, lossy)["license"] == {"CC-BY 4.0": documents}
 
 

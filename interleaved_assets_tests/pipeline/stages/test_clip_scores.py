@@ -240,15 +240,15 @@ def test_a_shard_whose_storage_does_not_answer_can_be_tried_again(
     monkeypatch.setattr(open_clip, "create_model", create)
     name = {
         "rows": "read_parquet_shard",
-        "cheap scores": "read_table",
+        "cheap scores": "read_scores",
         "output": "parquet_shard",
     }[where]
     original = getattr(score_clip, name)
 
-    def fail_for_b(uri: str, *arguments: object, **named: object) -> object:
-        if "/b." in uri:
-            raise StorageUnavailable(f"cannot reach {uri}: timed out")
-        return original(uri, *arguments, **named)
+    def fail_for_b(place: str | ShardPaths, *arguments: object, **named: object) -> object:
+        if "/b." in (place if isinstance(place, str) else place.output("image_scores")):
+            raise StorageUnavailable(f"cannot reach {place}: timed out")
+        return original(place, *arguments, **named)
 
     with monkeypatch.context() as patches:
         patches.setattr(score_clip, name, fail_for_b)

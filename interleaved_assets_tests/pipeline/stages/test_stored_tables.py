@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable
-from interleaved_assets.pipeline.tables import read_table
+from interleaved_assets.pipeline.stages.outputs import find_table, read_scores
+from interleaved_assets.shard_paths import ShardPaths
 from interleaved_assets_tests.s3 import S3Server
 
 TABLE = pa.table({"a": pa.array(range(50_000), pa.int32()), "thumbnail": [b"x" * 3] * 50_000})
@@ -19,8 +20,10 @@ def stored(tmp_path: Path) -> Path:
     return path
 
 
-def read(path: Path | str, options: dict | None = None, **named: object) -> pa.Table:
-    return read_table(str(path), options, shard="cc/a", stage="image_scores", **named)
+def read(path: Path | str, options: dict | None = None, left_out: tuple[str, ...] = ()) -> pa.Table:
+    table = find_table(str(path), ShardPaths("", "cc/a", options or {}), "image_scores", left_out)
+    assert table is not None
+    return table
 
 
 def test_all_columns_or_all_but_some(stored: Path) -> None:
@@ -48,10 +51,10 @@ def test_a_damaged_table_names_shard_file_and_what_to_do(stored: Path, damage: s
 
 
 def test_the_error_for_a_missing_table_names_the_stage_to_run(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
-    with pytest.raises(ShardError, match=r"^shard cc/a: .*/no\.parquet is missing: materialize image_scores again$"):
-        read(tmp_path / "no.parquet")
-    with pytest.raises(ShardError, match=r"^shard cc/a: s3://.*/no\.parquet is missing: materialize image_scores"):
-        read(f"{bucket}/no.parquet", s3_server.storage_options)
+    with pytest.raises(ShardError, match=r"^shard cc/a: .*/cc/a\.parquet is missing: materialize image_scores again$"):
+        read_scores(ShardPaths(str(tmp_path), "cc/a"), with_clip=False)
+    with pytest.raises(ShardError, match=r"^shard cc/a: s3://.*/a\.parquet is missing: materialize image_scores"):
+        read_scores(ShardPaths(bucket, "cc/a", s3_server.storage_options), with_clip=False)
 
 
 def test_a_table_in_a_bucket(stored: Path, s3_server: S3Server, bucket: str) -> None:
