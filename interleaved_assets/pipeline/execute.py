@@ -32,11 +32,10 @@ def take_through(stage: Stage, key: str, settings: Settings, listed: ListedRecor
         if isinstance(outcome, InterleavedError):
             raise outcome
         return outcome
-    version, files = stage.code_version(settings), stage.files(settings)
-    if (done := _unchanged_as_listed(stage, key, settings, version, files, listed)) is not None:
-        return done
-    attempt = Attempt.of(stage, key, settings, version, files)
-    if (done := attempt.current() or attempt.begin(just_compared=attempt.compared_at_once)) is not None:
+    attempt = _compared(stage, key, settings, stage.code_version(settings), stage.files(settings), listed)
+    if isinstance(attempt, StageOutcome):
+        return attempt
+    if (done := attempt.begin(just_compared=attempt.compared_at_once)) is not None:
         return done
     try:
         return attempt.finish(stage.run(attempt.shard))
@@ -48,20 +47,23 @@ def take_through(stage: Stage, key: str, settings: Settings, listed: ListedRecor
         attempt.end()
 
 
-def _unchanged_as_listed(
+def _compared(
     stage: Stage,
     key: str,
     settings: Settings,
     code_version: str,
     files: Mapping[str, str],
     listed: ListedRecords,
-) -> StageOutcome | None:
-    """The outcome if the listing shows that the record is current, else None."""
+) -> Attempt | StageOutcome:
+    """The outcome if the record is current, which the listing may show without a request; else the attempt."""
     paths = settings.storage.shard(key)
     needed = [paths.record(name) for name in (stage.name, *stage.inputs) if name != RAW_SHARDS]
-    if any(listed.stamp_at(uri) is None for uri in needed):
-        return None
-    return Attempt.of(stage, key, settings, code_version, files, listed).current()
+    if all(listed.stamp_at(uri) is not None for uri in needed):
+        done = Attempt.of(stage, key, settings, code_version, files, listed).current()
+        if done is not None:
+            return done
+    attempt = Attempt.of(stage, key, settings, code_version, files)
+    return attempt.current() or attempt
 
 
 def take_together(
@@ -114,15 +116,13 @@ def take_together(
                 f"shard {', '.join(missing)}: {stage.name} ended without a result for it; this is an error of the "
                 "stage's function, which has to give the work or an error for every shard"
             )
-    except StorageUnavailable as error:
-        for key in begun & left.keys():
-            attempts[key].withdraw()
-        yield from ((key, not_begun.get(key, error)) for key in left)
-    except Exception:
+    except Exception as error:
         # not after KeyboardInterrupt or SystemExit: a run that is being ended has no time to write to storage
         for key in begun & left.keys():
             attempts[key].withdraw()
-        raise
+        if not isinstance(error, StorageUnavailable):
+            raise
+        yield from ((key, not_begun.get(key, error)) for key in left)
     else:
         yield from not_begun.items()
     finally:
@@ -146,10 +146,7 @@ def _attempts(
 
     def prepare(key: str) -> Attempt | StageOutcome | InterleavedError:
         try:
-            if (done := _unchanged_as_listed(stage, key, settings, code_version, files, listed)) is not None:
-                return done
-            attempt = Attempt.of(stage, key, settings, code_version, files)
-            return attempt.current() or attempt
+            return _compared(stage, key, settings, code_version, files, listed)
         except InterleavedError as error:
             return error
 
