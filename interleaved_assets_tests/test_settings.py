@@ -164,7 +164,8 @@ def test_limits_are_those_of_tars(tmp_path: Path) -> None:
     assert load_settings(write(tmp_path, "")).limits.for_tars() == LIMITS
     limits = load_settings(write(tmp_path, "[limits]\nmax_sample_bytes = '3MiB'\nmax_columns = 7\n")).limits
     assert check_limits(limits.for_tars()) == LIMITS._replace(max_sample_bytes=3 * 2**20, max_columns=7)
-    with pytest.raises(SettingsError, match=r"limits\.max_member_bytes: .*greater than or equal to 1048576, got 5"):
+    said = r"limits\.max_member_bytes: .*equal to 1048576, got 5 \(Bytes of one .*Default 1 GiB \(1073741824\)"
+    with pytest.raises(SettingsError, match=said):
         load_settings(write(tmp_path, "[limits]\nmax_member_bytes = 5\n"))
 
 

@@ -14,19 +14,15 @@ _LARGEST_MAX_PIXELS: Final = 2 * DEFAULT_MAX_PIXELS
 class ScoringSettings(BaseModel):
     """The scorers and their options. A change makes stored scores stale; thresholds are settings of selection."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    scorers: tuple[str, ...] = Field(
-        default=("sharpness", "qr", "thumbnail"),
-        description="Scorers that run on each image besides its size: sharpness (defined as in NeMo Curator), "
-        "sharpness_256 (independent of the resolution; recommended), sharpness_grey, qr, nsfw, or "
-        "your own; thumbnail stores a small picture for contact sheets. Default sharpness, qr and thumbnail.",
-    )
-    qr_detector: QrDetector = Field(
-        default=DEFAULT_DETECTOR,
-        description="Detector of QR codes: zxing+aruco (zxing-cpp, and OpenCV's ArUco detector where zxing-cpp "
-        "detects a code that it cannot read), zxing, opencv, or zbar (needs Debian's libzbar0). Default zxing+aruco.",
-    )
+    scorers: tuple[str, ...] = ("sharpness", "qr", "thumbnail")
+    """Scorers that run on each image besides its size: sharpness (defined as in NeMo Curator), sharpness_256
+    (independent of the resolution; recommended), sharpness_grey, qr, nsfw, or your own; thumbnail stores a small
+    picture for contact sheets. Default sharpness, qr and thumbnail."""
+    qr_detector: QrDetector = DEFAULT_DETECTOR
+    """Detector of QR codes: zxing+aruco (zxing-cpp, and OpenCV's ArUco detector where zxing-cpp detects a code that it
+    cannot read), zxing, opencv, or zbar (needs Debian's libzbar0). Default zxing+aruco."""
     max_pixels: int = Field(
         default=DEFAULT_MAX_PIXELS,
         ge=1,

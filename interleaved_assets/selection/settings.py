@@ -43,100 +43,66 @@ _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = MappingProxyType(
 class OwnBounds(BaseModel):
     """Bounds of a user's filter, both inclusive unless the filter was registered with an open maximum."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    min: FiniteFloat | None = Field(default=None, description="Smallest value that is kept. Default none.")
-    max: FiniteFloat | None = Field(default=None, description="Largest value that is kept. Default none.")
+    min: FiniteFloat | None = None
+    """Smallest value that is kept. Default none."""
+    max: FiniteFloat | None = None
+    """Largest value that is kept. Default none."""
 
 
 class SelectionSettings(BaseModel):
     """Thresholds and policies of selection. A change makes selections stale, but no scores."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings", use_attribute_docstrings=True)
 
     order: tuple[str, ...] = Field(
         default=BUILT_IN,
         description="Filters in the order they are applied. A filter that is not listed is off; one without a bound "
         f"keeps everything. Each filter sees only images that the earlier ones kept. Default {', '.join(BUILT_IN)}.",
     )
-    min_short_side: int | None = Field(
-        default=None, ge=1, description="Smallest short side of an image, in pixels. Default none."
-    )
-    max_long_side: int | None = Field(
-        default=None, ge=1, description="Largest long side of an image, in pixels. Default none."
-    )
-    min_aspect_ratio: FiniteFloat | None = Field(
-        default=None, gt=0, description="Smallest width ÷ height, above 0. Default none."
-    )
-    max_aspect_ratio: FiniteFloat | None = Field(
-        default=None, gt=0, description="Largest width ÷ height, above 0. Default none."
-    )
-    min_sharpness: FiniteFloat | None = Field(
-        default=100.0, ge=0, description="Smallest variance of the Laplacian in colour, from 0. Default 100."
-    )
-    min_sharpness_grey: FiniteFloat | None = Field(
-        default=None, ge=0, description="Smallest variance of the Laplacian in grey, from 0. Default none."
-    )
-    min_sharpness_256: FiniteFloat | None = Field(
-        default=None,
-        ge=0,
-        description="Smallest variance of the Laplacian in colour at a short side of at most 256 pixels, from 0; fits "
-        "images of all resolutions. Needs the scorer sharpness_256. Default none.",
-    )
-    max_qr_area_ratio: FiniteFloat | None = Field(
-        default=0.05,
-        ge=0,
-        le=1,
-        description="Share of QR codes in the image area must be below this, 0 to 1. Default 0.05.",
-    )
-    max_nsfw: FiniteFloat | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="NSFW probability of the pixels must be below this, 0 to 1. Default none.",
-    )
-    min_ratio: FiniteFloat | None = Field(
-        default=0.0, ge=0, description="Smallest number of images per word of a sample, from 0. Default 0."
-    )
-    max_ratio: float | None = Field(
-        default=math.inf, ge=0, description="Largest number of images per word of a sample, from 0 to inf. Default inf."
-    )
-    min_clip: FiniteFloat | None = Field(
-        default=0.15,
-        ge=-1,
-        le=1,
-        description="Smallest cosine similarity of an image with the best text of its sample, -1 to 1; applied if CLIP "
-        "scores exist. Default 0.15.",
-    )
-    min_aesthetic: FiniteFloat | None = Field(
-        default=None, description="Smallest aesthetic score; the head defines its range. Default none."
-    )
-    max_nsfw_clip: FiniteFloat | None = Field(
-        default=None, description="NSFW score of a head on the CLIP embedding must be below this. Default none."
-    )
-    own: dict[str, OwnBounds] = Field(
-        default_factory=dict,
-        description="Bounds of your own filters, by name: min and max. A name that is not registered as a filter is "
-        "a column of the scores. Filters that order does not list are applied last. Default none.",
-    )
-    on_fail: dict[str, OnFail] = Field(
-        default_factory=dict,
-        description="What an image filter drops, by its name: image (only that image) or sample (its whole sample). "
-        "Default image.",
-    )
-    on_score_error: ErrorPolicy = Field(
-        default="error",
-        description="How to handle an image without the score that a filter needs: error fails the shard, warn keeps "
-        "it, drop_row drops it, drop_sample drops its sample. Default error.",
-    )
-    no_text: Literal["drop", "keep"] = Field(
-        default="drop",
-        description="What the CLIP filter does with images of a sample without any text: drop or keep. Default drop.",
-    )
-    reindex_positions: bool = Field(
-        default=False,
-        description="Whether to renumber positions after drops, without gaps. Default false.",
-    )
+    min_short_side: int | None = Field(default=None, ge=1)
+    """Smallest short side of an image, in pixels. Default none."""
+    max_long_side: int | None = Field(default=None, ge=1)
+    """Largest long side of an image, in pixels. Default none."""
+    min_aspect_ratio: FiniteFloat | None = Field(default=None, gt=0)
+    """Smallest width ÷ height, above 0. Default none."""
+    max_aspect_ratio: FiniteFloat | None = Field(default=None, gt=0)
+    """Largest width ÷ height, above 0. Default none."""
+    min_sharpness: FiniteFloat | None = Field(default=100.0, ge=0)
+    """Smallest variance of the Laplacian in colour, from 0. Default 100."""
+    min_sharpness_grey: FiniteFloat | None = Field(default=None, ge=0)
+    """Smallest variance of the Laplacian in grey, from 0. Default none."""
+    min_sharpness_256: FiniteFloat | None = Field(default=None, ge=0)
+    """Smallest variance of the Laplacian in colour at a short side of at most 256 pixels, from 0; fits images of all
+    resolutions. Needs the scorer sharpness_256. Default none."""
+    max_qr_area_ratio: FiniteFloat | None = Field(default=0.05, ge=0, le=1)
+    """Share of QR codes in the image area must be below this, 0 to 1. Default 0.05."""
+    max_nsfw: FiniteFloat | None = Field(default=None, ge=0, le=1)
+    """NSFW probability of the pixels must be below this, 0 to 1. Default none."""
+    min_ratio: FiniteFloat | None = Field(default=0.0, ge=0)
+    """Smallest number of images per word of a sample, from 0. Default 0."""
+    max_ratio: float | None = Field(default=math.inf, ge=0)
+    """Largest number of images per word of a sample, from 0 to inf. Default inf."""
+    min_clip: FiniteFloat | None = Field(default=0.15, ge=-1, le=1)
+    """Smallest cosine similarity of an image with the best text of its sample, -1 to 1; applied if CLIP scores exist.
+    Default 0.15."""
+    min_aesthetic: FiniteFloat | None = None
+    """Smallest aesthetic score; the head defines its range. Default none."""
+    max_nsfw_clip: FiniteFloat | None = None
+    """NSFW score of a head on the CLIP embedding must be below this. Default none."""
+    own: dict[str, OwnBounds] = Field(default_factory=dict)
+    """Bounds of your own filters, by name: min and max. A name that is not registered as a filter is a column of the
+    scores. Filters that order does not list are applied last. Default none."""
+    on_fail: dict[str, OnFail] = Field(default_factory=dict)
+    """What an image filter drops, by its name: image (only that image) or sample (its whole sample). Default image."""
+    on_score_error: ErrorPolicy = "error"
+    """How to handle an image without the score that a filter needs: error fails the shard, warn keeps it, drop_row
+    drops it, drop_sample drops its sample. Default error."""
+    no_text: Literal["drop", "keep"] = "drop"
+    """What the CLIP filter does with images of a sample without any text: drop or keep. Default drop."""
+    reindex_positions: bool = False
+    """Whether to renumber positions after drops, without gaps. Default false."""
 
     def bounds(self, name: str) -> Bounds:
         """The bounds of the filter ``name``; None for an infinite bound."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from interleaved_assets.settings.sections import Settings
 
@@ -31,4 +32,9 @@ def _lines(prefix: str, model: BaseModel) -> Iterator[SettingLine]:
             yield from _lines(f"{prefix}.{name}", value)
         else:
             default = None if field.is_required() else field.get_default(call_default_factory=True)
-            yield SettingLine(f"{prefix}.{name}", value, default, field.description or "")
+            yield SettingLine(f"{prefix}.{name}", value, default, meaning(field))
+
+
+def meaning(field: FieldInfo) -> str:
+    """What a setting means, in one line; its docstring has several."""
+    return " ".join((field.description or "").split())

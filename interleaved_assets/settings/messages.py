@@ -7,6 +7,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.settings.lines import meaning
 from interleaved_assets.settings.sections import ENV_PREFIX, Settings
 
 
@@ -19,7 +20,7 @@ def describe(problem: Any) -> str:
     if problem["type"] == "value_error":  # of a check of this package, which says what is wrong and what is allowed
         return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
     field = _field_at(problem["loc"])
-    about = f" ({field.description})" if field is not None and field.description else ""
+    about = f" ({meaning(field)})" if field is not None and field.description else ""
     return f"{key}: {problem['msg']}{_given(problem)}{about}"
 
 

@@ -23,17 +23,15 @@ Bytes = Annotated[ByteSize, Field(ge=_MIB)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
 
 class PluginSettings(_Section):
     """Modules with scorers and filters of your own; docs/extending.md explains them."""
 
-    modules: tuple[str, ...] = Field(
-        default=(),
-        description="Modules that register scorers and filters, such as my_team.scorers, imported before the other "
-        "sections are checked. Default none.",
-    )
+    modules: tuple[str, ...] = ()
+    """Modules that register scorers and filters, such as my_team.scorers, imported before the other sections are
+    checked. Default none."""
 
     @field_validator("modules")
     @classmethod
@@ -55,21 +53,13 @@ class PluginSettings(_Section):
 class StorageSettings(_Section):
     """Where shards come from and where outputs go."""
 
-    raw_root: str = Field(
-        min_length=1,
-        default="data/raw",
-        description="Folder or URL (s3://…) with the raw tars. Default data/raw, relative to the settings file.",
-    )
-    output_root: str = Field(
-        min_length=1,
-        default="data/out",
-        description="Folder or URL under which every stage writes. Default data/out, relative to the settings file.",
-    )
-    options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="fsspec storage options for both roots and for other files of their scheme: endpoint, region and "
-        "other options that hold no secret. Default none.",
-    )
+    raw_root: str = Field(min_length=1, default="data/raw")
+    """Folder or URL (s3://…) with the raw tars. Default data/raw, relative to the settings file."""
+    output_root: str = Field(min_length=1, default="data/out")
+    """Folder or URL under which every stage writes. Default data/out, relative to the settings file."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """fsspec storage options for both roots and for other files of their scheme: endpoint, region and other options
+    that hold no secret. Default none."""
 
     def options_by_scheme(self) -> StorageOptionsByScheme:
         """:attr:`options` for the schemes of the two roots; other schemes have none."""
@@ -83,34 +73,24 @@ class StorageSettings(_Section):
 class ReadingSettings(_Section):
     """The layout of raw shards: what a sample is, and the fields of a document's JSON."""
 
-    layout: Layout = Field(
-        default="interleaved",
-        description="interleaved: each sample is a JSON that lists its texts and images. images: each sample is the "
-        "members with the same name up to the first dot, such as <key>.jpg, <key>.txt and <key>.json, as in the tars "
-        "of image_export and of other image data sets. Default interleaved.",
-    )
-    sample_id_field: str | None = Field(
-        default=None,
-        description="JSON field with the document's id. Default none: the member's path without its extension.",
-    )
-    texts_field: str = Field(
-        default="texts", min_length=1, description="JSON field with the list of texts. Default texts."
-    )
-    images_field: str = Field(
-        default="images", min_length=1, description="JSON field with the image tokens. Default images."
-    )
-    image_member_field: str | None = Field(
-        default=None, description="JSON field that names the member holding the frames. Default none: <key>.tiff."
-    )
-    fields: tuple[str, ...] | None = Field(
-        default=None, description="Passthrough fields to keep. Default none: all of them."
-    )
-    per_image_fields: tuple[str, ...] = Field(
-        default=("image_metadata",), description="JSON lists with one entry per image. Default image_metadata."
-    )
-    per_text_fields: tuple[str, ...] = Field(
-        default=(), description="JSON lists with one entry per text. Default none."
-    )
+    layout: Layout = "interleaved"
+    """interleaved: each sample is a JSON that lists its texts and images. images: each sample is the members with the
+    same name up to the first dot, such as <key>.jpg, <key>.txt and <key>.json, as in the tars of image_export and of
+    other image data sets. Default interleaved."""
+    sample_id_field: str | None = None
+    """JSON field with the document's id. Default none: the member's path without its extension."""
+    texts_field: str = Field(default="texts", min_length=1)
+    """JSON field with the list of texts. Default texts."""
+    images_field: str = Field(default="images", min_length=1)
+    """JSON field with the image tokens. Default images."""
+    image_member_field: str | None = None
+    """JSON field that names the member holding the frames. Default none: <key>.tiff."""
+    fields: tuple[str, ...] | None = None
+    """Passthrough fields to keep. Default none: all of them."""
+    per_image_fields: tuple[str, ...] = ("image_metadata",)
+    """JSON lists with one entry per image. Default image_metadata."""
+    per_text_fields: tuple[str, ...] = ()
+    """JSON lists with one entry per text. Default none."""
 
     def for_tars(self) -> ShardLayout:
         """The layout as the reader of tars takes it."""
@@ -120,16 +100,12 @@ class ReadingSettings(_Section):
 class ErrorSettings(_Section):
     """The policy for rows whose bytes could not be fetched."""
 
-    on_materialize_error: ErrorPolicy = Field(
-        default="error",
-        description="error fails the shard, warn keeps the row with its error, drop_row and drop_sample drop it or its "
-        "sample and list the drops in the ledger. Default error.",
-    )
-    max_error_rate: Share = Field(
-        default=1.0,
-        description="Share of a shard's rows with materialization errors above which its check fails as an ERROR, "
-        "0 to 1; below it the check warns. Default 1.",
-    )
+    on_materialize_error: ErrorPolicy = "error"
+    """error fails the shard, warn keeps the row with its error, drop_row and drop_sample drop it or its sample and list
+    the drops in the ledger. Default error."""
+    max_error_rate: Share = 1.0
+    """Share of a shard's rows with materialization errors above which its check fails as an ERROR, 0 to 1; below it the
+    check warns. Default 1."""
 
 
 class PublishSettings(_Section):
@@ -138,116 +114,69 @@ class PublishSettings(_Section):
     No stage depends on the bounds: a changed one holds for the shards that are made from then on.
     """
 
-    max_empty_samples: Share = Field(
-        default=0.9,
-        description="Largest share of a shard's samples that may have neither a text nor an image, 0 to 1; above it "
-        "the shard fails, since its layout is not the one that [reading] describes. 1 turns it off. Default 0.9.",
-    )
-    max_unreferenced_bytes: Share = Field(
-        default=0.5,
-        description="Largest share of members that no document names in the bytes of a shard's texts, images and such "
-        "members, 0 to 1; above it the shard fails. 1 turns it off. Default 0.5.",
-    )
-    max_lost_samples: Share = Field(
-        default=0.5,
-        description="Largest share of a shard's samples that may lose rows to errors in one stage, by drop_row or "
-        "drop_sample, 0 to 1; above it the shard fails. 1 turns it off. Default 0.5.",
-    )
-    accept_incomplete: bool = Field(
-        default=False,
-        description="Whether to take what can be read of a tar that is cut or damaged, has no end mark, or has data "
-        "after it; else the shard fails. Default false.",
-    )
-    unreferenced_images: bool = Field(
-        default=False,
-        description="Whether images that no document names, and no filter has judged, go on into filtered and "
-        "final_tars; else they are counted and stay in normalized. Default false.",
-    )
+    max_empty_samples: Share = 0.9
+    """Largest share of a shard's samples that may have neither a text nor an image, 0 to 1; above it the shard fails,
+    since its layout is not the one that [reading] describes. 1 turns it off. Default 0.9."""
+    max_unreferenced_bytes: Share = 0.5
+    """Largest share of members that no document names in the bytes of a shard's texts, images and such members, 0 to 1;
+    above it the shard fails. 1 turns it off. Default 0.5."""
+    max_lost_samples: Share = 0.5
+    """Largest share of a shard's samples that may lose rows to errors in one stage, by drop_row or drop_sample, 0 to 1;
+    above it the shard fails. 1 turns it off. Default 0.5."""
+    accept_incomplete: bool = False
+    """Whether to take what can be read of a tar that is cut or damaged, has no end mark, or has data after it; else the
+    shard fails. Default false."""
+    unreferenced_images: bool = False
+    """Whether images that no document names, and no filter has judged, go on into filtered and final_tars; else they
+    are counted and stay in normalized. Default false."""
 
 
 class RunSettings(_Section):
     """Size of runs, parallelism and memory."""
 
-    shards_per_run: int = Field(
-        default=100, ge=1, le=10_000, description="Most shards in one run of a backfill. Default 100."
-    )
-    storage_tries: int = Field(
-        default=4,
-        ge=1,
-        le=20,
-        description="Attempts at a shard while the storage does not answer, with pauses up to 30 s. Default 4.",
-    )
-    parallel_shards: int = Field(
-        default=2,
-        ge=1,
-        le=256,
-        description="Shards a step works on at once in its process; on a Ray cluster, one for each CPU. Default 2.",
-    )
-    max_shard_seconds: float = Field(
-        default=3600,
-        gt=0,
-        description="Seconds that a stage may take for one shard; then the shard fails and the others go on. On a Ray "
-        "cluster its worker is killed. clip_scores has the limit on a Ray cluster only. Default 3600.",
-    )
-    max_batch_bytes: Bytes = Field(
-        default=ByteSize(128 * _MIB),
-        description="Bytes of rows held at once per shard, as a number or with a unit (128MiB), at least 1 MiB. "
-        "Default 128 MiB (134217728).",
-    )
-    scratch_bytes: ByteSize = Field(
-        default=ByteSize(2048 * _MIB),
-        ge=0,
-        description="Bytes of Parquet outputs in a bucket of which a run keeps copies on the local disk, in the folder "
-        "for temporary files, so that its next stages do not fetch them again; 0 keeps none. Default 2 GiB "
-        "(2147483648).",
-    )
-    keep_days: int = Field(
-        default=90,
-        ge=1,
-        le=36_500,
-        description="Days after which a run is deleted if all of its results were replaced by later runs. Default 90.",
-    )
-    pictures: bool = Field(
-        default=True,
-        description="Whether each shard gets plots and small pictures in the metadata of filtered, at most 12 kB, and "
-        "an HTML page with more of them. Default true.",
-    )
-    executor: Literal["in_process", "multiprocess", "ray", "k8s"] = Field(
-        default="in_process",
-        description="Where steps run: in_process, one process for the run; multiprocess, one for each step; ray, the "
-        "shards of a step on a Ray cluster; k8s, a Kubernetes job for each step. Default in_process.",
-    )
+    shards_per_run: int = Field(default=100, ge=1, le=10_000)
+    """Most shards in one run of a backfill. Default 100."""
+    storage_tries: int = Field(default=4, ge=1, le=20)
+    """Attempts at a shard while the storage does not answer, with pauses up to 30 s. Default 4."""
+    parallel_shards: int = Field(default=2, ge=1, le=256)
+    """Shards a step works on at once in its process; on a Ray cluster, one for each CPU. Default 2."""
+    max_shard_seconds: float = Field(default=3600, gt=0)
+    """Seconds that a stage may take for one shard; then the shard fails and the others go on. On a Ray cluster its
+    worker is killed. clip_scores has the limit on a Ray cluster only. Default 3600."""
+    max_batch_bytes: Bytes = ByteSize(128 * _MIB)
+    """Bytes of rows held at once per shard, as a number or with a unit (128MiB), at least 1 MiB. Default 128 MiB
+    (134217728)."""
+    scratch_bytes: ByteSize = Field(default=ByteSize(2048 * _MIB), ge=0)
+    """Bytes of Parquet outputs in a bucket of which a run keeps copies on the local disk, in the folder for temporary
+    files, so that its next stages do not fetch them again; 0 keeps none. Default 2 GiB (2147483648)."""
+    keep_days: int = Field(default=90, ge=1, le=36_500)
+    """Days after which a run is deleted if all of its results were replaced by later runs. Default 90."""
+    pictures: bool = True
+    """Whether each shard gets plots and small pictures in the metadata of filtered, at most 12 kB, and an HTML page
+    with more of them. Default true."""
+    executor: Literal["in_process", "multiprocess", "ray", "k8s"] = "in_process"
+    """Where steps run: in_process, one process for the run; multiprocess, one for each step; ray, the shards of a step
+    on a Ray cluster; k8s, a Kubernetes job for each step. Default in_process."""
 
 
 class LimitSettings(_Section):
     """What a raw shard may ask for; final tars are held to the same, so that they can be read."""
 
-    max_member_bytes: Bytes = Field(
-        default=ByteSize(LIMITS.max_member_bytes),
-        description="Bytes of one member or image; a larger one is not read and its row gets the error "
-        "member_too_large. At least 1 MiB. Default 1 GiB (1073741824).",
-    )
-    max_document_bytes: Bytes = Field(
-        default=ByteSize(LIMITS.max_document_bytes),
-        description="Bytes of one JSON; a larger one is kept as it is, its row with the error document_too_large. At "
-        "least 1 MiB. Default 64 MiB (67108864).",
-    )
-    max_sample_bytes: Bytes = Field(
-        default=ByteSize(LIMITS.max_sample_bytes),
-        description="Bytes that the rows of one sample may take together; images beyond it get the error "
-        "sample_too_large. At least 1 MiB. Default 512 MiB (536870912).",
-    )
-    max_columns: int = Field(
-        default=LIMITS.max_columns,
-        ge=1,
-        description="Passthrough columns of one shard; a document that would bring more gets the error "
-        "document_too_large. Default 1000.",
-    )
-    max_unpacked_bytes: Bytes = Field(
-        default=ByteSize(LIMITS.max_unpacked_bytes),
-        description="Bytes that a compressed raw shard may unpack to on temporary disk; a larger one fails. At least "
-        "1 MiB. Default 2 GiB (2147483648).",
-    )
+    max_member_bytes: Bytes = ByteSize(LIMITS.max_member_bytes)
+    """Bytes of one member or image; a larger one is not read and its row gets the error member_too_large. At least 1
+    MiB. Default 1 GiB (1073741824)."""
+    max_document_bytes: Bytes = ByteSize(LIMITS.max_document_bytes)
+    """Bytes of one JSON; a larger one is kept as it is, its row with the error document_too_large. At least 1 MiB.
+    Default 64 MiB (67108864)."""
+    max_sample_bytes: Bytes = ByteSize(LIMITS.max_sample_bytes)
+    """Bytes that the rows of one sample may take together; images beyond it get the error sample_too_large. At least 1
+    MiB. Default 512 MiB (536870912)."""
+    max_columns: int = Field(default=LIMITS.max_columns, ge=1)
+    """Passthrough columns of one shard; a document that would bring more gets the error document_too_large. Default
+    1000."""
+    max_unpacked_bytes: Bytes = ByteSize(LIMITS.max_unpacked_bytes)
+    """Bytes that a compressed raw shard may unpack to on temporary disk; a larger one fails. At least 1 MiB. Default 2
+    GiB (2147483648)."""
 
     def for_tars(self) -> TarLimits:
         """The limits as reader and writer of tars take them."""
@@ -257,18 +186,12 @@ class LimitSettings(_Section):
 class FinalTarsSettings(_Section):
     """How large a final tar may be; the final tar of a shard beyond that is split into several."""
 
-    max_samples_per_tar: int | None = Field(
-        default=None,
-        ge=1,
-        description="Most samples in one final tar; those of a larger shard are split evenly into tars of at most as "
-        "many, <key>~00000.tar and so on. Default none: one tar a shard.",
-    )
-    max_tar_bytes: ByteSize | None = Field(
-        default=None,
-        ge=_MIB,
-        description="Most bytes of one final tar, as a number or with a unit (512MiB), at least 1 MiB; a larger one is "
-        "split as above. A sample that alone takes more gets a tar of its own. Default none: one tar a shard.",
-    )
+    max_samples_per_tar: int | None = Field(default=None, ge=1)
+    """Most samples in one final tar; those of a larger shard are split evenly into tars of at most as many,
+    <key>~00000.tar and so on. Default none: one tar a shard."""
+    max_tar_bytes: ByteSize | None = Field(default=None, ge=_MIB)
+    """Most bytes of one final tar, as a number or with a unit (512MiB), at least 1 MiB; a larger one is split as above.
+    A sample that alone takes more gets a tar of its own. Default none: one tar a shard."""
 
     def bounds(self) -> dict[str, int]:
         """The bounds that are set, by name."""
@@ -278,97 +201,55 @@ class FinalTarsSettings(_Section):
 class PageSettings(_Section):
     """The page with a shard's documents, written after selection. No stage depends on these."""
 
-    enabled: bool = Field(
-        default=True,
-        description="Whether selection writes pages/<key>.html below the output root for each shard: its documents, "
-        "with what was dropped in its place. Default true.",
-    )
-    max_documents: int = Field(
-        default=200,
-        ge=1,
-        le=2000,
-        description="Most documents on a page, about 25 KB each; of a larger shard those with dropped rows come first, "
-        "of every reason in turn. Default 200.",
-    )
+    enabled: bool = True
+    """Whether selection writes pages/<key>.html below the output root for each shard: its documents, with what was
+    dropped in its place. Default true."""
+    max_documents: int = Field(default=200, ge=1, le=2000)
+    """Most documents on a page, about 25 KB each; of a larger shard those with dropped rows come first, of every reason
+    in turn. Default 200."""
 
 
 class WatchSettings(_Section):
     """How the sensor looks for new and changed shards."""
 
-    enabled: bool = Field(
-        default=False,
-        description="Whether both sensors and the schedules daily_report, check_raw_root and check_up_to_date are on "
-        "from the start; else they are turned on in the UI. Default false.",
-    )
-    interval_seconds: int = Field(
-        default=60, ge=5, le=86_400, description="Seconds between two ticks of the sensors. Default 60."
-    )
-    quiet_seconds: FiniteFloat = Field(
-        default=60, ge=0, description="Seconds a shard must stay unchanged before it is taken as complete. Default 60."
-    )
-    nightly: str = Field(
-        default="0 2 * * *",
-        description="Time of the nightly schedule, as cron in UTC. Default 0 2 * * *.",
-    )
-    max_per_tick: int = Field(
-        default=400,
-        ge=1,
-        le=500,
-        description="New or changed shards reported in one tick; the rest waits for the next. Default 400.",
-    )
-    max_tick_seconds: float = Field(
-        default=30,
-        gt=0,
-        le=50,
-        description="Seconds that a tick may take to hash new or changed local shards; the rest waits for the next. At "
-        "most 50: Dagster ends a tick after 60. Default 30.",
-    )
+    enabled: bool = False
+    """Whether both sensors and the schedules daily_report, check_raw_root and check_up_to_date are on from the start;
+    else they are turned on in the UI. Default false."""
+    interval_seconds: int = Field(default=60, ge=5, le=86_400)
+    """Seconds between two ticks of the sensors. Default 60."""
+    quiet_seconds: FiniteFloat = Field(default=60, ge=0)
+    """Seconds a shard must stay unchanged before it is taken as complete. Default 60."""
+    nightly: str = "0 2 * * *"
+    """Time of the nightly schedule, as cron in UTC. Default 0 2 * * *."""
+    max_per_tick: int = Field(default=400, ge=1, le=500)
+    """New or changed shards reported in one tick; the rest waits for the next. Default 400."""
+    max_tick_seconds: float = Field(default=30, gt=0, le=50)
+    """Seconds that a tick may take to hash new or changed local shards; the rest waits for the next. At most 50:
+    Dagster ends a tick after 60. Default 30."""
 
 
 class CheckSettings(_Section):
     """Bounds of the checks. No stage depends on them: changing one makes nothing stale."""
 
-    min_keep_rate: Share = Field(
-        default=0.05,
-        description="Share of a shard's rows, and of its images, that selection has to keep, 0 to 1; below it the "
-        "check fails as an ERROR, and the report has a warning for the whole data set. 0 turns it off. Default 0.05.",
-    )
-    max_keep_rate: Share = Field(
-        default=1.0,
-        description="Share of a shard's rows that selection may keep, 0 to 1; above it the check warns. Default 1.",
-    )
-    max_keep_rate_distance: Share = Field(
-        default=0.3,
-        description="Largest distance of a shard's share of kept rows from the median of other shards, 0 to 1; above "
-        "it the check warns. 1 turns the comparison off. Default 0.3.",
-    )
-    other_shards: int = Field(
-        default=200,
-        ge=0,
-        le=10_000,
-        description="Other shards whose records a step reads for that median, evenly chosen, besides its own shards. "
-        "Default 200.",
-    )
-    min_other_shards: int = Field(
-        default=5,
-        ge=1,
-        description="Fewest other shards for that comparison; with fewer there is none. Default 5.",
-    )
-    max_raw_age_hours: float | None = Field(
-        default=None,
-        gt=0,
-        description="Hours since the newest raw shard landed, after which the check raw_root_fresh warns. Default "
-        "none: no limit.",
-    )
-    raw_root_cron: str = Field(
-        default="0 * * * *",
-        description="Time of the check raw_root_fresh, as cron in UTC. Default 0 * * * *, every hour.",
-    )
-    up_to_date_cron: str = Field(
-        default="15 * * * *",
-        description="Time of the check up_to_date of each stage, which reads the record of every shard at every stage, "
-        "as cron in UTC. Default 15 * * * *, every hour.",
-    )
+    min_keep_rate: Share = 0.05
+    """Share of a shard's rows, and of its images, that selection has to keep, 0 to 1; below it the check fails as an
+    ERROR, and the report has a warning for the whole data set. 0 turns it off. Default 0.05."""
+    max_keep_rate: Share = 1.0
+    """Share of a shard's rows that selection may keep, 0 to 1; above it the check warns. Default 1."""
+    max_keep_rate_distance: Share = 0.3
+    """Largest distance of a shard's share of kept rows from the median of other shards, 0 to 1; above it the check
+    warns. 1 turns the comparison off. Default 0.3."""
+    other_shards: int = Field(default=200, ge=0, le=10_000)
+    """Other shards whose records a step reads for that median, evenly chosen, besides its own shards. Default 200."""
+    min_other_shards: int = Field(default=5, ge=1)
+    """Fewest other shards for that comparison; with fewer there is none. Default 5."""
+    max_raw_age_hours: float | None = Field(default=None, gt=0)
+    """Hours since the newest raw shard landed, after which the check raw_root_fresh warns. Default none: no limit."""
+    raw_root_cron: str = "0 * * * *"
+    """Time of the check raw_root_fresh, as cron in UTC. Default 0 * * * *, every hour."""
+    up_to_date_cron: str = "15 * * * *"
+    """Time of the check up_to_date of each stage, which reads the record of every shard at every stage, as cron in UTC.
+    Default 15 * * * *, every hour."""
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> Self:

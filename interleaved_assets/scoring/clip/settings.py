@@ -21,29 +21,21 @@ _CHECKPOINT_ENDINGS: Final = (".pt", ".pth", ".bin", ".ckpt", ".npz", ".safetens
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
 
 class HeadSettings(_Section):
     """One head on the image embedding: a stack of linear layers that ends in one number."""
 
-    path: str = Field(
-        min_length=1,
-        description="File or URL of the head's state dict, .pth (read with weights_only) or .safetensors. No default.",
-    )
-    kind: HeadKind = Field(
-        default="own",
-        description="aesthetic fills aesthetic_score, nsfw fills nsfw_clip_score, own fills a column named as the "
-        "head. Default own.",
-    )
-    activation: Activation | None = Field(
-        default=None,
-        description="Function between the linear layers: none, relu or gelu. Default none, except relu for kind nsfw.",
-    )
-    output: Squash | None = Field(
-        default=None,
-        description="Function behind the last layer: none or sigmoid. Default none, except sigmoid for kind nsfw.",
-    )
+    path: str = Field(min_length=1)
+    """File or URL of the head's state dict, .pth (read with weights_only) or .safetensors. No default."""
+    kind: HeadKind = "own"
+    """aesthetic fills aesthetic_score, nsfw fills nsfw_clip_score, own fills a column named as the head. Default
+    own."""
+    activation: Activation | None = None
+    """Function between the linear layers: none, relu or gelu. Default none, except relu for kind nsfw."""
+    output: Squash | None = None
+    """Function behind the last layer: none or sigmoid. Default none, except sigmoid for kind nsfw."""
 
     @property
     def hidden_activation(self) -> Activation:
@@ -63,25 +55,22 @@ class PrescreenSettings(_Section):
     cheap score is missing is not left out.
     """
 
-    min_sharpness: float | None = Field(
-        default=None, ge=0, description="Variance of the Laplacian, at least (grey levels squared). Default none."
-    )
-    min_sharpness_256: float | None = Field(
-        default=None,
-        ge=0,
-        description="Variance of the Laplacian at a short side of 256 pixels, at least (grey levels squared). Default "
-        "none.",
-    )
-    max_qr_area_ratio: float | None = Field(
-        default=None, ge=0, description="Share of the image under QR codes, below, 0 to 1. Default none."
-    )
-    max_nsfw_score: float | None = Field(
-        default=None, ge=0, le=1, description="Probability from the NSFW scorer on pixels, below, 0 to 1. Default none."
-    )
-    min_aspect_ratio: float | None = Field(default=None, gt=0, description="Width ÷ height, at least. Default none.")
-    max_aspect_ratio: float | None = Field(default=None, gt=0, description="Width ÷ height, at most. Default none.")
-    min_width: int | None = Field(default=None, ge=1, description="Width in pixels, at least. Default none.")
-    min_height: int | None = Field(default=None, ge=1, description="Height in pixels, at least. Default none.")
+    min_sharpness: float | None = Field(default=None, ge=0)
+    """Variance of the Laplacian, at least (grey levels squared). Default none."""
+    min_sharpness_256: float | None = Field(default=None, ge=0)
+    """Variance of the Laplacian at a short side of 256 pixels, at least (grey levels squared). Default none."""
+    max_qr_area_ratio: float | None = Field(default=None, ge=0)
+    """Share of the image under QR codes, below, 0 to 1. Default none."""
+    max_nsfw_score: float | None = Field(default=None, ge=0, le=1)
+    """Probability from the NSFW scorer on pixels, below, 0 to 1. Default none."""
+    min_aspect_ratio: float | None = Field(default=None, gt=0)
+    """Width ÷ height, at least. Default none."""
+    max_aspect_ratio: float | None = Field(default=None, gt=0)
+    """Width ÷ height, at most. Default none."""
+    min_width: int | None = Field(default=None, ge=1)
+    """Width in pixels, at least. Default none."""
+    min_height: int | None = Field(default=None, ge=1)
+    """Height in pixels, at least. Default none."""
 
     @property
     def is_on(self) -> bool:
@@ -92,81 +81,46 @@ class PrescreenSettings(_Section):
 class ClipSettings(_Section):
     """How images are compared with the texts of their sample."""
 
-    enabled: bool = Field(default=False, description="Whether CLIP scores are computed at all. Default false.")
-    model: str = Field(
-        default="ViT-L-14-quickgelu",
-        min_length=1,
-        description="Name of an open_clip model, also hf-hub:<repository> or local-dir:<folder>; a label only where "
-        "model_config_path is given. Default ViT-L-14-quickgelu.",
-    )
-    pretrained: str = Field(
-        default="openai",
-        description="Weights: a tag that open_clip knows for the model, or the file or URL of a checkpoint, known by "
-        "a slash or by an ending such as .pt; not used with hf-hub: and local-dir:. Default openai.",
-    )
-    allow_demo_model: bool = Field(
-        default=False,
-        description="Whether the demo's model, which knows the demo's drawn scenes only, may judge other data. Default "
-        "false.",
-    )
-    model_config_path: str | None = Field(
-        default=None,
-        description="File or URL of a JSON with an open_clip model configuration of your own. Default none: the one "
-        "that open_clip has for the model.",
-    )
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto",
-        description="auto takes a GPU where there is one, else the CPU; cuda fails where there is none. Default auto.",
-    )
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
-        default="auto",
-        description="Arithmetic of the model. auto: bf16 on a GPU (fp16 where it has none), fp32 on a CPU. "
-        "Default auto.",
-    )
-    resize: Literal["auto", "pillow", "torch", "reduced"] = Field(
-        default="auto",
-        description="Who scales images down: pillow, bit for bit as open_clip does, or torch, nine times as fast, "
-        "about one pixel in 250 off by one grey level. reduced: torch, and JPEGs of over four times the model's input "
-        "are decoded in a part of their size. auto: pillow in fp32, else torch. Default auto.",
-    )
-    decode: Literal["host", "device"] = Field(
-        default="host",
-        description="Where JPEGs are decoded. host: on the CPU, as all other images. device: baseline and progressive "
-        "JPEGs of 8 bits, grey or YCbCr, are decoded and scaled on the model's device by torchvision; needs resize = "
-        "torch. Default host.",
-    )
-    batch_size: int | None = Field(
-        default=None,
-        ge=1,
-        description="Images, and texts, given to the model at once. Halved when memory runs out. Default none: 256 on "
-        "a GPU, 32 on a CPU.",
-    )
-    threads: int | None = Field(
-        default=None,
-        ge=1,
-        description="Threads that decode and scale images. Default none: one for each processor that this process may "
-        "use.",
-    )
-    long_text: Literal["truncate", "window"] = Field(
-        default="truncate",
-        description="Texts beyond the model's context: truncate looks at their beginning, window at every piece of the "
-        "context's length, of which the best counts. Default truncate.",
-    )
-    prescreen: PrescreenSettings = Field(
-        default_factory=PrescreenSettings,
-        description="Bounds on the cheap scores beyond which an image is not scored. Default none.",
-    )
-    heads: dict[str, HeadSettings] = Field(
-        default_factory=dict, description="Heads on the image embedding, by name. Default none."
-    )
-    keep_embeddings: bool = Field(
-        default=False, description="Whether the score file keeps the image embeddings, as float16. Default false."
-    )
-    max_pixels: int = Field(
-        default=DEFAULT_MAX_PIXELS,
-        ge=1,
-        description="Width x height above which an image is not decoded. Default 89478485.",
-    )
+    enabled: bool = False
+    """Whether CLIP scores are computed at all. Default false."""
+    model: str = Field(default="ViT-L-14-quickgelu", min_length=1)
+    """Name of an open_clip model, also hf-hub:<repository> or local-dir:<folder>; a label only where model_config_path
+    is given. Default ViT-L-14-quickgelu."""
+    pretrained: str = "openai"
+    """Weights: a tag that open_clip knows for the model, or the file or URL of a checkpoint, known by a slash or by an
+    ending such as .pt; not used with hf-hub: and local-dir:. Default openai."""
+    allow_demo_model: bool = False
+    """Whether the demo's model, which knows the demo's drawn scenes only, may judge other data. Default false."""
+    model_config_path: str | None = None
+    """File or URL of a JSON with an open_clip model configuration of your own. Default none: the one that open_clip has
+    for the model."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto takes a GPU where there is one, else the CPU; cuda fails where there is none. Default auto."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Arithmetic of the model. auto: bf16 on a GPU (fp16 where it has none), fp32 on a CPU. Default auto."""
+    resize: Literal["auto", "pillow", "torch", "reduced"] = "auto"
+    """Who scales images down: pillow, bit for bit as open_clip does, or torch, nine times as fast, about one pixel in
+    250 off by one grey level. reduced: torch, and JPEGs of over four times the model's input are decoded in a part of
+    their size. auto: pillow in fp32, else torch. Default auto."""
+    decode: Literal["host", "device"] = "host"
+    """Where JPEGs are decoded. host: on the CPU, as all other images. device: baseline and progressive JPEGs of 8 bits,
+    grey or YCbCr, are decoded and scaled on the model's device by torchvision; needs resize = torch. Default host."""
+    batch_size: int | None = Field(default=None, ge=1)
+    """Images, and texts, given to the model at once. Halved when memory runs out. Default none: 256 on a GPU, 32 on a
+    CPU."""
+    threads: int | None = Field(default=None, ge=1)
+    """Threads that decode and scale images. Default none: one for each processor that this process may use."""
+    long_text: Literal["truncate", "window"] = "truncate"
+    """Texts beyond the model's context: truncate looks at their beginning, window at every piece of the context's
+    length, of which the best counts. Default truncate."""
+    prescreen: PrescreenSettings = Field(default_factory=PrescreenSettings)
+    """Bounds on the cheap scores beyond which an image is not scored. Default none."""
+    heads: dict[str, HeadSettings] = Field(default_factory=dict)
+    """Heads on the image embedding, by name. Default none."""
+    keep_embeddings: bool = False
+    """Whether the score file keeps the image embeddings, as float16. Default false."""
+    max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
+    """Width x height above which an image is not decoded. Default 89478485."""
 
     @property
     def head_columns(self) -> dict[str, str]:
