@@ -36,9 +36,6 @@ def read_records(paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record]:
     """The records of one shard by stage, in the order of ``stages``; stages without a record are left out.
 
     Whether the outputs are still those that the records name is not checked.
-
-    Raises:
-        ShardError: a file is not a record.
     """
     found = {name: read_record(paths.record(name), paths.options) for name in stages}
     return {name: record for name, record in found.items() if record is not None}
@@ -49,19 +46,12 @@ def read_valid_records(paths: ShardPaths, stages: Iterable[str]) -> dict[str, Re
 
     A stage is left out if it has no record, or if its outputs are not those that its record names: they were deleted or
     replaced, or a run is writing them or was killed while it wrote them.
-
-    Raises:
-        ShardError: a file is not a record.
     """
     return NOT_LISTED.read_valid(paths, stages)
 
 
 def recorded_stages(storage: StorageSettings, stages: Iterable[str]) -> dict[str, list[str]]:
-    """By shard, those of ``stages`` that have a record: one listing per stage, no record is read.
-
-    Raises:
-        StorageError: the records cannot be listed.
-    """
+    """By shard, those of ``stages`` that have a record: one listing per stage, no record is read."""
     found: dict[str, list[str]] = {}
     for name in stages:
         for key in recorded_keys(storage, name):
@@ -74,9 +64,6 @@ def recorded_keys(storage: StorageSettings, stage: str, below: str = "") -> list
 
     Args:
         below: part of the keys before a slash; other keys are left out, and not listed.
-
-    Raises:
-        StorageError: the records cannot be listed.
     """
     root = join(storage.output_root, f"records/{stage}")
     folder = join(root, below) if below else root
@@ -108,12 +95,7 @@ class ListedRecords:
         return self._stamps.get(uri)
 
     def read(self, paths: ShardPaths, stage: str) -> Record | None:
-        """The shard's record, as of the listing where that has it; None if there is none.
-
-        Raises:
-            ShardError: the file is not a record.
-            StorageError: it cannot be read.
-        """
+        """The shard's record, as of the listing where that has it; None if there is none."""
         uri = paths.record(stage)
         stamp = self._stamps.get(uri)
         if stamp is None:
@@ -146,11 +128,7 @@ class ListedRecords:
         }
 
     def known_valid(self, paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record] | None:
-        """What :meth:`read_valid` returns, without a request; None if the storage has to be asked.
-
-        Raises:
-            ShardError: a file is not a record.
-        """
+        """What :meth:`read_valid` returns, without a request; None if the storage has to be asked."""
         found = {}
         for stage in stages:
             uri = paths.record(stage)
@@ -209,9 +187,6 @@ def list_records(
     """List the records and outputs of ``stages``, and the records of ``inputs``: of the shards ``keys``, or of all.
 
     Nothing is listed if the outputs are local files, for which no request is needed, or if there are too few ``keys``.
-
-    Raises:
-        StorageError: they cannot be listed.
     """
     if is_local(storage.output_root) or (keys is not None and len(keys) < _FEWEST_LISTED):
         return NOT_LISTED
