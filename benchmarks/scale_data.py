@@ -22,7 +22,7 @@ from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.registration import observation
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, list_raw_shards
-from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot, snapshot_uri, write_snapshot
+from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot, write_snapshot
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record, read_record
 from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
@@ -95,7 +95,7 @@ def write_first_snapshot(settings: Settings) -> dict[str, RawSource]:
     seen = compare_with_snapshot(
         list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
     )
-    write_snapshot(seen.snapshot, snapshot_uri(settings.storage, int(CURSOR)), settings.storage.options)
+    write_snapshot(seen.snapshot, int(CURSOR) - 1, settings.storage)
     return dict(zip(seen.keys, seen.changed, strict=True))
 
 

@@ -11,10 +11,10 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
+from interleaved_assets.defs.ticks.automation import REQUESTED
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files
-from interleaved_assets.pipeline.raw.requested import read_requested, requested_uri
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import Watcher, run_chain, unfinished_run
@@ -407,13 +407,13 @@ def test_a_table_that_cannot_be_read_means_comparing_every_shard_anew(
     assert automation.tick() == []
     automation.put("b", 2)
     automation.observe()
-    table = Path(requested_uri(automation.settings.storage, int(automation.cursor or 0)))
+    storage = automation.settings.storage
+    table = Path(REQUESTED.uri(int(automation.cursor or 0), storage))
     table.unlink()
     if content is not None:
         table.write_bytes(content)
     assert automation.tick() == ["b"]
-    storage = automation.settings.storage
-    assert read_requested(requested_uri(storage, int(automation.cursor or 0)), storage.options).keys() == {"a", "b"}
+    assert set(REQUESTED.read(int(automation.cursor or 0), storage)["key"].to_pylist()) == {"a", "b"}
 
 
 def test_a_forgotten_shard_whose_tar_comes_back_is_requested(automation: Automation) -> None:

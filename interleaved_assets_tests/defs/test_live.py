@@ -12,8 +12,8 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.pipeline.raw.listing import find_raw_shard
-from interleaved_assets.pipeline.raw.snapshot import read_snapshot
-from interleaved_assets.settings import load_settings
+from interleaved_assets.pipeline.raw.snapshot import latest_snapshot
+from interleaved_assets.settings import StorageSettings, load_settings
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.live import UNFINISHED, LiveDagster, live_dagster
 
@@ -65,8 +65,7 @@ def looks_again(live: LiveDagster, sensor: str) -> None:
 
 def seen(folder: Path, key: str) -> str:
     """The stamp of a shard as the last look at the raw root has found it."""
-    last = max((folder / "out/state/raw_shards").glob("*.parquet"), key=lambda path: int(path.stem))
-    return read_snapshot(str(last), {})[key].stamp
+    return latest_snapshot(StorageSettings(output_root=str(folder / "out")))[key].stamp
 
 
 def backfill(live: LiveDagster, keys: list[str]) -> str:

@@ -7,8 +7,10 @@ the versions handled.
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import dagster as dg
+import pyarrow as pa
 
 from interleaved_assets.defs.progress import known_progress
 from interleaved_assets.defs.requests import gaps_of, ranges_of
@@ -18,15 +20,18 @@ from interleaved_assets.defs.ticks.due_runs import log_due, range_requests
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.due import Due, Progress, due_shards
 from interleaved_assets.pipeline.raw.listing import RawShard
-from interleaved_assets.pipeline.raw.numbered_tables import next_number, remove_before
-from interleaved_assets.pipeline.raw.requested import FOLDER, read_requested, requested_uri, write_requested
-from interleaved_assets.pipeline.raw.snapshot import (
-    SnapshotEntry,
-    latest_snapshot,
-)
+from interleaved_assets.pipeline.raw.numbered_tables import NumberedTables
+from interleaved_assets.pipeline.raw.snapshot import SnapshotEntry, latest_snapshot
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, StorageSettings
+
+REQUESTED: Final = NumberedTables(
+    "state/requested",
+    pa.schema([pa.field("key", pa.string(), nullable=False), pa.field("version", pa.string(), nullable=False)]),
+    kind="a table of requested shards",
+)
+"""The content version of each shard for which automation last requested a run."""
 
 
 def launch_due_shards(context: dg.SensorEvaluationContext, settings: Settings) -> dg.SensorResult | dg.SkipReason:
@@ -70,10 +75,8 @@ def launch_due_shards(context: dg.SensorEvaluationContext, settings: Settings) -
             return dg.SkipReason(skipped)
     # The cursor names the table. If the tick fails after this line, the old cursor and its table stay in force, and
     # the next tick finds the same shards.
-    number = next_number(last, storage, FOLDER)
     requested |= {key: versions[key] for key in due.shards.keys() | due.current}
-    write_requested(requested, requested_uri(storage, number), storage.options)
-    remove_before(last, storage, FOLDER)
+    number = REQUESTED.write({"key": list(requested), "version": list(requested.values())}, last, storage)
     return dg.SensorResult(
         # with the time: numbers begin again once the cursor is reset and the output root emptied, and Dagster
         # launches no run whose key was used before
@@ -105,7 +108,7 @@ def _requested(context: dg.SensorEvaluationContext, number: int, storage: Storag
     Then all shards are compared with their records again. Shards that are current launch nothing.
     """
     try:
-        return read_requested(requested_uri(storage, number), storage.options)
+        table = REQUESTED.read(number, storage)
     except StorageUnavailable:
         raise
     except StorageError as error:
@@ -113,3 +116,4 @@ def _requested(context: dg.SensorEvaluationContext, number: int, storage: Storag
             f"all shards are compared again, because the table of the last tick cannot be read: {error}"
         )
         return {}
+    return dict(zip(table["key"].to_pylist(), table["version"].to_pylist(), strict=True))

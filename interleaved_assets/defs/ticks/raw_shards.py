@@ -12,14 +12,11 @@ from interleaved_assets.defs.registration import observation
 from interleaved_assets.defs.ticks.cursor import cursor_number
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw.listing import list_raw_files
-from interleaved_assets.pipeline.raw.numbered_tables import next_number, remove_before
 from interleaved_assets.pipeline.raw.snapshot import (
-    SNAPSHOT_FOLDER,
     SnapshotChanges,
     SnapshotEntry,
     compare_with_snapshot,
     read_snapshot,
-    snapshot_uri,
     write_snapshot,
 )
 from interleaved_assets.pipeline.stages.names import EVERY_STAGE
@@ -70,9 +67,7 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
     if snapshot != before:
         # The cursor names the snapshot. If the tick fails after this line, the old cursor and its snapshot stay in
         # force, and the next tick reports the same shards.
-        number = next_number(last, storage, SNAPSHOT_FOLDER)
-        write_snapshot(snapshot, snapshot_uri(storage, number), storage.options)
-        remove_before(last, storage, SNAPSHOT_FOLDER)
+        number = write_snapshot(snapshot, last, storage)
     removed = sorted(unused)[: settings.watch.max_per_tick]  # one by one: SQLite takes up to 20 ms for each
     # here and not in the result: Dagster adds the partitions of a result only after it has stored its events
     context.instance.add_dynamic_partitions(SHARDS, added)
@@ -132,7 +127,7 @@ def _snapshot(
     Then all shards are reported again. Shards with the same version as before launch nothing.
     """
     try:
-        return read_snapshot(snapshot_uri(storage, number), storage.options)
+        return read_snapshot(number, storage)
     except StorageUnavailable:
         raise
     except StorageError as error:

@@ -1,9 +1,11 @@
 """Small numbered Parquet tables below the output root: what a sensor has seen, what automation has requested.
 
-A table is written under a new number, and is in force once the cursor of its sensor names that number.
+A table is written under a new number, and is in force once the cursor of its sensor names that number. A tick that
+fails in between therefore changes nothing: the next one finds the table of the tick before.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -14,44 +16,47 @@ from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.settings import StorageSettings
 
 
-def table_uri(storage: StorageSettings, folder: str, number: int) -> str:
-    return join(storage.output_root, f"{folder}/{number}.parquet")
+class NumberedTables(NamedTuple):
+    """The tables of one kind."""
 
+    folder: str
+    """Where they lie below the output root."""
+    schema: pa.Schema
+    kind: str
+    """What messages call one of them."""
 
-def read_numbered(uri: str, schema: pa.Schema, storage_options: Mapping[str, object], kind: str) -> pa.Table:
-    """The table at ``uri``, which is to have this schema; ``kind`` says in messages what it should be."""
-    try:
-        with open_parquet(uri, storage_options) as source:
-            table = source.read(source.schema.names)
-    except ShardError as error:
-        raise StorageError(f"{uri} is not {kind}: {error}") from error
-    if not table.schema.equals(schema):
-        raise StorageError(f"{uri} is not {kind}: it has the columns {table.column_names}")
-    return table
+    def uri(self, number: int, storage: StorageSettings) -> str:
+        return join(storage.output_root, f"{self.folder}/{number}.parquet")
 
+    def numbers(self, storage: StorageSettings) -> list[int]:
+        """The numbers of the stored tables."""
+        names = files_in(join(storage.output_root, self.folder), storage.options)
+        return [int(number) for name in names if (number := name.removesuffix(".parquet")).isdecimal()]
 
-def write_numbered(
-    columns: Mapping[str, Sequence[object]], schema: pa.Schema, uri: str, storage_options: Mapping[str, object]
-) -> None:
-    with parquet_shard(uri, schema, storage_options=storage_options, hashed=False) as out:
-        out.write(pa.table(columns, schema=schema))
+    def read(self, number: int, storage: StorageSettings) -> pa.Table:
+        """The table with this number; raises StorageError if it is missing, damaged, or of another schema."""
+        uri = self.uri(number, storage)
+        try:
+            with open_parquet(uri, storage.options) as source:
+                table = source.read(source.schema.names)
+        except ShardError as error:
+            raise StorageError(f"{uri} is not {self.kind}: {error}") from error
+        if not table.schema.equals(self.schema):
+            raise StorageError(f"{uri} is not {self.kind}: it has the columns {table.column_names}")
+        return table
 
+    def write(self, columns: Mapping[str, Sequence[object]], last: int, storage: StorageSettings) -> int:
+        """Write a table, remove those before number ``last``, which is in force, and return the number of the new one.
 
-def next_number(last: int, storage: StorageSettings, folder: str) -> int:
-    """A number above ``last`` and above the numbers of all files below ``folder``.
-
-    After a reset of the cursor, ``last`` is 0; an older file would otherwise count as the latest.
-    """
-    return max([last, *numbers_below(folder, storage)]) + 1
-
-
-def remove_before(number: int, storage: StorageSettings, folder: str) -> None:
-    """Remove the files below ``folder`` with a smaller number."""
-    for older in (found for found in numbers_below(folder, storage) if found < number):
-        remove_file(table_uri(storage, folder, older), storage.options)
-
-
-def numbers_below(folder: str, storage: StorageSettings) -> list[int]:
-    """The numbers of the files below ``folder``; empty if it does not exist."""
-    names = files_in(join(storage.output_root, folder), storage.options)
-    return [int(number) for name in names if (number := name.removesuffix(".parquet")).isdecimal()]
+        It is above the numbers of all stored tables: after a reset of the cursor ``last`` is 0, and an older table
+        would otherwise count as the latest.
+        """
+        stored = self.numbers(storage)
+        number = max([last, *stored]) + 1
+        uri = self.uri(number, storage)
+        with parquet_shard(uri, self.schema, storage_options=storage.options, hashed=False) as out:
+            out.write(pa.table(columns, schema=self.schema))
+        for older in stored:
+            if older < last:
+                remove_file(self.uri(older, storage), storage.options)
+        return number

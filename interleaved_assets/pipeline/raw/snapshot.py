@@ -15,23 +15,24 @@ import pyarrow as pa
 from interleaved_assets.io.storage import check_name
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, raw_content_version
-from interleaved_assets.pipeline.raw.numbered_tables import numbers_below, read_numbered, table_uri, write_numbered
+from interleaved_assets.pipeline.raw.numbered_tables import NumberedTables
 from interleaved_assets.settings import StorageSettings
 
-SNAPSHOT_FOLDER: Final = "state/raw_shards"
-"""Below the output root; snapshots are numbered in the order in which they were taken."""
-
-_SNAPSHOT_SCHEMA: Final = pa.schema(
-    [
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("uri", pa.string(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("stamp", pa.string(), nullable=False),
-        pa.field("since", pa.float64(), nullable=False),
-        pa.field("settled", pa.bool_(), nullable=False),
-        pa.field("reported", pa.string()),
-        pa.field("gone", pa.bool_(), nullable=False),
-    ]
+SNAPSHOTS: Final = NumberedTables(
+    "state/raw_shards",
+    pa.schema(
+        [
+            pa.field("key", pa.string(), nullable=False),
+            pa.field("uri", pa.string(), nullable=False),
+            pa.field("size", pa.int64(), nullable=False),
+            pa.field("stamp", pa.string(), nullable=False),
+            pa.field("since", pa.float64(), nullable=False),
+            pa.field("settled", pa.bool_(), nullable=False),
+            pa.field("reported", pa.string()),
+            pa.field("gone", pa.bool_(), nullable=False),
+        ]
+    ),
+    kind="a snapshot of the raw shards",
 )
 
 
@@ -139,18 +140,17 @@ def compare_with_snapshot(
     return found
 
 
-def read_snapshot(uri: str, storage_options: Mapping[str, object]) -> dict[str, SnapshotEntry]:
-    """The snapshot at ``uri`` by key."""
-    table = read_numbered(uri, _SNAPSHOT_SCHEMA, storage_options, "a snapshot of the raw shards")
-    columns = table.to_pydict()
+def read_snapshot(number: int, storage: StorageSettings) -> dict[str, SnapshotEntry]:
+    """The snapshot with this number, by key."""
+    columns = SNAPSHOTS.read(number, storage).to_pydict()
     return {row[0]: SnapshotEntry(*row) for row in zip(*(columns[name] for name in SnapshotEntry._fields), strict=True)}
 
 
-def write_snapshot(snapshot: Mapping[str, SnapshotEntry], uri: str, storage_options: Mapping[str, object]) -> None:
-    """Write ``snapshot`` atomically as Parquet, a few dozen bytes per shard."""
+def write_snapshot(snapshot: Mapping[str, SnapshotEntry], last: int, storage: StorageSettings) -> int:
+    """Write ``snapshot``, a few dozen bytes per shard, as the one after number ``last``; returns its number."""
     rows = sorted(snapshot.values())
     columns = {name: [getattr(row, name) for row in rows] for name in SnapshotEntry._fields}
-    write_numbered(columns, _SNAPSHOT_SCHEMA, uri, storage_options)
+    return SNAPSHOTS.write(columns, last, storage)
 
 
 def snapshot_versions(raws: Iterable[RawShard], storage: StorageSettings) -> dict[str, str]:
@@ -171,17 +171,13 @@ def snapshot_versions(raws: Iterable[RawShard], storage: StorageSettings) -> dic
 
 def latest_snapshot(storage: StorageSettings) -> dict[str, SnapshotEntry]:
     """The entries of the latest snapshot, by key. Empty if there is no snapshot yet, or the latest one is damaged."""
-    numbers = numbers_below(SNAPSHOT_FOLDER, storage)
+    numbers = SNAPSHOTS.numbers(storage)
     if not numbers:
         return {}
     # the snapshot may be of a tick that failed: a stamp stands for the same content in any snapshot
     try:
-        return read_snapshot(snapshot_uri(storage, max(numbers)), storage.options)
+        return read_snapshot(max(numbers), storage)
     except StorageUnavailable:
         raise
     except StorageError:
         return {}
-
-
-def snapshot_uri(storage: StorageSettings, number: int) -> str:
-    return table_uri(storage, SNAPSHOT_FOLDER, number)
