@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.steps import shard_run
+from interleaved_assets.io.parquet import reader
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.record import Record
@@ -119,18 +120,19 @@ def test_scores_of_another_schema_and_without_reason(
 
 
 def fail_reading(monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], times: int) -> None:
-    """Let the reading of these shards fail so many times, after a first batch."""
-    read = score_clip.read_parquet_shard
+    """Let clip_scores fail to read these shards so many times, after a first batch."""
+    read = reader.read_parquet_shard
     tried: Counter[str] = Counter()
 
-    def flaky(uri: str, **options: Any) -> Iterator[pa.Table]:
+    def flaky(uri: str, columns: Sequence[str] | None, **options: Any) -> Iterator[pa.Table]:
         key = Path(uri).stem
-        tried[key] += 1
-        yield from read(uri, **options)
-        if key in errors and tried[key] <= times:
-            raise errors[key]
+        yield from read(uri, columns=columns, **options)
+        if columns == score_clip._COLUMNS:
+            tried[key] += 1
+            if key in errors and tried[key] <= times:
+                raise errors[key]
 
-    monkeypatch.setattr(score_clip, "read_parquet_shard", flaky)
+    monkeypatch.setattr(reader, "read_parquet_shard", flaky)
 
 
 def test_shards_whose_storage_did_not_answer_are_tried_again_and_no_others(

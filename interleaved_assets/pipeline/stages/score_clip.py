@@ -7,7 +7,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import NOT_COMPARED, InterleavedError
 from interleaved_assets.pipeline.counted import IMAGE_MEMBERS, UNEXPLAINED, image_members
@@ -83,12 +82,7 @@ def _read_image_scores(shard: ShardTask) -> pa.Table:
 def _tables(shard: ShardTask, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
     """The shard's rows. An error ends them and is stored in ``broken``; it does not reach the stream of all shards."""
     try:
-        yield from read_parquet_shard(
-            shard.paths.output(NORMALIZED),
-            columns=_COLUMNS,
-            max_batch_bytes=shard.settings.run.max_batch_bytes,
-            storage_options=shard.options,
-        )
+        yield from shard.rows_of(NORMALIZED, _COLUMNS)
     except InterleavedError as error:
         broken[shard.key] = error
 

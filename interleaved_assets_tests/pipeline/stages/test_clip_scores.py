@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("open_clip")
 import open_clip
 
+from interleaved_assets.io.parquet import reader
 from interleaved_assets.model.errors import (
     InterleavedError,
     SettingsError,
@@ -238,12 +239,12 @@ def test_a_shard_whose_storage_does_not_answer_can_be_tried_again(
         return create_model(name, **named)
 
     monkeypatch.setattr(open_clip, "create_model", create)
-    name = {
-        "rows": "read_parquet_shard",
-        "cheap scores": "read_scores",
-        "output": "parquet_shard",
+    module, name = {
+        "rows": (reader, "read_parquet_shard"),
+        "cheap scores": (score_clip, "read_scores"),
+        "output": (score_clip, "parquet_shard"),
     }[where]
-    original = getattr(score_clip, name)
+    original = getattr(module, name)
 
     def fail_for_b(place: str | ShardPaths, *arguments: object, **named: object) -> object:
         if "/b." in (place if isinstance(place, str) else place.output("image_scores")):
@@ -251,7 +252,7 @@ def test_a_shard_whose_storage_does_not_answer_can_be_tried_again(
         return original(place, *arguments, **named)
 
     with monkeypatch.context() as patches:
-        patches.setattr(score_clip, name, fail_for_b)
+        patches.setattr(module, name, fail_for_b)
         outcomes = go(settings)
     assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["c"], StageOutcome)
