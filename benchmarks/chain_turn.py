@@ -68,7 +68,7 @@ def through_dagster(file: Path) -> dict[str, object]:
     from interleaved_assets.defs.build import build_definitions
     from interleaved_assets.defs.demo import register_all
     from interleaved_assets.defs.executors import WORK_OF_STEPS
-    from interleaved_assets.defs.private_api.connections import keep_connections
+    from interleaved_assets.defs.private_api.instance import keep_connections
     from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
     from interleaved_assets.settings import load_settings
 

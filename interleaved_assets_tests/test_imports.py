@@ -223,7 +223,7 @@ def loaded_by(code: str, watched: Iterable[str], folder: Path) -> set[str]:
 
 def test_the_definitions_load_what_declares_them_alone(tmp_path: Path) -> None:
     work = ("steps.shard_run", "steps.report", "steps.checks", "ticks.nightly", "ticks.automation", "ticks.raw_shards")
-    ours = [f"interleaved_assets.defs.{name}" for name in (*work, "private_api.connections")]
+    ours = [f"interleaved_assets.defs.{name}" for name in (*work, "private_api.stored_events")]
     ours += [name for name in WORK_OF_STEPS if name != "interleaved_assets.defs.build"]
     watched = [*READS_SHARDS, *OTHERS, *ours, "dagster"]
     assert loaded_by("import interleaved_assets.definitions", watched, tmp_path) == {"dagster"}

@@ -22,8 +22,7 @@ from rich.table import Table
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.interrupts import interrupts_noted, sigterm_as_ctrl_c
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api.connections import keep_connections
-from interleaved_assets.defs.private_api.events import end_killed_run, interrupts_between_steps
+from interleaved_assets.defs.private_api.instance import end_killed_run, interrupts_between_steps, keep_connections
 from interleaved_assets.defs.registration import observation
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.schedules import DAILY_REPORT

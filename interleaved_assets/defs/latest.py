@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 import dagster as dg
 
-from interleaved_assets.defs.private_api.events import latest_event_ids
+from interleaved_assets.defs.private_api.instance import latest_event_ids
 from interleaved_assets.pipeline.record import RAW_SHARDS
 
 _NAMED: Final = 10_000

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 import dagster as dg
 
-from interleaved_assets.defs.private_api.events import UNCHANGED
+from interleaved_assets.defs.private_api.stored_events import UNCHANGED
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import StageOutcome

@@ -6,7 +6,7 @@ import dagster as dg
 
 from interleaved_assets.defs.latest import latest_ids
 from interleaved_assets.defs.partitions import SHARDS, shards
-from interleaved_assets.defs.private_api.backfills import shards_awaiting_backfill
+from interleaved_assets.defs.private_api.instance import shards_awaiting_backfill
 from interleaved_assets.pipeline.due import Progress
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings

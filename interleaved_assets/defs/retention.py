@@ -11,7 +11,7 @@ import dagster as dg
 
 from interleaved_assets.defs.forget import FORGET_SHARDS
 from interleaved_assets.defs.interrupts import interrupts_deferred
-from interleaved_assets.defs.private_api.events import delete_compute_logs, event_ids, latest_event_ids
+from interleaved_assets.defs.private_api.instance import delete_compute_logs, events_of_run, latest_event_ids
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.defs.schedules import CHECK_RAW_ROOT, CHECK_UP_TO_DATE, DAILY_REPORT
 from interleaved_assets.pipeline.record import RAW_SHARDS
@@ -78,10 +78,11 @@ def delete_old_runs(instance: dg.DagsterInstance, before: datetime, settings: Se
 
 def _latest_events(instance: dg.DagsterInstance) -> Iterator[int]:
     """Storage ids of the last event of each kind for each asset and each partition."""
+    fetches = (instance.fetch_materializations, instance.fetch_observations)
     for key in instance.get_asset_keys():
-        for kind in _EVENTS:
+        for kind, fetch in zip(_EVENTS, fetches, strict=True):
             yield from latest_event_ids(instance, key, kind).values()
-            yield from event_ids(instance, kind, asset=key, limit=1)
+            yield from (record.storage_id for record in fetch(key, limit=1).records)
 
 
 def _finished_runs(instance: dg.DagsterInstance, before: datetime, settings: Settings) -> Iterator[str]:
@@ -105,4 +106,4 @@ def _is_ours(run: dg.DagsterRun, settings: Settings) -> bool:
 
 def _events_of(instance: dg.DagsterInstance, run_id: str) -> Iterator[int]:
     for kind in _EVENTS:
-        yield from event_ids(instance, kind, run_id=run_id)
+        yield from (event.storage_id for event in events_of_run(instance, run_id, kind))

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from sqlalchemy.event import listen, remove
 from sqlalchemy.pool import Pool
 
-from interleaved_assets.defs.private_api.connections import events_together
+from interleaved_assets.defs.private_api.instance import events_together
 
 
 @contextmanager

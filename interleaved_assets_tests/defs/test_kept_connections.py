@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from interleaved_assets.defs.private_api import sqlite_events
-from interleaved_assets.defs.private_api.connections import events_together, keep_connections
+from interleaved_assets.defs.private_api import sqlite
+from interleaved_assets.defs.private_api.instance import events_together, keep_connections
 from interleaved_assets_tests.defs.connections import connections, interrupt_block, writing_commits
 from interleaved_assets_tests.defs.runs import instance_on_disk, run_chain
 from interleaved_assets_tests.documents import good_shard, project
@@ -247,7 +247,7 @@ def test_a_message_that_cannot_be_stored_does_not_block_a_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dagster then stores an event that says so, and its log handler stays locked meanwhile."""
-    monkeypatch.setattr(sqlite_events, "_WAITS", {"timeout": 1})
+    monkeypatch.setattr(sqlite, "_WAITS", {"timeout": 1})
     home = tmp_path / "home"
 
     @dg.asset

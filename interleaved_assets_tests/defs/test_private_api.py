@@ -9,9 +9,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._annotations import is_public
+from dagster._core.storage.event_log import SqliteEventLogStorage
 
 from interleaved_assets.defs import private_api
-from interleaved_assets.defs.private_api import backfills, connections, events
+from interleaved_assets.defs.private_api import instance
 
 ALLOWED = Path(private_api.__file__).parent
 PACKAGE = ALLOWED.parents[1]
@@ -103,17 +104,28 @@ def test_private_names_are_found(code: str, found: list[str]) -> None:
 
 
 def test_the_docs_have_a_line_for_each_use_with_its_test() -> None:
-    text = (PACKAGE.parent / "docs/dagster.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)` \|(.*)\|$", text, re.MULTILINE))
-    assert rows.keys() == {
-        *events.__all__,
-        *connections.__all__,
-        *backfills.__all__,
-        "PostgresStorage",
-        "SqliteStorage",
-    }
+    rows = documented()
+    assert rows.keys() == {*instance.__all__, "UNCHANGED", "FewStatements", "PostgresStorage", "SqliteStorage"}
     for row in rows.values():
         tests = re.findall(r"`(test_\w+\.py)`", row)
         assert tests, row
         for test in tests:
             assert list((PACKAGE.parent / "interleaved_assets_tests").rglob(test)), test
+
+
+@pytest.mark.parametrize("path", sorted(ALLOWED.glob("*.py")), ids=lambda path: path.name)
+def test_the_docs_name_each_private_name(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    own = {
+        node.attr for node in attributes(tree) if name_of(node.value) == "self" or "super()" in ast.unparse(node.value)
+    }
+    own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    theirs = {name for name in own & set(dir(SqliteEventLogStorage)) if not name.startswith("__")}
+    used = {name.rpartition(".")[2] for name in (*private_imports(tree), *private_members(tree))} - {"_replace"}
+    assert (used | theirs) - set(re.findall(r"`(\w+)`", "".join(documented().values()))) == set()
+
+
+def documented() -> dict[str, str]:
+    """The rows of the table, by name."""
+    text = (PACKAGE.parent / "docs/dagster.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"^\| `(\w+)` \|(.*)\|$", text, re.MULTILINE))

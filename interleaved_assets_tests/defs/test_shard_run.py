@@ -24,7 +24,7 @@ from interleaved_assets.defs import latest
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.private_api import sqlite_events
+from interleaved_assets.defs.private_api import sqlite
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.steps import shard_run
 from interleaved_assets.defs.steps.shard_events import LoggedShard, Success
@@ -244,7 +244,7 @@ def test_events_that_cannot_be_stored_fail_their_shard_alone(
 
 def test_a_step_ends_where_no_event_can_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite waits for half a minute where another process has locked a file, and so does each shard after it."""
-    monkeypatch.setattr(sqlite_events, "_WAITS", {"timeout": 0.1})
+    monkeypatch.setattr(sqlite, "_WAITS", {"timeout": 0.1})
     monkeypatch.setattr(shard_run, "FIRST_PATIENCE_S", float("inf"))
     record, tried = shard_run.record_successes, list[int]()
     with instance_on_disk(tmp_path / "home") as instance:

@@ -23,7 +23,7 @@ from dagster._core.utils import make_new_run_id
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api import sqlite_events
+from interleaved_assets.defs.private_api import sqlite
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.steps import shard_run
 from interleaved_assets_tests.defs.connections import connections, writing_commits
@@ -127,7 +127,7 @@ def test_a_run_that_another_process_writes_to_can_be_opened(
     instance: dg.DagsterInstance, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As its page in the UI, while the step stores the events of many shards."""
-    monkeypatch.setattr(sqlite_events, "_WAITS", {"timeout": 0.1})
+    monkeypatch.setattr(sqlite, "_WAITS", {"timeout": 0.1})
     run_id = make_new_run_id()
     instance.report_engine_event("an event", run_id=run_id, job_name="a")
     file = home / f"history/runs/{run_id}.db"

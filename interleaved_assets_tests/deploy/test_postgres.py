@@ -19,8 +19,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api.connections import events_together, keep_connections
-from interleaved_assets.defs.private_api.events import RECORDS_NOTHING
+from interleaved_assets.defs.private_api.instance import RECORDS_NOTHING, events_together, keep_connections
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets_tests.defs.connections import connections, interrupt_block
 from interleaved_assets_tests.defs.runs import STAGES, run_chain

@@ -16,15 +16,20 @@ from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.event_log import SqlEventLogStorageTable
 from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
-from dagster._serdes import ConfigurableClassData, serialize_value
+from dagster._serdes import ConfigurableClassData
 from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
 from dagster_postgres.utils import create_pg_connection, get_token_provider_from_config, pg_url_from_config
 from psycopg2.extensions import TRANSACTION_STATUS_INERROR  # type: ignore[import-untyped]
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects import postgresql
 
-from interleaved_assets.defs.private_api.connections import RENEWED_AFTER_S, renew_cut_connections
-from interleaved_assets.defs.private_api.stored_events import LOST_EVENTS, store_planned_checks, unchanged_target
+from interleaved_assets.defs.private_api.stored_events import (
+    LOST_EVENTS,
+    RENEWED_AFTER_S,
+    FewStatements,
+    renew_cut_connections,
+    unchanged_target,
+)
 
 _NO_LIMIT: Final = 0
 _ANY_NUMBER: Final = -1
@@ -59,7 +64,7 @@ class _Block(NamedTuple):
     locked: set[dg.AssetKey]
 
 
-class PostgresEvents(PostgresEventLogStorage):
+class PostgresEvents(FewStatements, PostgresEventLogStorage):
     """The event log, with one connection kept open, more while threads need them, and fewer statements.
 
     By default Dagster opens three connections for an event of an asset, each of which costs both sides the check of
@@ -69,7 +74,6 @@ class PostgresEvents(PostgresEventLogStorage):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._of_thread = threading.local()
-        self._found: set[str] = set()  # tables and columns
         super().__init__(*args, **kwargs)
         self.optimize_for_webserver(_NO_LIMIT, RENEWED_AFTER_S, _ANY_NUMBER)
 
@@ -139,7 +143,7 @@ class PostgresEvents(PostgresEventLogStorage):
             "run_id": event.run_id,
             "partition": evaluation.partition,
             "execution_status": (status.SUCCEEDED if evaluation.passed else status.FAILED).value,
-            "evaluation_event": serialize_value(event),
+            "evaluation_event": dg.serialize_value(event),
             "evaluation_event_timestamp": self._event_insert_timestamp(event),
             "evaluation_event_storage_id": event_id,
             "materialization_event_storage_id": target.storage_id if target else None,
@@ -151,9 +155,6 @@ class PostgresEvents(PostgresEventLogStorage):
         insert = postgresql.insert(AssetCheckExecutionsTable).values(list(last.values()))
         others = {name: insert.excluded[name] for name in rows[0] if name not in _EVALUATED}
         connection.execute(insert.on_conflict_do_update(index_elements=_EVALUATED, set_=others))
-
-    def _store_asset_check_evaluation_planned(self, event: dg.EventLogEntry, event_id: int | None) -> None:
-        store_planned_checks(self, event, event_id)
 
     @contextmanager
     def transaction(self) -> Iterator["_Block"]:
@@ -217,12 +218,6 @@ class PostgresEvents(PostgresEventLogStorage):
         """Those that store events at present, in all processes."""
         with self._connect() as connection:
             return set(connection.execute(_TRANSACTIONS).scalars())
-
-    def has_table(self, table_name: str) -> bool:
-        """Whether a table exists. Dagster asks for every event with tags; a table that was found stays."""
-        if table_name not in self._found and super().has_table(table_name):
-            self._found.add(table_name)
-        return table_name in self._found
 
     def has_asset_key_col(self, column_name: str) -> bool:
         """Whether the table of assets has a column. Dagster asks three times for each record of an asset."""

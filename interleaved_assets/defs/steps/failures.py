@@ -7,7 +7,7 @@ import dagster as dg
 
 from interleaved_assets.defs.latest import event_type, latest_ids, observations
 from interleaved_assets.defs.metadata import DATA_VERSION, INPUT_EVENT
-from interleaved_assets.defs.private_api.events import failure_of_last_run
+from interleaved_assets.defs.private_api.instance import failure_of_last_run
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.status import Status

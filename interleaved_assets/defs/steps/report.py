@@ -7,7 +7,7 @@ import dagster as dg
 
 from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api.connections import keep_connections
+from interleaved_assets.defs.private_api.instance import keep_connections
 from interleaved_assets.defs.progress import progress
 from interleaved_assets.defs.steps.failures import last_errors
 from interleaved_assets.defs.steps.status_notes import publish_status_notes

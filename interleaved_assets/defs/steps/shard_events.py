@@ -9,8 +9,8 @@ from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.latest import some_at_a_time
 from interleaved_assets.defs.metadata import INPUT_EVENT, rounded, shard_metadata
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api.connections import events_together
-from interleaved_assets.defs.private_api.events import UNCHANGED, TargetMaterialization, last_materializations
+from interleaved_assets.defs.private_api.instance import TargetMaterialization, events_of_run, events_together
+from interleaved_assets.defs.private_api.stored_events import UNCHANGED
 from interleaved_assets.defs.progress import progress
 from interleaved_assets.defs.steps.failures import ERROR, FAILED_AT, FirstFailure
 from interleaved_assets.model.errors import InterleavedError, describe
@@ -73,7 +73,13 @@ def record_successes(context: dg.AssetExecutionContext, shards: Sequence[Success
                     context.asset_key, partition=shard.key, metadata=dict(shard.metadata), tags=dict(shard.tags)
                 )
             )
-        made = last_materializations(context.instance, context.asset_key, context.run.run_id, len(shards))
+        run_id, kind = context.run.run_id, dg.DagsterEventType.ASSET_MATERIALIZATION
+        made = {
+            event.partition: TargetMaterialization(
+                storage_id=event.storage_id, run_id=run_id, timestamp=event.timestamp
+            )
+            for event in events_of_run(context.instance, run_id, kind, asset=context.asset_key, limit=len(shards))
+        }
         for shard in shards:
             _log(context, MATERIALIZATION_ERRORS, shard.key, shard.verdict, made[shard.key], unchanged=shard.unchanged)
     return {shard.key: LoggedShard(shard.record, made[shard.key], shard.unchanged) for shard in shards}

@@ -18,8 +18,7 @@ from interleaved_assets.defs.executors import task_needs
 from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.latest import event_type, latest_ids, materialized_in_run, some_at_a_time
 from interleaved_assets.defs.metadata import version_tags
-from interleaved_assets.defs.private_api.connections import events_together, keep_connections
-from interleaved_assets.defs.private_api.events import RECORDS_NOTHING
+from interleaved_assets.defs.private_api.instance import RECORDS_NOTHING, events_together, keep_connections
 from interleaved_assets.defs.steps.failures import FirstFailure, standing_failures
 from interleaved_assets.defs.steps.pictures import shard_pictures
 from interleaved_assets.defs.steps.shard_events import (
