@@ -1,4 +1,4 @@
-"""The assets of the stages: one partition per shard; each body is one call of a plain function."""
+"""The assets: of each stage, with one partition per shard, and the report on all shards."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from typing import Final
 import dagster as dg
 
 from interleaved_assets.defs.columns import definition_metadata
-from interleaved_assets.defs.executors import StepNeeds, gpu_step
+from interleaved_assets.defs.executors import gpu_tags
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.pools import SHARD_IO
+from interleaved_assets.defs.pools import GPU, SHARD_IO
 from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
 from interleaved_assets.pipeline.checks.layout import LAYOUT
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, READS_BACK, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA, IMAGE_SCORE_SCHEMA, ROW_SCHEMA
 from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE
-from interleaved_assets.pipeline.checks.verdict import MATERIALIZATION_ERRORS, ShardCheck
+from interleaved_assets.pipeline.checks.verdict import MATERIALIZATION_ERRORS, PUBLISHED_ONCE, ShardCheck
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_version
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage
@@ -24,7 +24,10 @@ from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings
 
 OWNERS: Final = ["team:data-curation"]
-_SHARD_IO_STEP: Final = StepNeeds(SHARD_IO, {})
+_PUBLISHED_ONCE: Final = (
+    "The raw tar of every final tar is there, and no two final tars have the same content, as after a raw tar was "
+    "renamed. interleaved forget, or the job forget_shards, removes what a shard without a raw tar has left."
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def _check_specs(asset: str, checks: Sequence[ShardCheck]) -> list[dg.AssetCheck
 def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.AssetsDefinition:
     display = STAGE_DISPLAYS[stage.name]
     # stages that take their shards together run on a device
-    needs = gpu_step(settings.clip.device) if stage.together else _SHARD_IO_STEP
+    pool, tags = (GPU, gpu_tags(settings.clip.device)) if stage.together else (SHARD_IO, {})
 
     # Nothing: the stages write the outputs themselves, so an IO manager has nothing to store
     @dg.asset(  # type: ignore[call-overload]  # Dagster takes Nothing as a type, its annotations do not
@@ -142,9 +145,9 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         group_name=display.group,
         kinds=set(display.kinds),
         owners=OWNERS,
-        tags={"layer": display.group, "pool": needs.pool},  # for selections such as tag:pool=gpu
-        pool=needs.pool,
-        op_tags=needs.op_tags,
+        tags={"layer": display.group, "pool": pool},  # for selections such as tag:pool=gpu
+        pool=pool,
+        op_tags=tags,
         metadata=definition_metadata(stage, settings),
         check_specs=_check_specs(stage.name, display.checks),
     )
@@ -156,3 +159,27 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
             yield from run_over_shards(context, stage, display.checks, settings, code_version)
 
     return shard_asset
+
+
+def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
+    """The asset that sums up the stored outputs of all shards; it reads records, scores and ledgers, but no images."""
+
+    @dg.asset(
+        name="dataset_report",
+        deps=["filtered", "final_tars"],
+        group_name="publish",
+        kinds={"html"},
+        owners=OWNERS,
+        tags={"layer": "report"},
+        description="Totals, shards that are not current with the reason, keep rates, score distributions, what other "
+        "thresholds would keep, the shards to check first. As metadata here, and as one self-contained HTML "
+        "file. Made every morning. Publishes the reason on the page of each shard that is not current.",
+        check_specs=[dg.AssetCheckSpec(PUBLISHED_ONCE, asset="dataset_report", description=_PUBLISHED_ONCE)],
+    )
+    def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        # the step begins here: what does its work is not imported with the definitions
+        from interleaved_assets.defs.steps.report import make_report
+
+        return make_report(context, settings)
+
+    return dataset_report

@@ -2,21 +2,14 @@
 
 import dagster as dg
 
-from interleaved_assets.defs.assets import build_assets
-from interleaved_assets.defs.automation import build_automation_sensor
+from interleaved_assets.defs.assets import build_assets, build_dataset_report
 from interleaved_assets.defs.checks import build_raw_root_check, build_up_to_date_check
 from interleaved_assets.defs.executors import build_executor
 from interleaved_assets.defs.forget import build_forget_job
-from interleaved_assets.defs.report import build_dataset_report
 from interleaved_assets.defs.requests import build_job
 from interleaved_assets.defs.retention import build_retention
-from interleaved_assets.defs.schedules import (
-    build_nightly_schedule,
-    build_raw_root_schedule,
-    build_report_schedule,
-    build_up_to_date_schedule,
-)
-from interleaved_assets.defs.sensors import build_raw_shard_sensor
+from interleaved_assets.defs.schedules import build_check_schedules, build_nightly_schedule, build_report_schedule
+from interleaved_assets.defs.sensors import build_automation_sensor, build_raw_shard_sensor
 from interleaved_assets.settings import Settings
 
 
@@ -35,8 +28,7 @@ def build_definitions(settings: Settings) -> dg.Definitions:
         schedules=[
             build_nightly_schedule(settings, job),
             build_report_schedule(settings),
-            build_raw_root_schedule(settings),
-            build_up_to_date_schedule(settings),
+            *build_check_schedules(settings),
             build_retention(settings),
         ],
         executor=build_executor(settings),

@@ -3,15 +3,13 @@
 The setting ``run.executor`` decides. The packages for Ray and Kubernetes are optional and load only when chosen. The
 needs of the GPU step are arguments of its asset; executors read their own parts of them:
 
-* Every executor holds one slot of the pool ``gpu`` while the step runs. The limit is one slot per device and is set at
-  deployment (``dagster instance concurrency set gpu 1``).
+* Every executor holds one slot of the pool ``gpu`` while the step runs: one per device, also where it runs on the CPU,
+  since two models at a time on the cores of one machine slow each other down.
 * Ray gives each task what :func:`task_needs` says: one GPU, and with it ``CUDA_VISIBLE_DEVICES``, or one CPU.
 * Kubernetes reads ``dagster-k8s/config``: the resource of the device plugin, a selector and a toleration for GPU nodes.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, Literal
 
@@ -23,7 +21,6 @@ from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import WORK
 from interleaved_assets.settings import Settings
 
-POOL: Final = "gpu"
 IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
 """Environment variable with the GPU step's container image on Kubernetes; without it, the step has the run's image."""
 
@@ -39,25 +36,14 @@ _RESOURCE: Final = "nvidia.com/gpu"  # name in the NVIDIA device plugin, and the
 _NODE_LABEL: Final = "nvidia.com/gpu.present"  # set by NVIDIA's GPU feature discovery, or by hand
 
 
-@dataclass(frozen=True)
-class StepNeeds:
-    """Arguments of an asset: ``dg.asset(pool=needs.pool, op_tags=needs.op_tags)``."""
-
-    pool: str
-    op_tags: Mapping[str, Any]
-
-
-def gpu_step(device: Literal["auto", "cpu", "cuda"]) -> StepNeeds:
-    """What the step that runs the model needs.
+def gpu_tags(device: Literal["auto", "cpu", "cuda"]) -> dict[str, Any]:
+    """The ``op_tags`` of the step that runs the model, for clusters.
 
     Args:
         device: the setting ``clip.device``. ``auto`` and ``cuda`` ask a cluster for a device; ``auto`` still runs where
-            there is none, on one machine. ``cpu`` asks for no device but uses the pool: two models at a time on the
-            cores of one machine slow each other down.
+            there is none, on one machine. ``cpu`` asks for no device.
     """
-    if device == "cpu":
-        return StepNeeds(POOL, {})
-    return StepNeeds(POOL, {"dagster-k8s/config": _kubernetes(os.environ.get(IMAGE_VARIABLE))})
+    return {} if device == "cpu" else {"dagster-k8s/config": _kubernetes(os.environ.get(IMAGE_VARIABLE))}
 
 
 def task_needs(stage: Stage, settings: Settings) -> Needs:

@@ -6,8 +6,7 @@ limits below once, for a new instance. Dagster's default limit applies only afte
 
 from typing import Final
 
-from interleaved_assets.defs.executors import POOL
-
+GPU: Final = "gpu"
 SHARD_IO: Final = "shard_io"
-SLOTS: Final = {POOL: 1, SHARD_IO: 2}
+SLOTS: Final = {GPU: 1, SHARD_IO: 2}
 """Steps that may run at a time: on one device one, else as many as dagster.yaml allows runs."""

@@ -66,34 +66,18 @@ def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:
     )
 
 
-def build_raw_root_schedule(settings: Settings) -> dg.ScheduleDefinition:
-    """The schedule of the check of the raw root.
+def build_check_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
+    """The schedules of the checks that are not about one shard.
 
     Raises:
-        SettingsError: ``checks.raw_root_cron`` is not a cron expression.
+        SettingsError: ``checks.raw_root_cron`` or ``checks.up_to_date_cron`` is not a cron expression.
     """
-    return _check_schedule(
-        CHECK_RAW_ROOT,
-        "raw_root_cron",
-        dg.AssetSelection.checks(RAW_ROOT_CHECK),
-        "Runs the check raw_root_fresh: whether the raw root can be listed and shards still land.",
-        settings,
-    )
-
-
-def build_up_to_date_schedule(settings: Settings) -> dg.ScheduleDefinition:
-    """The schedule of the check whether every shard is current.
-
-    Raises:
-        SettingsError: ``checks.up_to_date_cron`` is not a cron expression.
-    """
-    return _check_schedule(
-        CHECK_UP_TO_DATE,
-        "up_to_date_cron",
-        up_to_date_checks(settings),
-        "Runs the check up_to_date of each stage: which shards are not current there, and why.",
-        settings,
-    )
+    raw_root = "Runs the check raw_root_fresh: whether the raw root can be listed and shards still land."
+    up_to_date = "Runs the check up_to_date of each stage: which shards are not current there, and why."
+    return [
+        _check_schedule(CHECK_RAW_ROOT, "raw_root_cron", dg.AssetSelection.checks(RAW_ROOT_CHECK), raw_root, settings),
+        _check_schedule(CHECK_UP_TO_DATE, "up_to_date_cron", up_to_date_checks(settings), up_to_date, settings),
+    ]
 
 
 def _check_schedule(

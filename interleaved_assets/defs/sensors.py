@@ -1,7 +1,8 @@
-"""The sensor of the raw root: it registers and observes new and changed shards, and launches nothing."""
+"""The sensors: one reports new and changed shards, the other launches runs for them."""
 
 import dagster as dg
 
+from interleaved_assets.defs.requests import AssetJob
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.settings import Settings
 
@@ -15,7 +16,7 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         "Removes partitions of which neither a tar nor an output is left. It launches nothing.",
         asset_selection=dg.AssetSelection.assets(RAW_SHARDS),
         minimum_interval_seconds=settings.watch.interval_seconds,
-        default_status=from_the_start(settings),
+        default_status=_from_the_start(settings),
     )
     def raw_shard_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         from interleaved_assets.defs.ticks.raw_shards import report_raw_shards  # the tick begins here
@@ -25,6 +26,29 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
     return raw_shard_sensor
 
 
-def from_the_start(settings: Settings) -> dg.DefaultSensorStatus:
+def build_automation_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefinition:
+    """The sensor that launches the stages for shards that ``raw_shard_sensor`` has reported as new or changed.
+
+    A shard is requested once for each content, and only while no run or backfill works on it. A shard that failed with
+    its present content is left to the nightly schedule.
+    """
+
+    @dg.sensor(
+        name="automation",
+        job=job,
+        description="Launches the stages that are due for shards that raw_shard_sensor has reported as new or changed: "
+        "once for each content, and not while a run or a backfill works on the shard.",
+        minimum_interval_seconds=settings.watch.interval_seconds,
+        default_status=_from_the_start(settings),
+    )
+    def automation(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        from interleaved_assets.defs.ticks.automation import launch_due_shards  # the tick begins here
+
+        return launch_due_shards(context, settings)
+
+    return automation
+
+
+def _from_the_start(settings: Settings) -> dg.DefaultSensorStatus:
     """The status of a sensor until it is turned on or off in the UI."""
     return dg.DefaultSensorStatus.RUNNING if settings.watch.enabled else dg.DefaultSensorStatus.STOPPED

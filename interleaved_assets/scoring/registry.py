@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from interleaved_assets.model.columns import Column
@@ -130,22 +131,14 @@ def scoring_version(settings: "ScoringSettings") -> str:
 # scorers in processes that decode no image.
 
 
-def _prepare_sharpness(_settings: "ScoringSettings") -> MeasureFunction:
-    from interleaved_assets.scoring.sharpness import sharpness
+def _function_of(module: str, name: str) -> "Callable[[ScoringSettings], MeasureFunction]":
+    """The ``prepare`` of a scorer without options: it imports a function of this package."""
 
-    return sharpness
+    def prepare(_settings: "ScoringSettings") -> MeasureFunction:
+        measure: MeasureFunction = getattr(import_module(f"interleaved_assets.scoring.{module}"), name)
+        return measure
 
-
-def _prepare_sharpness_grey(_settings: "ScoringSettings") -> MeasureFunction:
-    from interleaved_assets.scoring.sharpness import sharpness_grey
-
-    return sharpness_grey
-
-
-def _prepare_sharpness_256(_settings: "ScoringSettings") -> MeasureFunction:
-    from interleaved_assets.scoring.sharpness import sharpness_256
-
-    return sharpness_256
+    return prepare
 
 
 def _prepare_qr(settings: "ScoringSettings") -> MeasureFunction:
@@ -163,21 +156,14 @@ def _prepare_nsfw(_settings: "ScoringSettings") -> MeasureFunction:
     return nsfw_score
 
 
-def _prepare_thumbnail(_settings: "ScoringSettings") -> MeasureFunction:
-    from interleaved_assets.scoring.thumbnail import thumbnail
-
-    return thumbnail
-
-
 def _one_number(
     name: str, column: str, prepare: "Callable[[ScoringSettings], MeasureFunction]", values: Range
 ) -> Scorer:
     return Scorer(name, {column: "double"}, prepare, ranges={column: values})
 
 
-register_scorer(_one_number("sharpness", "sharpness", _prepare_sharpness, Range(low=0)))
-register_scorer(_one_number("sharpness_grey", "sharpness_grey", _prepare_sharpness_grey, Range(low=0)))
-register_scorer(_one_number("sharpness_256", "sharpness_256", _prepare_sharpness_256, Range(low=0)))
+for _name in ("sharpness", "sharpness_grey", "sharpness_256"):
+    register_scorer(_one_number(_name, _name, _function_of("sharpness", _name), Range(low=0)))
 register_scorer(_one_number("qr", "qr_area_ratio", _prepare_qr, Range(0, 1)))
 register_scorer(_one_number("nsfw", "nsfw_score", _prepare_nsfw, Range(0, 1)))
-register_scorer(Scorer("thumbnail", {THUMBNAIL_COLUMN: "binary"}, _prepare_thumbnail))
+register_scorer(Scorer("thumbnail", {THUMBNAIL_COLUMN: "binary"}, _function_of("thumbnail", "thumbnail")))

@@ -9,7 +9,9 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config
 
-from interleaved_assets.defs.executors import gpu_step, task_needs
+from interleaved_assets.defs.assets import build_assets
+from interleaved_assets.defs.executors import gpu_tags, task_needs
+from interleaved_assets.defs.pools import GPU
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY
 from interleaved_assets_tests.deploy.kubernetes_api import KubernetesApi, kubernetes_api
@@ -18,10 +20,9 @@ from interleaved_assets_tests.documents import project
 
 
 def step_tags(device: str) -> dict[str, str]:
-    """The tags that an executor sees on the step of an asset with these needs."""
-    needs = gpu_step(device)
+    """The tags that an executor sees on the step of an asset for this device."""
 
-    @dg.asset(pool=needs.pool, op_tags=needs.op_tags)
+    @dg.asset(pool=GPU, op_tags=gpu_tags(device))
     def scores() -> None: ...
 
     return dict(dg.Definitions(assets=[scores]).resolve_implicit_global_asset_job_def().nodes[0].definition.tags)
@@ -40,8 +41,12 @@ def pod_spec(tags: dict[str, str], base: dict[str, Any] | None = None) -> Any:
     return job.spec.template.spec
 
 
-def test_the_pool_is_held_on_any_device() -> None:
-    assert {gpu_step(device).pool for device in ("auto", "cpu", "cuda")} == {"gpu"}
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda"])
+def test_the_pool_is_held_on_any_device(device: str, tmp_path: Path) -> None:
+    assets = build_assets(project(tmp_path, f'[clip]\nenabled = true\ndevice = "{device}"\n'))
+    (scores,) = [asset for asset in assets if asset.key == dg.AssetKey("clip_scores")]
+    assert isinstance(scores, dg.AssetsDefinition)
+    assert scores.op.pools == {"gpu"}
 
 
 def test_a_cpu_setting_asks_a_cluster_for_no_device() -> None:

@@ -11,7 +11,7 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config
 
-from interleaved_assets.defs.executors import IMAGE_VARIABLE, gpu_step
+from interleaved_assets.defs.executors import IMAGE_VARIABLE, gpu_tags
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.deploy.kubernetes_api import KUBECONFIG
 
@@ -137,14 +137,13 @@ def step_job(values: Values, tags: dict[str, str]) -> Any:
     )
 
 
-def gpu_tags(monkeypatch: pytest.MonkeyPatch, values: Values) -> dict[str, str]:
+def tags_of_gpu_step(monkeypatch: pytest.MonkeyPatch, values: Values) -> dict[str, str]:
     (deployment,) = values["dagster-user-deployments"]["deployments"]
     for variable in deployment["env"]:
         if variable["name"] == IMAGE_VARIABLE:
             monkeypatch.setenv(variable["name"], variable["value"])
-    needs = gpu_step("auto")
 
-    @dg.asset(op_tags=needs.op_tags)
+    @dg.asset(op_tags=gpu_tags("auto"))
     def scores() -> None: ...
 
     return dict(dg.Definitions(assets=[scores]).resolve_implicit_global_asset_job_def().nodes[0].definition.tags)
@@ -209,7 +208,7 @@ def test_an_ordinary_step_has_the_image_environment_and_limits_of_the_code_locat
 def test_the_gpu_step_has_its_image_a_device_and_a_node_that_has_one(
     values: Values, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = step_job(values, gpu_tags(monkeypatch, values)).spec.template.spec
+    spec = step_job(values, tags_of_gpu_step(monkeypatch, values)).spec.template.spec
     (container,) = spec.containers
     assert container.image == "registry.example/interleaved-assets:0.1.0-gpu"
     assert container.resources.limits == {"memory": "8Gi", "nvidia.com/gpu": "1"}

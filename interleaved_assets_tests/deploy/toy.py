@@ -4,7 +4,8 @@ import os
 
 import dagster as dg
 
-from interleaved_assets.defs.executors import build_executor, gpu_step
+from interleaved_assets.defs.executors import build_executor, gpu_tags
+from interleaved_assets.defs.pools import GPU
 from interleaved_assets.settings import load_settings
 
 ASSETS = ("before", "on_gpu", "after")
@@ -21,11 +22,10 @@ def _asset(name: str, deps: list[str], **needs: object) -> dg.AssetsDefinition:
 
 def toy_job() -> dg.JobDefinition:
     """The three assets as a job, under the executor of the settings in force."""
-    needs = gpu_step("auto")
     definitions = dg.Definitions(
         assets=[
             _asset("before", []),
-            _asset("on_gpu", ["before"], pool=needs.pool, op_tags=needs.op_tags),
+            _asset("on_gpu", ["before"], pool=GPU, op_tags=gpu_tags("auto")),
             _asset("after", ["on_gpu"]),
         ],
         jobs=[dg.define_asset_job("toy")],
