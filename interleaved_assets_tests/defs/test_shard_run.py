@@ -595,13 +595,17 @@ def test_pauses_grow_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [many._pause(attempt) for attempt in (1, 2, 3, 5, 6, 20)] == [1, 2, 4, 16, 30, 30]
 
 
-def test_an_error_of_drawing_that_cannot_be_pickled_is_sent_as_its_text() -> None:
+def test_an_error_of_drawing_that_cannot_be_pickled_is_sent_as_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Odd(Exception):
         def __init__(self, one: str, two: str) -> None:
             super().__init__(one)
 
     done = shard_run.Done(cast(Any, "made"), {}, Odd("no font", "at all"))
-    ((key, sent),) = shard_run._on_worker(lambda keys: ((each, done) for each in keys), ["a"])
+    monkeypatch.setattr(shard_run, "_take", lambda *_, **__: done)
+    settings = project(tmp_path)
+    ((key, sent),) = shard_run._take_on_worker(stage_dag(settings)["normalized"], ["a"], None, settings)
     arrived = pickle.loads(pickle.dumps(sent))
     assert (key, arrived.outcome, type(arrived.undrawn)) == ("a", "made", ShardError)
     assert str(arrived.undrawn) == "Odd: no font"

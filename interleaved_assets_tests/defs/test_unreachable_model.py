@@ -15,7 +15,7 @@ from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.steps.failures import FirstFailure, standing_failures
-from interleaved_assets.defs.steps.shard_run import _together
+from interleaved_assets.defs.steps.shard_run import _take_all
 from interleaved_assets.model.errors import InterleavedError, SettingsError, describe
 from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
@@ -132,7 +132,7 @@ def test_the_traceback_of_a_defect_is_logged_once(tmp_path: Path, monkeypatch: p
     stage = stage_dag(settings)["clip_scores"]
     for name in ("a", "b", "c"):
         take_through(stage_dag(settings)["normalized"], name, settings)
-    found = dict(_together(stage, ["a", "b", "c"], settings))
+    found = dict(_take_all(stage, ["a", "b", "c"], settings))
     assert {key: describe(error) for key, error in found.items() if isinstance(error, BaseException)} == dict.fromkeys(
         "abc", "ZeroDivisionError: division by zero"
     )

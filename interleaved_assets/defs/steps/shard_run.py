@@ -7,7 +7,7 @@ alternatives that were tried.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
@@ -70,9 +70,6 @@ class Done(NamedTuple):
             return cls(outcome, shard_pictures(outcome.record, settings, unchanged=outcome.unchanged))
         except Exception as error:  # noqa: BLE001  any error is about pictures of this shard, and is shown there
             return cls(outcome, {"pictures": dg.MetadataValue.text(f"could not be drawn: {describe(error)}")}, error)
-
-
-_Work = Callable[[Sequence[str]], Iterator[tuple[str, Done | BaseException]]]
 
 
 @contextmanager
@@ -252,19 +249,17 @@ def _arrivals(stage: Stage, keys: Sequence[str], settings: Settings) -> Iterator
     """The shards as they become ready; None about once a second in between, but where a stage takes all together."""
     limit_s = settings.run.max_shard_seconds
     if settings.run.executor == "ray" and keys:
-        work = partial(_together if stage.together else _one_by_one, stage, settings=settings)
-        needs = task_needs(stage, settings)
         return on_cluster(
-            partial(_on_worker, work),
+            partial(_take_on_worker, stage, settings=settings),
             keys,
             stage.name,
             together=stage.together is not None,
-            needs=needs,
+            needs=task_needs(stage, settings),
             limit_s=limit_s,
             plugins=settings.plugins,
         )
     if stage.together:
-        return (Arrival(key, result) for key, result in _together(stage, keys, settings))
+        return (Arrival(key, result) for key, result in _take_all(stage, keys, settings))
     listed = list_compared(stage, keys, settings)
     take = partial(_take, stage, settings=settings, listed=listed)
     return on_threads(take, keys, stage.name, threads=settings.run.parallel_shards, limit_s=limit_s)
@@ -282,16 +277,12 @@ def _take(stage: Stage, key: str, settings: Settings, listed: ListedRecords | No
     return Done.of(take_patiently(stage, key, settings, listed), settings)
 
 
-def _on_worker(work: _Work, keys: Sequence[str]) -> Iterator[tuple[str, Done | BaseException]]:
-    """``work`` with results that can be sent: an error of a plugin's drawing may hold what cannot be pickled."""
-    for key, done in work(keys):
-        if isinstance(done, Done) and done.undrawn is not None:
-            yield key, done._replace(undrawn=sendable(done.undrawn))
-        else:
-            yield key, done
-
-
-def _one_by_one(stage: Stage, keys: Sequence[str], settings: Settings) -> Iterator[tuple[str, Done | BaseException]]:
+def _take_all(stage: Stage, keys: Sequence[str], settings: Settings) -> Iterator[tuple[str, Done | BaseException]]:
+    """Each of ``keys`` with its result or its error: one after another, or together where the stage takes them so."""
+    if stage.together:
+        for key, outcome in take_together_patiently(stage, keys, settings):
+            yield key, Done.of(outcome, settings) if isinstance(outcome, StageOutcome) else outcome
+        return
     for key in keys:
         try:
             yield key, _take(stage, key, settings)
@@ -299,9 +290,14 @@ def _one_by_one(stage: Stage, keys: Sequence[str], settings: Settings) -> Iterat
             yield key, error
 
 
-def _together(stage: Stage, keys: Sequence[str], settings: Settings) -> Iterator[tuple[str, Done | BaseException]]:
-    for key, outcome in take_together_patiently(stage, keys, settings):
-        yield key, Done.of(outcome, settings) if isinstance(outcome, StageOutcome) else outcome
+def _take_on_worker(
+    stage: Stage, keys: Sequence[str], settings: Settings
+) -> Iterator[tuple[str, Done | BaseException]]:
+    """:func:`_take_all`, with results that can be sent: an error of a plugin's drawing may hold what cannot be."""
+    for key, done in _take_all(stage, keys, settings):
+        if isinstance(done, Done) and done.undrawn is not None:
+            done = done._replace(undrawn=sendable(done.undrawn))
+        yield key, done
 
 
 def _continues_downstream(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> bool:
