@@ -12,6 +12,7 @@ from threading import Timer
 
 import dagster as dg
 import pytest
+from dagster._core.storage.event_log import SqliteEventLogStorage
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
@@ -241,6 +242,30 @@ def test_what_a_thread_logs_during_a_block_that_raises_is_stored(tmp_path: Path)
             interrupted()
         assert materializations(tmp_path / "home") == 1
         assert [entry.user_message for entry in instance.all_logs("")][-1] == "from a thread"
+
+
+def test_the_events_of_a_block_stay_stored_where_a_threads_message_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error at the end of a block would have its caller store the events again."""
+    store = SqliteEventLogStorage.store_event
+
+    def refuse_messages(storage: SqliteEventLogStorage, event: dg.EventLogEntry) -> None:
+        if not event.is_dagster_event:
+            raise OperationalError(None, None, sqlite3.OperationalError("database is locked"))
+        store(storage, event)
+
+    with instance_on_disk(tmp_path / "home") as instance, ThreadPoolExecutor(1) as other:
+        keep_connections(instance)
+        monkeypatch.setattr(SqliteEventLogStorage, "store_event", refuse_messages)
+        with events_together(instance):
+            instance.report_runless_asset_event(EVENT)
+            message = dg.EventLogEntry(None, "info", "from a thread", "", 1.0)
+            other.submit(instance.handle_new_event, message).result(timeout=30)
+        assert materializations(tmp_path / "home") == 1
+        assert "database is locked" in capsys.readouterr().err
+        instance.report_runless_asset_event(EVENT)  # no lock is held
+        assert materializations(tmp_path / "home") == 2
 
 
 def test_a_message_that_cannot_be_stored_does_not_block_a_block(

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import sqlite3
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -25,7 +26,7 @@ from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 from dagster._serdes import ConfigurableClassData
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.event import listens_for
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
 
 from interleaved_assets.defs.private_api.stored_events import LOST_EVENTS, FewStatements, unchanged_target
@@ -99,8 +100,11 @@ class SqliteEvents(FewStatements, SqliteEventLogStorage):
                 with self._messages_lock:
                     self._thread = None
                     messages, self._messages = self._messages, []
-                    for message in messages:
-                        super().store_event(message)
+                    try:
+                        for message in messages:
+                            super().store_event(message)
+                    except SQLAlchemyError as error:  # the events are stored; without a message Dagster goes on too
+                        sys.stderr.write(f"Exception while writing log messages to event log: {error}\n")
 
     def _commit_or_roll_back(self) -> Iterator[None]:
         self._has_failed = False
