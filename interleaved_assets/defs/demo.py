@@ -115,8 +115,7 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
     Raises:
         OptionError: the raw root is not local, or holds other shards.
     """
-    if problem := _not_for_the_demo(settings):
-        raise OptionError(problem)
+    _check_raw_root(settings)
     started = time.perf_counter()
     with console.status("drawing demo shards"):
         written = write_demo_shards(Path(settings.storage.raw_root))
@@ -167,20 +166,17 @@ def present_ui() -> str:
     return f"DAGSTER_HOME={home} dagster dev -m interleaved_assets.definitions"
 
 
-def _not_for_the_demo(settings: Settings) -> str | None:
-    """The reason why demo shards must not be written to this raw root; None where they may be."""
+def _check_raw_root(settings: Settings) -> None:
+    """Raise OptionError where demo shards must not be written to the raw root."""
     root = settings.storage.raw_root
     if not is_local(root):
-        return f"storage.raw_root is {root}, but demo shards need a local folder. Set it to data/raw for the demo."
+        raise OptionError(
+            f"storage.raw_root is {root}, but demo shards need a local folder. Set it to data/raw for the demo."
+        )
     own = {shard_key(name) for name in SHARDS_OF_DEMO}
-    others = (
-        [shard.key for shard in list_raw_shards(settings.storage) if shard.key not in own]
-        if Path(root).exists()
-        else []
-    )
-    return (
-        f"{root} holds shards that are not the demo's, such as {others[0]}. Use make ui for them." if others else None
-    )
+    found = list_raw_shards(settings.storage) if Path(root).exists() else []
+    if other := next((shard.key for shard in found if shard.key not in own), None):
+        raise OptionError(f"{root} holds shards that are not the demo's, such as {other}. Use make ui for them.")
 
 
 def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:

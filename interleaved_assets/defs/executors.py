@@ -43,7 +43,16 @@ def gpu_tags(device: Literal["auto", "cpu", "cuda"]) -> dict[str, Any]:
         device: the setting ``clip.device``. ``auto`` and ``cuda`` ask a cluster for a device; ``auto`` still runs where
             there is none, on one machine. ``cpu`` asks for no device.
     """
-    return {} if device == "cpu" else {"dagster-k8s/config": _kubernetes(os.environ.get(IMAGE_VARIABLE))}
+    if device == "cpu":
+        return {}
+    container: dict[str, Any] = {"resources": {"limits": {_RESOURCE: str(_GPUS)}}}
+    if image := os.environ.get(IMAGE_VARIABLE):
+        container["image"] = image
+    pod = {
+        "node_selector": {_NODE_LABEL: "true"},
+        "tolerations": [{"key": _RESOURCE, "operator": "Exists", "effect": "NoSchedule"}],
+    }
+    return {"dagster-k8s/config": {"container_config": container, "pod_spec_config": pod}}
 
 
 def task_needs(stage: Stage, settings: Settings) -> Needs:
@@ -52,19 +61,6 @@ def task_needs(stage: Stage, settings: Settings) -> Needs:
     The task with the GPU takes no CPU, so that it does not wait for one behind the tasks of other stages.
     """
     return Needs(cpus=0, gpus=_GPUS) if stage.together and settings.clip.device != "cpu" else Needs(cpus=1, gpus=0)
-
-
-def _kubernetes(image: str | None) -> dict[str, Any]:
-    container: dict[str, Any] = {"resources": {"limits": {_RESOURCE: str(_GPUS)}}}
-    if image:
-        container["image"] = image
-    return {
-        "container_config": container,
-        "pod_spec_config": {
-            "node_selector": {_NODE_LABEL: "true"},
-            "tolerations": [{"key": _RESOURCE, "operator": "Exists", "effect": "NoSchedule"}],
-        },
-    }
 
 
 def build_executor(settings: Settings) -> dg.ExecutorDefinition:
