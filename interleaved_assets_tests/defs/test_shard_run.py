@@ -605,7 +605,7 @@ def test_an_error_of_drawing_that_cannot_be_pickled_is_sent_as_its_text(
     done = shard_run.Done(cast(Any, "made"), {}, Odd("no font", "at all"))
     monkeypatch.setattr(shard_run, "_take", lambda *_, **__: done)
     settings = project(tmp_path)
-    ((key, sent),) = shard_run._take_on_worker(stage_dag(settings)["normalized"], ["a"], None, settings)
+    ((key, sent),) = shard_run._take_on_worker(stage_dag(settings)["normalized"], ["a"], settings)
     arrived = pickle.loads(pickle.dumps(sent))
     assert (key, arrived.outcome, type(arrived.undrawn)) == ("a", "made", ShardError)
     assert str(arrived.undrawn) == "Odd: no font"
