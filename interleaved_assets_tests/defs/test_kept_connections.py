@@ -244,26 +244,37 @@ def test_what_a_thread_logs_during_a_block_that_raises_is_stored(tmp_path: Path)
         assert [entry.user_message for entry in instance.all_logs("")][-1] == "from a thread"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationalError(None, None, sqlite3.OperationalError("database is locked")),
+        sqlite3.OperationalError("database or disk is full"),  # while the file of another run is made
+        PermissionError("the folder is read-only"),
+    ],
+    ids=lambda error: type(error).__module__,
+)
 def test_the_events_of_a_block_stay_stored_where_a_threads_message_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An error at the end of a block would have its caller store the events again."""
     store = SqliteEventLogStorage.store_event
 
-    def refuse_messages(storage: SqliteEventLogStorage, event: dg.EventLogEntry) -> None:
-        if not event.is_dagster_event:
-            raise OperationalError(None, None, sqlite3.OperationalError("database is locked"))
+    def refuse_one(storage: SqliteEventLogStorage, event: dg.EventLogEntry) -> None:
+        if event.user_message == "refused":
+            raise error
         store(storage, event)
 
     with instance_on_disk(tmp_path / "home") as instance, ThreadPoolExecutor(1) as other:
         keep_connections(instance)
-        monkeypatch.setattr(SqliteEventLogStorage, "store_event", refuse_messages)
+        monkeypatch.setattr(SqliteEventLogStorage, "store_event", refuse_one)
         with events_together(instance):
             instance.report_runless_asset_event(EVENT)
-            message = dg.EventLogEntry(None, "info", "from a thread", "", 1.0)
-            other.submit(instance.handle_new_event, message).result(timeout=30)
+            for text_of_it in ("refused", "stored"):
+                message = dg.EventLogEntry(None, "info", text_of_it, "", 1.0)
+                other.submit(instance.handle_new_event, message).result(timeout=30)
         assert materializations(tmp_path / "home") == 1
-        assert "database is locked" in capsys.readouterr().err
+        assert [entry.user_message for entry in instance.all_logs("")][-1] == "stored"
+        assert str(error) in capsys.readouterr().err
         instance.report_runless_asset_event(EVENT)  # no lock is held
         assert materializations(tmp_path / "home") == 2
 

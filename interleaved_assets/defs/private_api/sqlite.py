@@ -100,11 +100,12 @@ class SqliteEvents(FewStatements, SqliteEventLogStorage):
                 with self._messages_lock:
                     self._thread = None
                     messages, self._messages = self._messages, []
-                    try:
-                        for message in messages:
+                    for message in messages:
+                        try:
                             super().store_event(message)
-                    except SQLAlchemyError as error:  # the events are stored; without a message Dagster goes on too
-                        sys.stderr.write(f"Exception while writing log messages to event log: {error}\n")
+                        # raised, the events of the block would be stored again; without a message Dagster goes on too
+                        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+                            sys.stderr.write(f"Exception while writing a log message to event log: {error}\n")
 
     def _commit_or_roll_back(self) -> Iterator[None]:
         self._has_failed = False
