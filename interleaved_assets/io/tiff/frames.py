@@ -41,7 +41,8 @@ _DIRECTORIES: Final = frozenset({_EXIF, _GPS, _INTEROP})
 # Exif knows some 150 tags. Each frame may point to such a directory, and thousands to one of 65,535 entries.
 _MOST_ENTRIES: Final = 256
 _LEFT_OUT: Final = frozenset({_SUB_IFDS, _FREE_OFFSETS, _FREE_COUNTS})
-_REWRITTEN: Final = frozenset({_STRIP_OFFSETS, _STRIP_COUNTS, _TILE_OFFSETS, _TILE_COUNTS})
+_COUNTS: Final = frozenset({_STRIP_COUNTS, _TILE_COUNTS})
+_REWRITTEN: Final = frozenset({_STRIP_OFFSETS, _TILE_OFFSETS}) | _COUNTS
 
 _UNCOMPRESSED, _OLD_JPEG = 1, 6
 _YCBCR = 6
@@ -87,7 +88,13 @@ def tiff_frames(tiff: BlockReader) -> list[TiffFrame]:
         StorageError: its file has changed since it was opened.
     """
     order, is_big, position = read_header(tiff)
-    frames = [_frame(tiff, order, is_big, found) for found in read_chain(tiff, order, is_big, position)]
+    frames = []
+    read = 0
+    for found in read_chain(tiff, order, is_big, position):
+        if found.problem is None:
+            read += sum(found.entries[tag].size for tag in found.entries.keys() & _COUNTS)
+        # lengths that many frames share would take the product of both to sum up
+        frames.append(_frame(tiff, order, is_big, found, has_sum=read <= tiff.size))
     if not frames:
         raise ValueError("the TIFF has no frame")
     if len(frames) == 1:
@@ -115,24 +122,26 @@ def frame_pieces(tiff: BlockReader, frame: TiffFrame) -> list[Content]:
     return _assemble(tiff, fields, offsets, counts, frame)
 
 
-def _frame(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory) -> TiffFrame:
+def _frame(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory, *, has_sum: bool) -> TiffFrame:
     problem = found.problem
     if problem is None:
         try:
             width, height = (read_number(tiff, order, found.entries, tag) for tag in (_WIDTH, _HEIGHT))
-            size = _frame_bytes(tiff, order, is_big, found, width, height)
+            size = _frame_bytes(tiff, order, is_big, found, width, height, has_sum=has_sum)
             return TiffFrame(width, height, order, is_big, False, found.entries, size)
         except ValueError as error:
             problem = str(error)
     return TiffFrame(0, 0, order, is_big, False, {}, 0, problem)
 
 
-def _frame_bytes(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory, width: int, height: int) -> int:
+def _frame_bytes(
+    tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory, width: int, height: int, *, has_sum: bool
+) -> int:
     size = found.value_bytes
-    # without lengths, strips are within the file; if they overlap, extracting the frame fails
+    # without a sum of lengths, strips are within the file; if they overlap, extracting the frame fails
     pixels = tiff.size
     for tag in found.entries:
-        if tag in (_STRIP_COUNTS, _TILE_COUNTS):
+        if tag in _COUNTS and has_sum:
             stated = sum(read_values(tiff, order, found.entries, tag))
             pixels = max(stated, _raw_bytes(tiff, order, found.entries, width, height))
         elif tag in _DIRECTORIES:
@@ -234,10 +243,10 @@ def _uncompressed_counts(tiff: BlockReader, frame: TiffFrame, strips: int) -> li
         raise ValueError(
             f"the TIFF frame of {frame.width} × {frame.height} pixels reaches beyond the end at {tiff.size}"
         )
-    planes = samples if is_planar else 1
-    if strips != per_plane * planes:
+    if strips != per_plane * (samples if is_planar else 1):
         raise ValueError(f"the TIFF frame has {strips} strips, which does not fit its size")
-    return [min(rows, frame.height - first) * row_bytes for first in range(0, frame.height, rows)] * planes
+    # by strip, not by row: without samples there are no strips, but up to 2**63 rows
+    return [min(rows, frame.height - strip % per_plane * rows) * row_bytes for strip in range(strips)]
 
 
 def _fields(tiff: BlockReader, entries: TiffEntries, order: str, is_big: bool, depth: int = 0) -> list[_Field]:

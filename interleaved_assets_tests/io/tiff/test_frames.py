@@ -3,6 +3,7 @@
 import io
 import re
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from PIL import Image
 
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.ranges import BlockReader
+from interleaved_assets.io.tiff import frames as frames_module
+from interleaved_assets.io.tiff.directory import read_values
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
 from interleaved_assets_tests.io.tiff.cut import cut_frame, in_a_file
 
@@ -276,6 +279,18 @@ def test_strip_lengths_are_worked_out_for_each_plane() -> None:
         cut_frame(tiff(wrong, frame(), body=body), 0)
 
 
+def test_strips_of_a_picture_without_samples_take_no_memory() -> None:
+    # 4,194,304 rows in no plane; with the largest height lengths for them would take 32 GiB
+    tags = [(256, SHORT, 1, 0), (257, LONG, 1, 2**22), (273, LONG, 0, 0), (277, SHORT, 1, 0)]
+    tags += [(278, LONG, 1, 1), (279, LONG, 0, 0), (284, SHORT, 1, 2)]
+    data = tiff(tags, frame(), body=BODY)
+    tracemalloc.start()
+    assert len(cut_frame(data, 0)) == 8 + 2 + 12 * 7 + 4
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2**20
+
+
 def test_old_style_jpeg_is_refused() -> None:
     with pytest.raises(ValueError, match="old-style JPEG \\(compression 6\\), which cannot be cut out"):
         cut_frame(tiff(frame(compression=6), frame(), body=BODY), 0)
@@ -341,6 +356,25 @@ def test_directories_that_overlap_end_the_walk() -> None:
     frames = tiff_frames(BlockReader(data))
     assert len(frames) < 5
     assert frames[-1].error == f"directory {len(frames) - 1} of the TIFF overlaps with others"
+
+
+def test_strip_lengths_that_many_frames_share_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 300 frames with the same 3000 lengths: a file of a few MB would take minutes
+    read = []
+    monkeypatch.setattr(frames_module, "read_values", lambda *given: read.append(read_values(*given)) or read[-1])
+    tags = [*frame(size=None), (279, LONG, 3000, 8)]
+    data = tiff(*[tags] * 300, body=bytes(4 * 3000))
+    found = tiff_frames(BlockReader(data))
+    assert sum(4 * len(values) for values in read) <= len(data)
+    assert [(one.width, one.height, one.error) for one in found] == [(4, 3, None)] * 300
+    assert all(one.size <= found[0].size + len(data) for one in found)
+
+
+def test_lengths_of_a_damaged_frame_do_not_count_as_read() -> None:
+    data = tiff([*frame(size=None), (279, LONG, 2**20, 8)], frame(), frame(), body=BODY)
+    found = tiff_frames(BlockReader(data))
+    assert [one.error is None for one in found] == [False, True, True]
+    assert found[1].size < len(data)
 
 
 def test_values_that_overlap_are_refused_before_they_are_copied() -> None:
