@@ -20,7 +20,14 @@ from interleaved_assets.io.tar.estimates import null_bytes
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, Layout, ShardLayout
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE, TarRows
-from interleaved_assets.io.tar.samples import KEPT_BYTES, Sample, find_samples, fit_samples, sample_document
+from interleaved_assets.io.tar.samples import (
+    KEPT_BYTES,
+    KEPT_TAGS,
+    Sample,
+    find_samples,
+    fit_samples,
+    sample_document,
+)
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard
 
@@ -176,6 +183,7 @@ def _opened(
                 limits=options.limits,
                 with_bytes=options.materialize,
                 kept_bytes=KEPT_BYTES // len(uris),
+                kept_tags=KEPT_TAGS // len(uris),
             )
             notes.update(noticed)
             shards.append((source, samples))

@@ -19,9 +19,6 @@ from interleaved_assets.model.source_ref import is_unicode
 
 # MINT-1T's tokens for the images of a PDF; the images are the frames of its TIFF in the order of the tokens
 _FRAME_TOKEN: Final = re.compile(r"page_\d+_image_\d+")
-# Tags of the frames of a tar that are kept for building its rows, some 40 MB; TIFFs beyond are parsed again.
-_KEPT_TAGS: Final = 2**17
-
 _CONTAINERS: Final = (".tiff", ".tif", ".TIFF", ".TIF", ".Tiff", ".Tif")
 
 # bsdtar of macOS stores the extended attributes of a file as a file of that prefix, in the format AppleDouble
@@ -65,7 +62,7 @@ class _NoTiff(NamedTuple):
 _Frames = list[TiffFrame] | _NoTiff | str | None
 """What a container holds: frames, another image, or what is wrong with it as a row error.
 
-Frames are without tags once those of others have used up ``_KEPT_TAGS``. None where the bytes would have to be fetched
+Frames are without tags once those of others have used up ``kept_tags``. None where the bytes would have to be fetched
 to know.
 """
 
@@ -81,7 +78,7 @@ class References:
         notes: what was noticed and is no row's error, counted by kind.
     """
 
-    def __init__(self, source: TarSource, layout: ShardLayout, max_member_bytes: int) -> None:
+    def __init__(self, source: TarSource, layout: ShardLayout, max_member_bytes: int, kept_tags: int) -> None:
         self._source, self._layout, self._limit = source, layout, max_member_bytes
         self._members = source.index.members
         self.names = [plain_name(member.name) for member in self._members]
@@ -94,7 +91,7 @@ class References:
         self._referenced: set[int] = set()
         self._used_frames: Counter[int] = Counter()
         self._frames: dict[int, _Frames] = {}
-        self._tags_left = _KEPT_TAGS
+        self._tags_left = kept_tags
         self.notes: Counter[str] = Counter()
         self.notes["repeated_members"] += len(self.names) - len(self._places)
 

@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 KEPT_BYTES: Final = 256 * 2**20
 """Documents stay in memory between finding the samples and building their rows up to so many bytes, roughly."""
 
+KEPT_TAGS: Final = 2**17
+"""So do tags of the frames of TIFFs, some 40 MB; TIFFs beyond are parsed again."""
+
 _NOTES_LOGGED: Final = 5
 
 _MEANING: Final = {
@@ -80,12 +83,14 @@ def find_samples(
     limits: TarLimits,
     with_bytes: bool,
     kept_bytes: int = KEPT_BYTES,
+    kept_tags: int = KEPT_TAGS,
 ) -> tuple[list[Sample], Counter[str]]:
     """The samples of a tar in its order, and what was noticed, counted by kind; tells ``types`` of their columns.
 
-    Documents stay in memory up to ``kept_bytes``; images count for the limits where rows will have their bytes.
+    Documents stay in memory up to ``kept_bytes``, and where rows will have the bytes of images, which count for the
+    limits then, up to ``kept_tags`` tags of TIFFs.
     """
-    references = References(source, layout, limits.max_member_bytes)
+    references = References(source, layout, limits.max_member_bytes, kept_tags if with_bytes else 0)
     samples: list[Sample] = []
     uneven = 0
     has_lists = layout.layout == "interleaved"

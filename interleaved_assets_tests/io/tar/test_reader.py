@@ -16,10 +16,12 @@ import pytest
 
 from interleaved_assets.io.fill import materialize
 from interleaved_assets.io.storage import folders_of
-from interleaved_assets.io.tar import references
+from interleaved_assets.io.storage.ranges import BlockReader
+from interleaved_assets.io.tar import reader as reader_module
 from interleaved_assets.io.tar import rows as rows_module
 from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
+from interleaved_assets.io.tar.samples import find_samples
 from interleaved_assets.io.tar.writer import tar_shard
 from interleaved_assets.io.tiff.frames import tiff_frames
 from interleaved_assets.model.batch import InterleavedBatch
@@ -185,12 +187,41 @@ def test_frames_whose_tags_are_not_kept_are_the_same(
         members.append((f"{number}.tiff", tiff(*images[2 * number : 2 * number + 2], compression="jpeg")))
     uri = write_tar(tmp_path / "a.tar", *members)
     parsed = []
-    monkeypatch.setattr(references, "_KEPT_TAGS", most_tags)
+    monkeypatch.setattr(reader_module, "KEPT_TAGS", most_tags)
     monkeypatch.setattr(rows_module, "tiff_frames", lambda tiff: parsed.append(tiff) or tiff_frames(tiff))
     found = [row["binary_content"] for row in rows(uri) if row["modality"] == "image"]
     assert [pixels(data) for data in found] == [pixels(tiff(image, compression="jpeg")) for image in images]
     # a TIFF of two frames has some 30 tags: of none, one or all of them they are kept
     assert len(parsed) == {0: 3, 40: 2, 2**17: 0}[most_tags]
+
+
+@pytest.mark.parametrize(("with_bytes", "kept"), [(True, 2), (False, 0)])
+def test_tars_of_a_partition_share_the_tags_that_are_kept(
+    with_bytes: bool, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = tiff(picture(1, 40, 30), picture(2, 24, 48), compression="jpeg")
+    tokens = [f"page_0_image_{number}" for number in range(2)]
+    # each of four tars has two such TIFFs: half of the tags of all
+    uris = [
+        write_tar(
+            tmp_path / f"{number}.tar",
+            *[(f"{name}.json", frames_document(*tokens)) for name in "ab"],
+            *[(f"{name}.tiff", container) for name in "ab"],
+        )
+        for number in range(4)
+    ]
+    with_tags = []
+
+    def counted(*given: Any, **options: Any) -> Any:
+        samples, notes = find_samples(*given, **options)
+        with_tags.append(sum(ref.tiff is not None for sample in samples for ref in sample.images))
+        return samples, notes
+
+    monkeypatch.setattr(reader_module, "find_samples", counted)
+    monkeypatch.setattr(reader_module, "KEPT_TAGS", 4 * 2 * len(tiff_frames(BlockReader(container))[0].entries))
+    reader = InterleavedWebdatasetReader(uris, files_per_partition=4, materialize_on_read=with_bytes)
+    assert sum(batch.to_pyarrow().num_rows for batch in reader) == 4 * 2 * 3
+    assert with_tags == [kept] * 4
 
 
 def test_only_remote_tars_are_read_ahead_in_a_thread(tmp_path: Path) -> None:
