@@ -211,6 +211,8 @@ def _at_least_pixels(
         needed = _uncompressed_counts(tiff, frame, len(offsets))
     except ValueError:
         return counts  # compressed, or tiles
+    if list(counts) == needed:
+        return counts  # as in most files
     return [
         need if count < need and 0 < offset <= tiff.size - need else count
         for offset, count, need in zip(offsets, counts, needed, strict=True)
@@ -245,8 +247,10 @@ def _uncompressed_counts(tiff: BlockReader, frame: TiffFrame, strips: int) -> li
         )
     if strips != per_plane * (samples if is_planar else 1):
         raise ValueError(f"the TIFF frame has {strips} strips, which does not fit its size")
-    # by strip, not by row: without samples there are no strips, but up to 2**63 rows
-    return [min(rows, frame.height - strip % per_plane * rows) * row_bytes for strip in range(strips)]
+    if not strips:
+        return []  # without samples there are no strips, but up to 2**63 rows
+    last = frame.height - (per_plane - 1) * rows
+    return [*[rows * row_bytes] * (per_plane - 1), last * row_bytes] * (strips // per_plane)
 
 
 def _fields(tiff: BlockReader, entries: TiffEntries, order: str, is_big: bool, depth: int = 0) -> list[_Field]:
