@@ -77,7 +77,7 @@ def through_dagster(file: Path) -> dict[str, object]:
         for pool, slots in (("gpu", 1), ("shard_io", 2)):
             instance.event_log_storage.set_concurrency_slots(pool, slots)
         keep_connections(instance)
-        keys = register_all(instance, settings)
+        keys = register_all(instance, settings.storage)
         job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         for work in WORK_OF_STEPS:

@@ -143,7 +143,7 @@ def make_other() -> None:
     write_shard(OTHER / f"data/raw/{OTHER_SHARD}.tar", 0, draw_canvases(size.seed), size, "jpeg", samples=6)
     settings = load_settings(OTHER / "interleaved.toml")
     with opened(OTHER / "home") as instance:
-        assert not materialize_all(instance, settings, register_all(instance, settings))
+        assert not materialize_all(instance, settings, register_all(instance, settings.storage))
 
 
 def take(browser: Browser, url: str, name: str, shot: Shot) -> None:

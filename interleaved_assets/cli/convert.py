@@ -36,7 +36,7 @@ def show_conversions(
         if passed_over := check_filters(selection, columns, whole_section=whole_section):
             print_error(f"filters that need other scores and are not applied: {', '.join(passed_over)}")
     conversion = Conversion(output.rstrip("/") or "/", f".{form}", settings, selection, overwrite)
-    files = find_shard_files(inputs, settings)
+    files = find_shard_files(inputs, settings.storage)
     check_outputs(files, conversion)
     made = current = failed = 0
     with progress("converting", len(files), out, as_json=as_json) as advance:

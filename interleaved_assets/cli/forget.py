@@ -17,7 +17,7 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
     with present_instance() as instance:
         files = forgettable(vanished_shards(settings.storage) if vanished else shards, settings, instance)
         if remove:
-            forget_shards(files, settings, instance)
+            forget_shards(files, settings.storage, instance)
     if as_json:
         print_json({"removed": remove, "partitions_removed": remove and instance is not None, "shards": files})
         return 0 if any(files.values()) else 1

@@ -21,7 +21,7 @@ ITEMS_SHOWN: Final = 20
 def show_shards(file: str | None, *, inputs: Sequence[str], documents: int, as_json: bool) -> int:
     """Print what is in each file; returns the exit code: 2 where one cannot be read."""
     settings, out = load_settings_or_defaults(file), console()
-    files = find_shard_files(inputs, settings)
+    files = find_shard_files(inputs, settings.storage)
     failed = 0
     with progress("reading", len(files), out, as_json=as_json) as advance, without_warnings():
         for one in files:

@@ -9,7 +9,7 @@ from interleaved_assets.pipeline.files.filtering import selection_settings, with
 from interleaved_assets.pipeline.files.inputs import ShardFile, find_shard_files, with_policy
 from interleaved_assets.pipeline.files.score import score_file, select_file
 from interleaved_assets.reporting.text import counted
-from interleaved_assets.settings import Settings, load_settings_or_defaults
+from interleaved_assets.settings import StorageSettings, load_settings_or_defaults
 
 
 def show_scored(
@@ -25,7 +25,9 @@ def show_scored(
     """Write the scores of one shard file and print what they are; returns the exit code."""
     settings, out = with_scorers(load_settings_or_defaults(file), scorers), console()
     with progress("scoring", 1, out, as_json=as_json):
-        scored = score_file(_one_file(shard, settings), scores, settings, with_clip=with_clip, overwrite=overwrite)
+        scored = score_file(
+            _one_file(shard, settings.storage), scores, settings, with_clip=with_clip, overwrite=overwrite
+        )
     if as_json:
         print_json({"input": shard, "output": scores, **scored._asdict()})
         return 0
@@ -55,7 +57,7 @@ def show_selected(
     assert selection is not None
     with progress("selecting", 1, out, as_json=as_json):
         selected, passed_over = select_file(
-            _one_file(shard, settings),
+            _one_file(shard, settings.storage),
             scores,
             output,
             ledger,
@@ -79,8 +81,8 @@ def show_selected(
     return 0
 
 
-def _one_file(shard: str, settings: Settings) -> ShardFile:
-    files = find_shard_files([shard], settings)
+def _one_file(shard: str, storage: StorageSettings) -> ShardFile:
+    files = find_shard_files([shard], storage)
     if len(files) > 1:
         raise OptionError(f"{shard} is {len(files):,} files: name one of them, such as {files[0].uri}")
     return files[0]

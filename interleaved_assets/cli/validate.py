@@ -13,7 +13,7 @@ from interleaved_assets.settings import load_settings_or_defaults
 def show_findings(file: str | None, *, inputs: Sequence[str], no_decode: bool, as_json: bool) -> int:
     """Print what is wrong with each file; returns the exit code: 0 sound, 1 findings, 2 a file cannot be read."""
     settings, out = load_settings_or_defaults(file), console()
-    files = find_shard_files(inputs, settings)
+    files = find_shard_files(inputs, settings.storage)
     unsound = unread = 0
     with progress("validating", len(files), out, as_json=as_json) as advance, without_warnings():
         for one in files:

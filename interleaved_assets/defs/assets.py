@@ -21,7 +21,7 @@ from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 OWNERS: Final = ["team:data-curation"]
 _PUBLISHED_ONCE: Final = (
@@ -92,12 +92,12 @@ def build_assets(settings: Settings) -> list[dg.AssetsDefinition | dg.SourceAsse
     stages = stage_dag(settings)
     versions = code_versions(stages, settings)
     return [
-        _raw_shards(settings),
+        _raw_shards(settings.storage),
         *(_shard_asset(stage, versions[name], settings) for name, stage in stages.items()),
     ]
 
 
-def _raw_shards(settings: Settings) -> dg.SourceAsset:
+def _raw_shards(storage: StorageSettings) -> dg.SourceAsset:
     @dg.observable_source_asset(
         name=RAW_SHARDS,
         partitions_def=shards,
@@ -109,7 +109,7 @@ def _raw_shards(settings: Settings) -> dg.SourceAsset:
     def raw_shards(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
         return dg.DataVersionsByPartition(
             {
-                key: dg.DataVersion(raw_content_version(find_raw_shard(key, settings.storage), settings.storage))
+                key: dg.DataVersion(raw_content_version(find_raw_shard(key, storage), storage))
                 for key in context.partition_keys
             }
         )

@@ -31,5 +31,5 @@ def build_definitions(settings: Settings) -> dg.Definitions:
             *build_check_schedules(settings),
             build_retention(settings),
         ],
-        executor=build_executor(settings),
+        executor=build_executor(settings.run),
     )

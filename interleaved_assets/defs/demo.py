@@ -40,7 +40,7 @@ from interleaved_assets.pipeline.stored_records import read_records, recorded_st
 from interleaved_assets.reporting.collect import row_errors
 from interleaved_assets.reporting.dataset import REPORT_FILE
 from interleaved_assets.reporting.text import most_frequent
-from interleaved_assets.settings import Settings, load_settings
+from interleaved_assets.settings import Settings, StorageSettings, load_settings
 from interleaved_assets.settings.load import FILE_NAME, FILE_VARIABLE, settings_path
 
 TABLE_WIDTH = 150
@@ -115,7 +115,7 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
     Raises:
         OptionError: the raw root is not local, or holds other shards.
     """
-    _check_raw_root(settings)
+    _check_raw_root(settings.storage)
     started = time.perf_counter()
     with console.status("drawing demo shards"):
         written = write_demo_shards(Path(settings.storage.raw_root))
@@ -123,7 +123,7 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
     ui = present_ui()
     with dg.DagsterInstance.get() as instance:
         keep_connections(instance)
-        keys = register_all(instance, settings)
+        keys = register_all(instance, settings.storage)
         console.print(f"taking {len(keys)} shards through {len(stage_dag(settings))} assets, with Dagster …")
         with killed_demos_ended(instance, Path(os.environ["DAGSTER_HOME"]).expanduser()):
             succeeded = materialize_all(instance, settings, keys)
@@ -166,23 +166,23 @@ def present_ui() -> str:
     return f"DAGSTER_HOME={home} dagster dev -m interleaved_assets.definitions"
 
 
-def _check_raw_root(settings: Settings) -> None:
+def _check_raw_root(storage: StorageSettings) -> None:
     """Raise OptionError where demo shards must not be written to the raw root."""
-    root = settings.storage.raw_root
+    root = storage.raw_root
     if not is_local(root):
         raise OptionError(
             f"storage.raw_root is {root}, but demo shards need a local folder. Set it to data/raw for the demo."
         )
     own = {shard_key(name) for name in SHARDS_OF_DEMO}
-    found = list_raw_shards(settings.storage) if Path(root).exists() else []
+    found = list_raw_shards(storage) if Path(root).exists() else []
     if other := next((shard.key for shard in found if shard.key not in own), None):
         raise OptionError(f"{root} holds shards that are not the demo's, such as {other}. Use make ui for them.")
 
 
-def register_all(instance: dg.DagsterInstance, settings: Settings) -> list[str]:
+def register_all(instance: dg.DagsterInstance, storage: StorageSettings) -> list[str]:
     """Register and observe every shard below the raw root; returns their keys."""
     seen = compare_with_snapshot(
-        list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
+        list_raw_shards(storage), {}, storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
     )
     instance.add_dynamic_partitions(SHARDS, seen.keys)
     for key, source in zip(seen.keys, seen.changed, strict=True):

@@ -19,7 +19,8 @@ from interleaved_assets.model.errors import MissingDependency
 from interleaved_assets.pipeline.pools.cluster import Needs
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import WORK
-from interleaved_assets.settings import Settings
+from interleaved_assets.scoring.clip.settings import ClipSettings
+from interleaved_assets.settings.sections import RunSettings
 
 IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
 """Environment variable with the GPU step's container image on Kubernetes; without it, the step has the run's image."""
@@ -55,15 +56,15 @@ def gpu_tags(device: Literal["auto", "cpu", "cuda"]) -> dict[str, Any]:
     return {"dagster-k8s/config": {"container_config": container, "pod_spec_config": pod}}
 
 
-def task_needs(stage: Stage, settings: Settings) -> Needs:
+def task_needs(stage: Stage, clip: ClipSettings) -> Needs:
     """What a Ray task takes of a node: one CPU, or one GPU for the stage with the model.
 
     The task with the GPU takes no CPU, so that it does not wait for one behind the tasks of other stages.
     """
-    return Needs(cpus=0, gpus=_GPUS) if stage.together and settings.clip.device != "cpu" else Needs(cpus=1, gpus=0)
+    return Needs(cpus=0, gpus=_GPUS) if stage.together and clip.device != "cpu" else Needs(cpus=1, gpus=0)
 
 
-def build_executor(settings: Settings) -> dg.ExecutorDefinition:
+def build_executor(run: RunSettings) -> dg.ExecutorDefinition:
     """The executor that ``run.executor`` names.
 
     ``in_process`` shares one process among the steps of a run and costs least (``docs/dagster.md``). With ``ray`` the
@@ -73,7 +74,7 @@ def build_executor(settings: Settings) -> dg.ExecutorDefinition:
     Raises:
         MissingDependency: the package that the choice needs is absent; the message names the extra to install.
     """
-    match settings.run.executor:
+    match run.executor:
         case "in_process":
             return dg.in_process_executor
         case "multiprocess":

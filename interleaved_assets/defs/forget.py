@@ -34,7 +34,7 @@ def build_forget_job(settings: Settings) -> dg.JobDefinition:
             keys = vanished_shards(settings.storage) if config.vanished else config.shards
             files = forgettable(keys, settings, context.instance)
             if not config.dry_run:
-                forget_shards(files, settings, context.instance)
+                forget_shards(files, settings.storage, context.instance)
         except InterleavedError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
         for key, uris in files.items():

@@ -10,7 +10,7 @@ from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.pipeline.stages.names import NORMALIZED
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import StorageSettings
 
 # Tag names of Dagster: its staleness and its UI read versions from them.
 DATA_VERSION = "dagster/data_version"
@@ -47,7 +47,9 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
     return tags
 
 
-def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
+def shard_metadata(
+    outcome: StageOutcome, storage: StorageSettings, extra: Mapping[str, dg.MetadataValue]
+) -> dict[str, Any]:
     """Metadata of one shard's materialization; figures are numbers, so that the UI plots them over time.
 
     Each entry takes 120 bytes and more of every event. Therefore counts of 0 are left out, except of dropped rows, and
@@ -70,7 +72,7 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
         metadata |= _made(outcome)
     if record.dropped:
         metadata["ledger"] = dg.MetadataValue.path(record.outputs["ledger"].uri)
-    metadata["record"] = dg.MetadataValue.path(settings.storage.shard(record.shard).record(record.stage))
+    metadata["record"] = dg.MetadataValue.path(storage.shard(record.shard).record(record.stage))
     return metadata
 
 

@@ -8,6 +8,7 @@ from interleaved_assets.defs.checks import RAW_ROOT_CHECK, up_to_date_checks
 from interleaved_assets.defs.requests import AssetJob
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings
+from interleaved_assets.settings.sections import WatchSettings
 
 REPORT_CRON: Final = "0 6 * * *"
 """Time of the report in UTC: after the nightly schedule, whose default is 02:00."""
@@ -61,7 +62,7 @@ def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:
         ),
         cron_schedule=REPORT_CRON,
         execution_timezone="UTC",
-        default_status=_from_the_start(settings),
+        default_status=_from_the_start(settings.watch),
         description=description,
     )
 
@@ -90,7 +91,7 @@ def _check_schedule(
             job=dg.define_asset_job(name, selection=checks, description=description),
             cron_schedule=cron,
             execution_timezone="UTC",
-            default_status=_from_the_start(settings),
+            default_status=_from_the_start(settings.watch),
             description=description,
         )
     except dg.DagsterInvalidDefinitionError as error:
@@ -101,5 +102,5 @@ def _no_cron(setting: str, value: str, example: str) -> SettingsError:
     return SettingsError(f"{setting}: {value!r} is not a cron expression of five fields, such as {example}")
 
 
-def _from_the_start(settings: Settings) -> dg.DefaultScheduleStatus:
-    return dg.DefaultScheduleStatus.RUNNING if settings.watch.enabled else dg.DefaultScheduleStatus.STOPPED
+def _from_the_start(watch: WatchSettings) -> dg.DefaultScheduleStatus:
+    return dg.DefaultScheduleStatus.RUNNING if watch.enabled else dg.DefaultScheduleStatus.STOPPED

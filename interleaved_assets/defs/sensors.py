@@ -5,6 +5,7 @@ import dagster as dg
 from interleaved_assets.defs.requests import AssetJob
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.settings import Settings
+from interleaved_assets.settings.sections import WatchSettings
 
 
 def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
@@ -16,7 +17,7 @@ def build_raw_shard_sensor(settings: Settings) -> dg.SensorDefinition:
         "Removes partitions of which neither a tar nor an output is left. It launches nothing.",
         asset_selection=dg.AssetSelection.assets(RAW_SHARDS),
         minimum_interval_seconds=settings.watch.interval_seconds,
-        default_status=_from_the_start(settings),
+        default_status=_from_the_start(settings.watch),
     )
     def raw_shard_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         from interleaved_assets.defs.ticks.raw_shards import report_raw_shards  # the tick begins here
@@ -39,7 +40,7 @@ def build_automation_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefin
         description="Launches the stages that are due for shards that raw_shard_sensor has reported as new or changed: "
         "once for each content, and not while a run or a backfill works on the shard.",
         minimum_interval_seconds=settings.watch.interval_seconds,
-        default_status=_from_the_start(settings),
+        default_status=_from_the_start(settings.watch),
     )
     def automation(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         from interleaved_assets.defs.ticks.automation import launch_due_shards  # the tick begins here
@@ -49,6 +50,6 @@ def build_automation_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefin
     return automation
 
 
-def _from_the_start(settings: Settings) -> dg.DefaultSensorStatus:
+def _from_the_start(watch: WatchSettings) -> dg.DefaultSensorStatus:
     """The status of a sensor until it is turned on or off in the UI."""
-    return dg.DefaultSensorStatus.RUNNING if settings.watch.enabled else dg.DefaultSensorStatus.STOPPED
+    return dg.DefaultSensorStatus.RUNNING if watch.enabled else dg.DefaultSensorStatus.STOPPED

@@ -11,7 +11,7 @@ from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords, list_records
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ def _attempts(
         yield from ((key, error) for key in keys)
         return
 
-    listed = list_compared(stage, keys, settings)
+    listed = list_compared(stage, keys, settings.storage)
 
     def prepare(key: str) -> Attempt | StageOutcome | InterleavedError:
         try:
@@ -153,14 +153,14 @@ def _attempts(
     yield from zip(keys, parallel_map(prepare, keys, threads=READERS), strict=True)
 
 
-def list_compared(stage: Stage, keys: Sequence[str], settings: Settings) -> ListedRecords:
+def list_compared(stage: Stage, keys: Sequence[str], storage: StorageSettings) -> ListedRecords:
     """List what :func:`take_through` compares of many shards: records at ``stage`` and its inputs, and its outputs.
 
     Nothing is listed if this would save no requests, or if the storage refuses it: each shard is then looked at alone.
     """
     inputs = [name for name in stage.inputs if name != RAW_SHARDS]
     try:
-        return list_records(settings.storage, [stage.name], keys, inputs=inputs)
+        return list_records(storage, [stage.name], keys, inputs=inputs)
     except StorageError as error:
         logger.warning("%s: the shards are looked at one by one: %s", stage.name, error)
         return NOT_LISTED

@@ -182,7 +182,7 @@ def test_a_failed_shard_is_requested_again_when_its_content_changes(automation: 
 def test_a_shard_without_a_materialization_in_dagster_is_requested_despite_its_records(automation: Automation) -> None:
     automation.put("a", 1)
     with dg.DagsterInstance.ephemeral() as another:
-        assert materialize_all(another, automation.settings, register_all(another, automation.settings))
+        assert materialize_all(another, automation.settings, register_all(another, automation.settings.storage))
     automation.observe()
     assert automation.tick() == ["a"]
 

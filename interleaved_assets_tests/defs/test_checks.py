@@ -62,7 +62,7 @@ def run(instance: dg.DagsterInstance, folder: Path, settings: str = "") -> Ran:
     for name in ("a", "b"):
         if not (folder / f"raw/{name}.tar").exists():
             good_shard(folder / f"raw/{name}.tar", seed=ord(name))
-    register_all(instance, loaded)
+    register_all(instance, loaded.storage)
     return run_chain(instance, loaded, ["a", "b"])
 
 
@@ -257,7 +257,7 @@ def test_a_shard_far_from_the_others_warns(tmp_path: Path, instance: dg.DagsterI
     for number in range(5):
         good_shard(tmp_path / f"raw/other-{number}.tar", seed=number)
     # the others in one run, the two in another: they are compared with what the first has recorded
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     assert run_chain(instance, settings, [key for key in keys if key.startswith("other")]).success
     assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0\n").success
     far = check_result(instance, "filtered", "keep_rate_within_bounds", "b")
@@ -274,7 +274,7 @@ def test_other_settings_are_no_basis(tmp_path: Path, instance: dg.DagsterInstanc
     settings = project(tmp_path)
     for number in range(5):
         good_shard(tmp_path / f"raw/other-{number}.tar", seed=number)
-    run_chain(instance, settings, register_all(instance, settings))
+    run_chain(instance, settings, register_all(instance, settings.storage))
     blurred_shard(tmp_path / "raw/b.tar")
     assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0\n[selection]\nmin_sharpness = 99\n").success
     found = check_result(instance, "filtered", "keep_rate_within_bounds", "b")
@@ -289,7 +289,7 @@ def test_shards_of_one_run_are_compared_with_each_other(tmp_path: Path, instance
         good_shard(tmp_path / f"raw/other-{number}.tar", seed=number)
     blurred_shard(tmp_path / "raw/b.tar")
     settings = project(tmp_path)
-    assert run_chain(instance, settings, register_all(instance, settings)).success
+    assert run_chain(instance, settings, register_all(instance, settings.storage)).success
     assert shown(instance, "filtered", "keep_rate_within_bounds")["failed"] == {"b"}
     assert len(shown(instance, "filtered", "keep_rate_within_bounds")["passed"]) == 5
 
@@ -419,7 +419,7 @@ def test_a_failed_shard_has_its_error_in_the_check(tmp_path: Path, instance: dg.
     run(instance, tmp_path)
     settings = project(tmp_path)
     (tmp_path / "raw/bad.tar").write_bytes(b"no tar" * 200)
-    run_chain(instance, settings, register_all(instance, settings))
+    run_chain(instance, settings, register_all(instance, settings.storage))
     (line,) = up_to_date(instance, settings)["final_tars"].metadata["not_current"].records
     assert line.data["why"] == (
         f"normalized failed: {tmp_path}/raw/bad.tar is not a tar: its first 512 bytes are not a tar header"

@@ -160,7 +160,7 @@ def test_an_interrupt_before_and_after_the_steps_ends_it(
     settings = project(tmp_path)
     good_shard(tmp_path / "raw/a.tar")
     with dg.DagsterInstance.ephemeral() as instance:
-        keys = register_all(instance, settings)
+        keys = register_all(instance, settings.storage)
         store = instance.event_log_storage.store_event
 
         def store_interrupted(stored: Any) -> None:

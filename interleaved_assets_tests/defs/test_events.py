@@ -58,7 +58,7 @@ def logged(instance: dg.DagsterInstance) -> list[tuple[str, str, int]]:
 
 
 def test_events_of_a_shard_stay_within_their_bytes(settings: Settings, instance: dg.DagsterInstance) -> None:
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     assert run_chain(instance, settings, keys).success
     new = logged(instance)
     metadata = instance.fetch_materializations(dg.AssetKey("filtered"), limit=1).records[0].asset_materialization
@@ -79,7 +79,7 @@ def test_events_of_a_shard_stay_within_their_bytes(settings: Settings, instance:
 
 
 def test_a_check_that_fails_for_an_unchanged_shard_is_logged(settings: Settings, instance: dg.DagsterInstance) -> None:
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     assert run_chain(instance, settings, keys).success
     bounds = {"min_keep_rate": 0.99}
     strict = settings.model_copy(update={"checks": settings.checks.model_copy(update=bounds)})

@@ -28,7 +28,7 @@ def with_executor(file: Path, name: str) -> Settings:
 
 
 def test_steps_run_in_the_process_of_the_run_by_default(settings_file: Path) -> None:
-    assert build_executor(load_settings(settings_file)) is dg.in_process_executor
+    assert build_executor(load_settings(settings_file).run) is dg.in_process_executor
     with dg.DagsterInstance.ephemeral() as instance:
         assert toy_job().execute_in_process(instance=instance).success
         assert {facts["pid"] for facts in said(instance).values()} == {os.getpid()}
@@ -46,7 +46,7 @@ def test_multiprocess_gives_each_step_a_process(settings_file: Path, tmp_path: P
 
 
 def test_kubernetes_jobs(settings_file: Path) -> None:
-    assert build_executor(with_executor(settings_file, "k8s")).name == "k8s"
+    assert build_executor(with_executor(settings_file, "k8s").run).name == "k8s"
 
 
 @pytest.mark.parametrize(("name", "package"), [("ray", "ray"), ("k8s", "dagster_k8s")])
@@ -59,4 +59,4 @@ def test_an_absent_package_is_named_with_its_extra_before_anything_runs(
         rf"run\.executor = \"{name}\" needs .*{package.replace('_', '-')}.*pip install 'interleaved-assets\[{name}\]'"
     )
     with pytest.raises(MissingDependency, match=message):
-        build_executor(settings)
+        build_executor(settings.run)

@@ -58,8 +58,8 @@ def test_a_ray_task_takes_a_gpu_where_a_model_runs_on_one_and_else_a_cpu(tmp_pat
     for device, needs in {"auto": (0, 1), "cuda": (0, 1), "cpu": (1, 0)}.items():
         settings = project(tmp_path, f'[clip]\nenabled = true\ndevice = "{device}"\n')
         stages = stage_dag(settings)
-        assert task_needs(stages["clip_scores"], settings) == needs
-        assert task_needs(stages["image_scores"], settings) == (1, 0)
+        assert task_needs(stages["clip_scores"], settings.clip) == needs
+        assert task_needs(stages["image_scores"], settings.clip) == (1, 0)
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])

@@ -29,7 +29,7 @@ def settings(tmp_path: Path, instance: dg.DagsterInstance) -> Settings:
     """A shard that went through all stages, and then its raw tar was renamed from ``a`` to ``b``."""
     settings = project(tmp_path, "[watch]\nquiet_seconds = 0\n")
     good_shard(tmp_path / "raw/a.tar")
-    assert run_chain(instance, settings, register_all(instance, settings)).success
+    assert run_chain(instance, settings, register_all(instance, settings.storage)).success
     (tmp_path / "raw/a.tar").rename(tmp_path / "raw/b.tar")
     instance.add_dynamic_partitions("shards", ["b"])
     return settings

@@ -84,7 +84,7 @@ def test_a_shard_whose_events_are_stored_when_ctrl_c_arrives_is_recorded(
     monkeypatch.setattr(shard_run, "record_successes", store_interrupted)
     job = build_definitions(settings).resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance:
-        first, *_ = register_all(instance, settings)
+        first, *_ = register_all(instance, settings.storage)
         result = job.execute_in_process(
             instance=instance, asset_selection=[AssetKey("normalized")], partition_key=first, raise_on_error=False
         )
@@ -157,7 +157,7 @@ def test_a_step_uses_the_storage_of_dagster_with_interrupts_deferred_only(
     good_shard(tmp_path / "raw/gone.tar")
     unsafe: set[str] = set()
     with dg.DagsterInstance.ephemeral() as instance:
-        register_all(instance, settings)
+        register_all(instance, settings.storage)
         (tmp_path / "raw/gone.tar").unlink()  # its step fails, and its status note is published
         storage = instance.event_log_storage
         for name in dir(storage):

@@ -39,12 +39,12 @@ def outcomes(settings: Settings) -> dict[str, StageOutcome]:
 
 
 def of(settings: Settings, stage: str) -> dict[str, Any]:
-    return shard_metadata(outcomes(settings)[stage], settings, {})
+    return shard_metadata(outcomes(settings)[stage], settings.storage, {})
 
 
 def test_counts_are_numbers(settings: Settings) -> None:
     for outcome in outcomes(settings).values():
-        metadata = shard_metadata(outcome, settings, {})
+        metadata = shard_metadata(outcome, settings.storage, {})
         others = {name for name, value in metadata.items() if not isinstance(value, int | float)}
         assert others <= NOT_NUMBERS
         assert isinstance(metadata["seconds"], float)
@@ -80,7 +80,7 @@ def test_where_nothing_is_dropped_that_is_one_number(settings: Settings) -> None
 
 def test_an_unchanged_shard_has_its_counts_and_the_place_of_its_record(settings: Settings) -> None:
     outcome = outcomes(settings)["final_tars"]
-    metadata = shard_metadata(StageOutcome(outcome.record, unchanged=True, seconds=0.01), settings, {})
+    metadata = shard_metadata(StageOutcome(outcome.record, unchanged=True, seconds=0.01), settings.storage, {})
     assert set(metadata) == {"dagster/partition_row_count", "images", "rows_dropped", "unchanged", "record"}
     assert metadata["unchanged"] is True
 
@@ -98,7 +98,7 @@ def test_every_stage_leads_back_to_the_raw_shard(settings: Settings, tmp_path: P
 def test_an_output_has_its_place_and_the_record_its_hash_and_those_of_all(settings: Settings) -> None:
     done = outcomes(settings)
     for stage, outcome in done.items():
-        metadata = shard_metadata(outcome, settings, {})
+        metadata = shard_metadata(outcome, settings.storage, {})
         rows = outcome.record.outputs["rows"]
         assert metadata["dagster/uri"] == rows.uri
         assert hashlib.sha256(Path(rows.uri).read_bytes()).hexdigest() == rows.sha256
@@ -121,7 +121,7 @@ def test_columns_are_those_of_the_asset_and_passthrough_columns_those_of_the_sha
         assert required == set(done[name].record.required)
     assert lineage["text_content"] == [dg.TableColumnDep(dg.AssetKey("normalized"), "text_content")]
     assert metadata["rows_decided_by"].startswith("image_scores.sharpness, image_scores.qr_area_ratio")
-    assert shard_metadata(done["normalized"], settings, {})["passthrough_columns"] == "url: string, year: int64"
+    assert shard_metadata(done["normalized"], settings.storage, {})["passthrough_columns"] == "url: string, year: int64"
     assert definition_metadata(stage_dag(settings)["final_tars"], settings) == {}
 
 
@@ -142,20 +142,22 @@ def test_every_scorer_of_the_package_has_its_columns_described(tmp_path: Path) -
 
 def test_the_device_in_the_notes_of_a_model_is_shown(settings: Settings) -> None:
     outcome = outcomes(settings)["image_scores"]
-    assert "device" not in shard_metadata(outcome, settings, {})
+    assert "device" not in shard_metadata(outcome, settings.storage, {})
     record = outcome.record.model_copy(update={"notes": {"device": "NVIDIA H200"}})
-    metadata = shard_metadata(StageOutcome(record, unchanged=False, seconds=1.25), settings, {})
+    metadata = shard_metadata(StageOutcome(record, unchanged=False, seconds=1.25), settings.storage, {})
     assert metadata["device"] == "NVIDIA H200"
 
 
 def test_images_per_second_are_the_images_and_seconds_beside_it(settings: Settings) -> None:
     done = outcomes(settings)
     record = done["image_scores"].record
-    metadata = shard_metadata(StageOutcome(record, unchanged=False, seconds=1.25), settings, {})
+    metadata = shard_metadata(StageOutcome(record, unchanged=False, seconds=1.25), settings.storage, {})
     assert record.counts_in.images == 5
     assert (metadata["seconds"], metadata["images_per_second"]) == (1.25, 4.0)
-    assert "images_per_second" not in shard_metadata(StageOutcome(record, unchanged=True, seconds=0.01), settings, {})
-    assert "images_per_second" not in shard_metadata(done["final_tars"], settings, {})
+    assert "images_per_second" not in shard_metadata(
+        StageOutcome(record, unchanged=True, seconds=0.01), settings.storage, {}
+    )
+    assert "images_per_second" not in shard_metadata(done["final_tars"], settings.storage, {})
 
 
 def test_tags_have_versions_and_events_of_inputs(settings: Settings) -> None:

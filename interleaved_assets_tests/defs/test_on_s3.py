@@ -22,7 +22,7 @@ def test_the_chain_runs_in_a_bucket_by_one_setting(tmp_path: Path, bucket: str, 
         good_shard(tmp_path / f"{name}.tar", seed=ord(name[0]))
         s3_environment.fs.put_file(str(tmp_path / f"{name}.tar"), f"{bucket}/raw/{name}.tar")
     with DagsterInstance.ephemeral() as instance:
-        keys = register_all(instance, settings)
+        keys = register_all(instance, settings.storage)
         assert keys == ["a", "b%20c"]
         assert materialize_all(instance, settings, keys)
         for key in keys:

@@ -57,7 +57,7 @@ def three_shards(tmp_path: Path, instance: DagsterInstance) -> Settings:
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     (tmp_path / "raw" / "bad.tar").write_bytes(b"no tar" * 200)
-    run_chain(instance, settings, register_all(instance, settings))
+    run_chain(instance, settings, register_all(instance, settings.storage))
     return settings
 
 
@@ -105,7 +105,7 @@ def test_a_shard_without_an_error_of_its_own_has_that_of_its_run(
 
     with monkeypatch.context() as patch:  # before the step has logged anything of a shard
         patch.setattr("interleaved_assets.defs.steps.shard_run._input_events", lost)
-        assert not run_chain(instance, settings, register_all(instance, settings)).success
+        assert not run_chain(instance, settings, register_all(instance, settings.storage)).success
     assert standing_failures(instance, "normalized", ["a"]) == {}
     shown = str(report(instance, settings)["report"])
     run = instance.get_run_records()[-1].dagster_run.run_id
@@ -165,7 +165,7 @@ def test_the_reason_is_published_once_on_the_page_of_the_shard(tmp_path: Path, i
 def test_without_notes_no_file_is_written(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    run_chain(instance, settings, register_all(instance, settings))
+    run_chain(instance, settings, register_all(instance, settings.storage))
     report(instance, settings)
     assert status_notes(instance) == []
     assert not (tmp_path / "out/state").exists()
@@ -205,7 +205,7 @@ def test_a_renamed_raw_shard_is_named_until_the_old_key_is_forgotten(tmp_path: P
     settings = project(tmp_path)
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    run_chain(instance, settings, register_all(instance, settings))
+    run_chain(instance, settings, register_all(instance, settings.storage))
     passed = check(instance, settings)
     assert (passed.check_name, passed.passed) == ("published_once", True)
     assert passed.description == "every final tar has its raw tar, and no content is published twice"

@@ -37,7 +37,7 @@ def shards_of(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
 def test_only_runs_whose_every_result_was_replaced_are_deleted(
     instance: dg.DagsterInstance, settings: Settings
 ) -> None:
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     assert materialize_all(instance, settings, keys)
     assert materialize_all(instance, settings, ["a", "b"])
     assert materialize_all(instance, settings, ["b", "c"])

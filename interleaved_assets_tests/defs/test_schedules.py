@@ -109,7 +109,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Restorable:
     folder.mkdir()
     settings = four_shards(folder)
     with instance_on_disk(folder / "home") as instance:
-        assert materialize_all(instance, settings, register_all(instance, settings))
+        assert materialize_all(instance, settings, register_all(instance, settings.storage))
     return Restorable(folder)
 
 
@@ -147,7 +147,7 @@ def test_only_stale_missing_and_failed_shards_are_requested(
     instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "raw" / "d.tar").write_bytes(b"this is no tar" * 100)
-    assert not materialize_all(instance, settings, register_all(instance, settings))
+    assert not materialize_all(instance, settings, register_all(instance, settings.storage))
     assert requested(instance, settings) == ["dd"]
     good_shard(tmp_path / "raw" / "b.tar", seed=9)
     assert requested(instance, settings) == ["bb", "dd"]
@@ -197,8 +197,8 @@ def test_a_recorded_shard_without_materialization_is_requested(
     instance: dg.DagsterInstance, settings: Settings
 ) -> None:
     with dg.DagsterInstance.ephemeral() as another:
-        assert materialize_all(another, settings, register_all(another, settings))
-    assert materialize_all(instance, settings, register_all(instance, settings)[:2])
+        assert materialize_all(another, settings, register_all(another, settings.storage))
+    assert materialize_all(instance, settings, register_all(instance, settings.storage)[:2])
     assert requested(instance, settings) == ["cd"]
 
 
@@ -228,7 +228,7 @@ def test_a_refused_record_leaves_out_only_its_shard(made: Made) -> None:
 
 
 def test_shards_of_a_run_under_way_are_left_to_it(instance: dg.DagsterInstance, settings: Settings) -> None:
-    register_all(instance, settings)
+    register_all(instance, settings.storage)
     instance.create_run_for_job(
         build_definitions(settings).resolve_implicit_global_asset_job_def(),
         asset_selection=frozenset({dg.AssetKey("normalized")}),
@@ -241,7 +241,7 @@ def test_shards_of_a_run_under_way_are_left_to_it(instance: dg.DagsterInstance, 
 def test_shards_that_a_backfill_has_yet_to_queue_are_left_to_it(
     instance: dg.DagsterInstance, settings: Settings
 ) -> None:
-    register_all(instance, settings)
+    register_all(instance, settings.storage)
     graph = build_definitions(settings).get_repository_def().asset_graph
     target = AssetGraphSubset.from_asset_partition_set(
         {AssetKeyPartitionKey(dg.AssetKey("filtered"), key) for key in "bc"}, graph
@@ -309,7 +309,7 @@ def test_a_shard_whose_run_was_terminated_between_record_and_event_is_requested(
 
 
 def test_a_vanished_shard_is_not_requested(instance: dg.DagsterInstance, settings: Settings, tmp_path: Path) -> None:
-    register_all(instance, settings)
+    register_all(instance, settings.storage)
     (tmp_path / "raw" / "b.tar").unlink()
     assert requested(instance, settings) == ["aa", "cd"]
 
@@ -331,7 +331,7 @@ def test_the_report_is_made_once_a_day(tmp_path: Path) -> None:
 def test_a_stage_materialized_alone_is_a_reason_to_request_the_rest(
     instance: dg.DagsterInstance, settings: Settings
 ) -> None:
-    register_all(instance, settings)
+    register_all(instance, settings.storage)
     done = (
         build_definitions(settings)
         .resolve_implicit_global_asset_job_def()

@@ -80,7 +80,7 @@ def test_a_run_over_several_shards_records_each_of_them(tmp_path: Path, instance
     settings = project(tmp_path)
     for name in ("a", "b", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     assert keys == ["a", "b", "c"]
     assert run(instance, settings, keys).success
     for asset in STAGES:
@@ -105,7 +105,7 @@ def test_each_shard_is_materialized_once_per_asset(tmp_path: Path, instance: Dag
     settings = project(tmp_path)
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     run(instance, settings, keys)
     run(instance, settings, keys[:1])
     for asset in STAGES:
@@ -118,7 +118,7 @@ def good_shards(folder: Path, instance: DagsterInstance, names: str) -> tuple[Se
     settings = project(folder)
     for name in names:
         good_shard(folder / "raw" / f"{name}.tar", seed=ord(name))
-    return settings, register_all(instance, settings)
+    return settings, register_all(instance, settings.storage)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_shards_that_become_ready_together_are_logged_together(
     for name in "abcd":
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     (tmp_path / "raw/e.tar").write_bytes(b"this is no tar" * 100)
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     monkeypatch.setattr(shard_run, "TOGETHER", 3)
     assert not run(instance, settings, keys, ["normalized"]).success
     assert sorted(key for some in logged for key in some) == ["a", "b", "c", "d"]  # ready in any order
@@ -171,7 +171,7 @@ def test_in_a_backfill_a_run_fails_some_time_after_its_last_event(
     settings = project(tmp_path)
     good_shard(tmp_path / "raw/a.tar")
     (tmp_path / "raw/b.tar").write_bytes(b"this is no tar" * 100)
-    register_all(instance, settings)
+    register_all(instance, settings.storage)
     monkeypatch.setattr(shard_run, "BEFORE_FAILURE_S", 0.5 if of_backfill else 60)
     job = build_definitions(settings).resolve_implicit_global_asset_job_def()
     tags = {RANGE_START: "a", RANGE_END: "b"} | ({"dagster/backfill": "made"} if of_backfill else {})
@@ -336,7 +336,7 @@ def test_one_bad_shard_does_not_fail_its_neighbours(tmp_path: Path, instance: Da
     for name in ("a", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     (tmp_path / "raw" / "b.tar").write_bytes(b"this is no tar" * 100)
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     result = run(instance, settings, keys)
     assert not result.success
     for asset in STAGES:
@@ -358,7 +358,7 @@ def test_mending_the_bad_shard_redoes_only_that_one(tmp_path: Path, instance: Da
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
     (tmp_path / "raw" / "b.tar").write_bytes(b"this is no tar" * 100)
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     run(instance, settings, keys)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*") if path.is_file()}
     good_shard(tmp_path / "raw" / "b.tar", seed=2)
@@ -374,7 +374,7 @@ def test_policy_error_fails_the_check_of_the_shard(tmp_path: Path, instance: Dag
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
     shard_without_an_image(tmp_path / "raw" / "b.tar")
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     assert not run(instance, settings, keys).success
     assert materialized(instance, "normalized") == {"a"}
     assert check_results(instance, "normalized", "rows_without_error", "a", "b") == {"a": True, "b": False}
@@ -383,7 +383,7 @@ def test_policy_error_fails_the_check_of_the_shard(tmp_path: Path, instance: Dag
 def test_checks_of_a_shard_that_fails_name_the_run_that_made_it_last(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     assert run(instance, settings, keys).success
     (made,) = instance.fetch_materializations(AssetKey("normalized"), limit=5).records
     shard_without_an_image(tmp_path / "raw" / "a.tar")
@@ -406,7 +406,7 @@ def test_more_shards_may_fail_than_events_are_fetched_at_a_time(
     good_shard(tmp_path / "raw" / "a.tar")
     for name in "bcdef":
         (tmp_path / "raw" / f"{name}.tar").write_bytes(b"this is no tar" * 100)
-    result = run(instance, settings, register_all(instance, settings))
+    result = run(instance, settings, register_all(instance, settings.storage))
     assert materialized(instance, "final_tars") == {"a"}
     (failure,) = [event for event in result.all_events if event.is_step_failure]
     summary = str(failure.step_failure_data.user_failure_data.description)
@@ -419,7 +419,7 @@ def test_more_shards_may_fail_than_events_are_fetched_at_a_time(
 def test_policy_drop_row_keeps_the_shard_and_warns(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path, '[errors]\non_materialize_error = "drop_row"\n')
     shard_without_an_image(tmp_path / "raw" / "b.tar")
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     assert run(instance, settings, keys).success
     assert check_results(instance, "normalized", "rows_without_error", "b") == {"b": False}
     metadata = last_made(instance, "normalized", "b").metadata
@@ -432,7 +432,7 @@ def test_a_shard_that_was_good_and_fails_now_is_not_called_current(tmp_path: Pat
     settings = project(tmp_path)
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     assert run(instance, settings, keys).success
     tar = (tmp_path / "out/tars/b.tar").read_bytes()
     (tmp_path / "raw/b.tar").unlink()
@@ -448,7 +448,7 @@ def test_a_shard_that_was_good_and_fails_now_is_not_called_current(tmp_path: Pat
 def test_pictures_are_drawn_once(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     run(instance, settings, keys)
     drawn = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/pictures").rglob("*.json")}
     assert {path.parent.name for path in drawn} == {"filtered"}
@@ -463,7 +463,7 @@ def test_pictures_are_drawn_once(tmp_path: Path, instance: DagsterInstance) -> N
 def test_every_image_has_a_row_of_scores(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    run(instance, settings, register_all(instance, settings))
+    run(instance, settings, register_all(instance, settings.storage))
     assert check_results(instance, "image_scores", "every_image_scored", "a") == {"a": True}
 
 
@@ -478,10 +478,10 @@ def test_dagster_shows_stale_shards(tmp_path: Path, instance: DagsterInstance) -
     settings = project(tmp_path)
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     run(instance, settings, keys)
     assert stale(instance, settings, "a") == set()
-    register_all(instance, settings)  # observed again, unchanged
+    register_all(instance, settings.storage)  # observed again, unchanged
     assert stale(instance, settings, "a") == set()
     # settings that select differently: what follows is stale through it
     changed = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
@@ -489,7 +489,7 @@ def test_dagster_shows_stale_shards(tmp_path: Path, instance: DagsterInstance) -
     # other content: what reads it, and no other shard
     good_shard(tmp_path / "raw" / "a.tar", seed=99)
     settings = project(tmp_path)
-    register_all(instance, settings)
+    register_all(instance, settings.storage)
     assert stale(instance, settings, "a") == {"normalized"}
     assert stale(instance, settings, "b") == set()
     run(instance, settings, ["a"])
@@ -499,7 +499,7 @@ def test_dagster_shows_stale_shards(tmp_path: Path, instance: DagsterInstance) -
 def test_a_changed_threshold_redoes_the_selection_and_no_score(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     run(instance, settings, keys)
     changed = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
     stages = stage_dag(settings).values()
@@ -538,7 +538,7 @@ def test_storage_that_does_not_answer_is_retried_only_for_that_shard(
 
     monkeypatch.setattr(many, "take_through", flaky)
     monkeypatch.setattr(many, "_pause", lambda _: 0.0)
-    assert run(instance, settings, register_all(instance, settings)).success
+    assert run(instance, settings, register_all(instance, settings.storage)).success
     assert (tried.count("a"), tried.count("b")) == (1, 4)
     assert materialized(instance, "normalized") == {"a", "b"}
 
@@ -551,7 +551,7 @@ def test_a_step_whose_figures_cannot_be_stored_says_so_and_succeeds(
     (tmp_path / "out/state").mkdir(parents=True)
     (tmp_path / "out/state/throughput").write_text("in the way of the folder")
     monkeypatch.setattr(shard_run, "ENOUGH", 1)
-    result = run(instance, settings, register_all(instance, settings), ["normalized"])
+    result = run(instance, settings, register_all(instance, settings.storage), ["normalized"])
     assert result.success
     (line,) = [
         entry.user_message
@@ -586,7 +586,7 @@ def test_so_many_shards_are_in_work_at_once(
         return outcome
 
     monkeypatch.setattr(many, "take_through", watched)
-    assert run(instance, settings, register_all(instance, settings), ["normalized"]).success
+    assert run(instance, settings, register_all(instance, settings.storage), ["normalized"]).success
     assert (len(most), max(most)) == (6, at_once)
 
 

@@ -23,7 +23,7 @@ def test_a_damaged_file_of_notes_is_written_again(tmp_path: Path, content: str) 
 
     @dg.asset
     def report(context: dg.AssetExecutionContext) -> None:
-        publish_status_notes(context, {"a": "stale"}, ["a"], settings)
+        publish_status_notes(context, {"a": "stale"}, ["a"], settings.storage)
 
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(SHARDS, ["a"])

@@ -24,7 +24,7 @@ def test_old_outputs_of_a_failed_shard_are_not_recorded_as_new(tmp_path: Path, s
     for name in "ab":
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     with instance_on_disk(tmp_path / "home") if storage == "sqlite" else dg.DagsterInstance.ephemeral() as instance:
-        keys = register_all(instance, settings)
+        keys = register_all(instance, settings.storage)
         assert materialize_all(instance, settings, keys)
         (tmp_path / "raw" / "a.tar").unlink()
         (last_report,) = instance.get_run_records(limit=1)
@@ -109,11 +109,11 @@ def repeated_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Restorable,
         good_shard(folder / "raw" / f"{name}.tar", seed=ord(name))
     with pytest.MonkeyPatch.context() as patch, instance_on_disk(folder / "home") as instance:
         patch.setenv("INTERLEAVED_SETTINGS", str(folder / "interleaved.toml"))
-        register_all(instance, settings)
+        register_all(instance, settings.storage)
         assert ended(instance, repeat(instance)) == ([*STAGES, UP_TO_DATE], "")
         shutil.copy(folder / "out" / "tars" / "b.tar", folder / "b-before.tar")
         write_shard(folder / "raw" / "b.tar", {"doc": document("text", b"this is no image")})
-        register_all(instance, settings)
+        register_all(instance, settings.storage)
         failed = repeat(instance)
     return Restorable(folder), failed
 

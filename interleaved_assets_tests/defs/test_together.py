@@ -83,7 +83,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 def run(instance: dg.DagsterInstance, settings: Settings) -> dg.ExecuteInProcessResult:
-    keys = register_all(instance, settings)
+    keys = register_all(instance, settings.storage)
     job = build_definitions(settings).resolve_implicit_global_asset_job_def()
     return job.execute_in_process(
         instance=instance,

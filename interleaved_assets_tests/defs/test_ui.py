@@ -23,7 +23,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveDagster]:
         good_shard(folder / "raw" / f"{name}.tar", seed=10 * seed)
     with live_dagster(folder / "home", folder / "interleaved.toml", daemon=False) as running:
         with opened(folder / "home") as instance:
-            assert materialize_all(instance, settings, register_all(instance, settings))
+            assert materialize_all(instance, settings, register_all(instance, settings.storage))
         yield running
 
 

@@ -44,7 +44,7 @@ def live(tmp_path_factory: pytest.TempPathFactory, s3_server: S3Server, own_buck
     home.mkdir()
     shutil.copy(ROOT / "dagster.yaml", home)
     with opened(home) as instance:
-        assert materialize_all(instance, settings, register_all(instance, settings))
+        assert materialize_all(instance, settings, register_all(instance, settings.storage))
     roots = f'[storage]\nraw_root = "s3://{own_bucket}/raw"\noutput_root = "s3://{own_bucket}/curated"\n'
     (folder / "interleaved.toml").write_text(roots + SOON)
     with pytest.MonkeyPatch.context() as patch:

@@ -27,7 +27,7 @@ def live(tmp_path: Path) -> Iterator[LiveDagster]:
     good_shard(tmp_path / "raw" / f"{KEY}.tar")
     with live_dagster(tmp_path / "home", tmp_path / "interleaved.toml") as live:
         with live.instance() as instance:
-            assert materialize_all(instance, settings, register_all(instance, settings))
+            assert materialize_all(instance, settings, register_all(instance, settings.storage))
         yield live
 
 

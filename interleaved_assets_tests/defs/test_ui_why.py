@@ -46,9 +46,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveDagster]:
     (folder / "raw/foreign.tar").write_bytes(foreign_tar("img2dataset"))
     with live_dagster(folder / "home", folder / "interleaved.toml", daemon=False) as running:
         with opened(folder / "home") as instance:
-            assert not materialize_all(instance, settings, register_all(instance, settings))
+            assert not materialize_all(instance, settings, register_all(instance, settings.storage))
             (folder / "raw/again.tar").write_bytes(b"no tar" * 200)
-            register_all(instance, settings)
+            register_all(instance, settings.storage)
             assert not materialize_all(instance, settings, ["again"])
             changed = project(folder, f"{AT_ONCE}[selection]\nmax_ratio = 1\nmin_sharpness = 9000\n")
             checks = build_definitions(changed).resolve_job_def("check_up_to_date")

@@ -236,7 +236,7 @@ executor = "ray"
     )
     settings = load_settings(launcher / "clip.toml")
     with dg.DagsterInstance.ephemeral() as instance:
-        keys = register_all(instance, settings)
+        keys = register_all(instance, settings.storage)
         result = (
             build_definitions(settings)
             .resolve_implicit_global_asset_job_def()

@@ -29,7 +29,7 @@ def toy_job() -> dg.JobDefinition:
             _asset("after", ["on_gpu"]),
         ],
         jobs=[dg.define_asset_job("toy")],
-        executor=build_executor(load_settings()),
+        executor=build_executor(load_settings().run),
     )
     return definitions.resolve_job_def("toy")
 

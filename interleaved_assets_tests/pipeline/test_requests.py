@@ -45,7 +45,7 @@ def run(settings: Settings, keys: list[str]) -> dict[str, list[str]]:
     found = {}
     for name, stage in stage_dag(settings).items():
         with counted_requests() as requests:
-            listed = list_compared(stage, keys, settings)
+            listed = list_compared(stage, keys, settings.storage)
             outcomes = [take_through(stage, key, settings, listed) for key in keys]
         assert len(outcomes) == len(keys)
         found[name] = requests
@@ -83,7 +83,7 @@ def test_a_shard_whose_output_was_replaced_after_the_listing_of_a_run(settings: 
     uri = settings.storage.shard(KEYS[0]).output("normalized")
     with atomic_output(uri, settings.storage.options) as out:
         out.write(b"another")
-    listed = list_compared(stage, KEYS, settings)
+    listed = list_compared(stage, KEYS, settings.storage)
     assert [take_through(stage, key, settings, listed).unchanged for key in KEYS] == [False, True, True, True]
 
 

@@ -14,7 +14,7 @@ from interleaved_assets.defs.progress import progress
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 _HOME_OF_MAKE: Final = ".dagster_home"
 
@@ -37,14 +37,14 @@ def forgettable(
 
 
 def forget_shards(
-    files: Mapping[str, Mapping[str, int]], settings: Settings, instance: dg.DagsterInstance | None
+    files: Mapping[str, Mapping[str, int]], storage: StorageSettings, instance: dg.DagsterInstance | None
 ) -> None:
     """Remove the files that :func:`forgettable` has found, then the partitions.
 
     Raises:
         StorageError: a file cannot be removed; partitions are kept then, and the call can be repeated.
     """
-    remove_files(files, settings.storage)
+    remove_files(files, storage)
     if instance:
         for key in files:
             with interrupts_deferred():

@@ -38,7 +38,7 @@ def make_report(context: dg.AssetExecutionContext, settings: Settings) -> dg.Mat
             context.log.warning(" ".join(report.problems))
     summary = markdown_report(data, report.problems, settings.checks.min_keep_rate, about, report.throughput)
     statuses = {shard.key: shard.why for shard in data.worst() if not shard.is_current}
-    publish_status_notes(context, statuses, set(registered), settings)
+    publish_status_notes(context, statuses, set(registered), settings.storage)
     return dg.MaterializeResult(
         metadata={
             "report": dg.MetadataValue.md(summary),

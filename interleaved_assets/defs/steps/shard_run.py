@@ -254,13 +254,13 @@ def _arrivals(stage: Stage, keys: Sequence[str], settings: Settings) -> Iterator
             keys,
             stage.name,
             together=stage.together is not None,
-            needs=task_needs(stage, settings),
+            needs=task_needs(stage, settings.clip),
             limit_s=limit_s,
             plugins=settings.plugins,
         )
     if stage.together:
         return (Arrival(key, result) for key, result in _take_all(stage, keys, settings))
-    listed = list_compared(stage, keys, settings)
+    listed = list_compared(stage, keys, settings.storage)
     take = partial(_take, stage, settings=settings, listed=listed)
     return on_threads(take, keys, stage.name, threads=settings.run.parallel_shards, limit_s=limit_s)
 

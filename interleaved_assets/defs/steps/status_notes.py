@@ -11,7 +11,7 @@ from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.latest import latest_ids
 from interleaved_assets.io.storage import atomic_output, join, read_small
 from interleaved_assets.pipeline.status import CURRENT
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import StorageSettings
 
 PAGE: Final = "final_tars"
 """The asset on whose page a shard's status note is shown: the last one."""
@@ -61,7 +61,10 @@ def note_changes(
 
 
 def publish_status_notes(
-    context: dg.AssetExecutionContext, statuses: Mapping[str, str], registered: Collection[str], settings: Settings
+    context: dg.AssetExecutionContext,
+    statuses: Mapping[str, str],
+    registered: Collection[str],
+    storage: StorageSettings,
 ) -> None:
     """Publish the status of shards that are not current on their pages, where it has changed.
 
@@ -69,9 +72,9 @@ def publish_status_notes(
         statuses: in words, of the shards that are not current, in the order of publication.
         registered: keys that are partitions; others have no page.
     """
-    uri = join(settings.storage.output_root, _STATE_FILE)
+    uri = join(storage.output_root, _STATE_FILE)
     try:
-        notes = {key: text for key, text in _read_notes(uri, settings).items() if key in registered}
+        notes = {key: text for key, text in _read_notes(uri, storage).items() if key in registered}
     except ValueError as error:
         with interrupts_deferred():
             context.log.warning(f"{uri} is damaged and is written again: {error}")
@@ -99,10 +102,10 @@ def publish_status_notes(
                 "shards follows with the next report. The report itself lists all of them."
             )
     if changes.in_force != notes:
-        with atomic_output(uri, settings.storage.options) as out:
+        with atomic_output(uri, storage.options) as out:
             out.write(json.dumps(changes.in_force, indent=0, sort_keys=True, ensure_ascii=False).encode())
 
 
-def _read_notes(uri: str, settings: Settings) -> dict[str, str]:
-    content = read_small(uri, settings.storage.options)
+def _read_notes(uri: str, storage: StorageSettings) -> dict[str, str]:
+    content = read_small(uri, storage.options)
     return {} if content is None else _NOTES.validate_json(content)

@@ -18,7 +18,7 @@ from interleaved_assets.pipeline.record import OutputFile, Record, read_record, 
 from interleaved_assets.pipeline.stage import version_with_settings
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.selection.settings import SelectionSettings, selection_version
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 STAGE: Final = "convert"
 VERSION: Final = 1
@@ -110,9 +110,9 @@ def convert_file(
         Stopped: ``stopped`` was true.
     """
     settings, place = conversion.settings, conversion.record_uri(file)
-    options = storage_options(conversion.folder, settings)
+    options = storage_options(conversion.folder, settings.storage)
     known = _earlier_record(file, conversion, options)
-    source = _source_of(file, settings, known.source if known else None)
+    source = _source_of(file, settings.storage, known.source if known else None)
     if known and known.code_version == conversion.code_version() and known.inputs == {"source": source.version}:
         if known.source != source:
             write_record(known.model_copy(update={"source": source}), place, options)
@@ -153,13 +153,13 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: 
     settings, selection = conversion.settings, conversion.selection
 
     def check_input() -> None:
-        if _source_of(file, settings, source) != source:
+        if _source_of(file, settings.storage, source) != source:
             raise ShardError(f"{file.uri} changed while it was read; convert it again once it is complete")
 
     def choose(table: pa.Table) -> tuple[pa.Table, pa.Table]:
         assert selection is not None
         scores = score_images(table, scoring_for(selection, settings.scoring))
-        return keep_selected(table, scores, selection, settings, file.uri)
+        return keep_selected(table, scores, selection, settings.publish, file.uri)
 
     written = write_rows(
         file,
@@ -199,9 +199,9 @@ def _earlier_record(file: ShardFile, conversion: Conversion, options: dict[str, 
     return with_present_stamps(record.model_copy(update={"outputs": moved}), options)
 
 
-def _source_of(file: ShardFile, settings: Settings, known: RawSource | None) -> RawSource:
+def _source_of(file: ShardFile, storage: StorageSettings, known: RawSource | None) -> RawSource:
     """The input as it is now, with the version of its content: the ETag where the storage has one, else its SHA-256."""
-    options = storage_options(file.uri, settings)
+    options = storage_options(file.uri, storage)
     stamp = read_stamp(file.uri, options)
     if stamp is None:
         raise StorageError(f"{file.uri} is no file any more: it was moved or deleted")

@@ -17,7 +17,7 @@ from interleaved_assets.selection.filters import ImageFilter, find_filter
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.settings import SelectionSettings
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import PublishSettings, Settings
 from interleaved_assets.settings.messages import describe
 
 STAGE: Final = "filtered"
@@ -99,7 +99,7 @@ def scoring_for(selection: SelectionSettings, scoring: ScoringSettings) -> Scori
 
 
 def keep_selected(
-    table: pa.Table, scores: pa.Table, selection: SelectionSettings, settings: Settings, shard: str
+    table: pa.Table, scores: pa.Table, selection: SelectionSettings, publish: PublishSettings, shard: str
 ) -> tuple[pa.Table, pa.Table]:
     """The rows of whole samples that pass the filters, and the ledger of the others.
 
@@ -108,6 +108,6 @@ def keep_selected(
     found = select(selection_rows(table), scores, selection, stage=STAGE, shard=shard)
     kept = filter_rows(table, found.keep)
     check_balance(f"{shard}, {STAGE}", table.num_rows, kept.num_rows, found.ledger)
-    if not settings.publish.unreferenced_images:
+    if not publish.unreferenced_images:
         kept, _ = without_unreferenced_images(kept)
     return (reindex_positions(kept) if selection.reindex_positions else kept), found.ledger

@@ -10,7 +10,7 @@ import pyarrow as pa
 from interleaved_assets.io.shard import SHARD_ENDINGS, read_shard
 from interleaved_assets.io.storage import find_files, folders_of, is_local, local_path, options_of
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 _HIDDEN: Final = ("_", ".")
 """First characters of files and folders that a search leaves out, as other readers of data sets do."""
@@ -25,13 +25,13 @@ class ShardFile(NamedTuple):
     """Its path below the folder or glob that it was found by, without its ending; of a named file, its file name."""
 
 
-def find_shard_files(arguments: Sequence[str], settings: Settings) -> list[ShardFile]:
+def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list[ShardFile]:
     """The files at ``arguments``: files with any ending, and those with an ending of a shard in folders and globs.
 
     Files and folders below an argument whose names begin with ``_`` or ``.`` are left out. The files are in the order
     of the arguments, without repetitions.
     """
-    schemes = settings.storage.options_by_scheme()
+    schemes = storage.options_by_scheme()
     found: dict[str, ShardFile] = {}
     for argument in arguments:
         if not argument:
@@ -61,7 +61,7 @@ def read_file(
         uri,
         layout=settings.reading.for_tars(),
         max_batch_bytes=settings.run.max_batch_bytes,
-        storage_options=storage_options(uri, settings),
+        storage_options=storage_options(uri, settings.storage),
         # rows of normalized shards may have locators in raw shards
         allowed_roots=[*folders_of([uri]), settings.storage.raw_root],
         limits=settings.limits.for_tars(),
@@ -70,9 +70,9 @@ def read_file(
     )
 
 
-def storage_options(uri: str, settings: Settings) -> dict[str, object]:
+def storage_options(uri: str, storage: StorageSettings) -> dict[str, object]:
     """The fsspec options for ``uri``: those of the settings if it has the scheme of one of their roots."""
-    return dict(options_of(uri, settings.storage.options_by_scheme()) or {})
+    return dict(options_of(uri, storage.options_by_scheme()) or {})
 
 
 def _base(argument: str) -> str:

@@ -105,7 +105,7 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
             _add_documents(table, first, documents)
     return ShardFacts(
         uri=file.uri,
-        form="parquet" if is_parquet(file.uri, storage_options(file.uri, settings)) else "tar",
+        form="parquet" if is_parquet(file.uri, storage_options(file.uri, settings.storage)) else "tar",
         size=file.size,
         counts=counter.counts,
         columns=[ColumnFacts(name=one.name, type=str(one.type), values=filled[one.name]) for one in schema],

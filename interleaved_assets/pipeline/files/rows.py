@@ -57,17 +57,19 @@ def write_rows(
         check_input: called once all of the input was read, before an output appears; what it raises discards them.
     """
     for uri in (target, ledger_uri):
-        clear_leftovers(uri, storage_options(uri, settings))
+        clear_leftovers(uri, storage_options(uri, settings.storage))
     seen, written = RowCounter(), RowCounter()
     ledgers = [empty_ledger()]
     tables = read_file(file.uri, settings)
     first = next(tables)
     with (
-        parquet_shard(ledger_uri, LEDGER_SCHEMA, storage_options=storage_options(ledger_uri, settings)) as ledger_file,
+        parquet_shard(
+            ledger_uri, LEDGER_SCHEMA, storage_options=storage_options(ledger_uri, settings.storage)
+        ) as ledger_file,
         write_shard(
             target,
             first.schema,
-            storage_options=storage_options(target, settings),
+            storage_options=storage_options(target, settings.storage),
             limits=settings.limits.for_tars(),
         ) as rows_file,
     ):

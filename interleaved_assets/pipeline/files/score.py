@@ -22,7 +22,7 @@ from interleaved_assets.scoring.score import score_images
 from interleaved_assets.selection.positions import join_scores, with_keys
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.values import score_column
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 
 class Scored(NamedTuple):
@@ -34,10 +34,10 @@ class Scored(NamedTuple):
 
 def score_file(file: ShardFile, target: str, settings: Settings, *, with_clip: bool, overwrite: bool) -> Scored:
     """Measure each image of a shard and write its scores as Parquet, one row an image, in the order of the images."""
-    _check_target(target, file.uri, settings, overwrite=overwrite)
+    _check_target(target, file.uri, settings.storage, overwrite=overwrite)
     parts = list(_score_tables(file, settings, with_clip=with_clip))
     scores = pa.concat_tables(parts)
-    with parquet_shard(target, scores.schema, storage_options=storage_options(target, settings)) as out:
+    with parquet_shard(target, scores.schema, storage_options=storage_options(target, settings.storage)) as out:
         out.write(scores)
     columns = [name for name in scores.column_names if name not in IMAGE_KEY]
     return Scored(scores.num_rows, columns, dict(count_errors(scores[ERROR_COLUMN])))
@@ -82,10 +82,10 @@ def select_file(
     """
     for uri in (target, ledger_uri):
         for source in (file.uri, scores_uri):
-            _check_target(uri, source, settings, overwrite=overwrite)
+            _check_target(uri, source, settings.storage, overwrite=overwrite)
     if is_same_file(target, ledger_uri):
         raise OptionError(f"rows and ledger cannot both be written to {target}: name another --ledger")
-    with open_parquet(scores_uri, storage_options(scores_uri, settings)) as stored:
+    with open_parquet(scores_uri, storage_options(scores_uri, settings.storage)) as stored:
         names = stored.schema.names
         scores = stored.read([name for name in names if name not in (THUMBNAIL_COLUMN, "embedding")])
     passed_over = check_filters(selection, scores.column_names, whole_section=whole_section)
@@ -105,13 +105,13 @@ def select_file(
                     f"{scores_uri} has no score of the images of {file.uri}: it was measured on another shard. Measure "
                     f"this one with: interleaved score {file.uri}"
                 )
-        return keep_selected(table, scores, selection, settings, file.uri)
+        return keep_selected(table, scores, selection, settings.publish, file.uri)
 
     return write_rows(file, target, ledger_uri, settings, keep), passed_over
 
 
-def _check_target(target: str, source: str, settings: Settings, *, overwrite: bool) -> None:
+def _check_target(target: str, source: str, storage: StorageSettings, *, overwrite: bool) -> None:
     if is_same_file(target, source):
         raise OptionError(f"{target} is the input: name another file to write")
-    if not overwrite and exists(target, storage_options(target, settings)):
+    if not overwrite and exists(target, storage_options(target, storage)):
         raise StorageError(f"cannot write {target}: the file exists. Name another one, or replace it with --overwrite.")

@@ -125,7 +125,7 @@ def _add_errors(rows: pa.Table, counted: Counter[str], places: dict[str, list[st
 
 
 def _shortfall(uri: str, settings: Settings) -> list[Finding]:
-    options = storage_options(uri, settings)
+    options = storage_options(uri, settings.storage)
     if is_parquet(uri, options):
         return []
     with open_tar(uri, options, by_ranges=True, max_unpacked_bytes=int(settings.limits.max_unpacked_bytes)) as source:

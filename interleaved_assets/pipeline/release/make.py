@@ -38,7 +38,7 @@ from interleaved_assets.pipeline.release.verify import compare_file, verify_rele
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status import COMPLETE, CurrentStages, State, Status
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 INDEX_FILE: Final = "wids.json"
 CARD_FILE: Final = "README.md"
@@ -99,7 +99,7 @@ def make_release(
     """
     place = release_folder(name, settings.storage.output_root)
     manifest_at = join(place, MANIFEST_FILE)
-    folder = place if to is None else _checked_folder(to, settings)
+    folder = place if to is None else _checked_folder(to, settings.storage)
     options = settings.storage.options if to is None else options_of(folder, settings.storage.options_by_scheme())
     registered = read_small(manifest_at, settings.storage.options)
     if registered is not None and not exists(join(folder, UNFINISHED_FILE), options):
@@ -123,10 +123,10 @@ def make_release(
     own = {INDEX_FILE, CARD_FILE, *(tar.path for tar in manifest.tars)}
     has_all = begin_folder(name, folder, _json(manifest), options, own=own, is_copy=to is not None)
     if has_all:
-        _check_finished(manifest, folder, settings)
+        _check_finished(manifest, folder, settings.storage)
     else:
         if to is not None:
-            _copy_tars(shards, manifest, settings, folder, options, watch)
+            _copy_tars(shards, manifest, settings.storage, folder, options, watch)
         _write(join(folder, INDEX_FILE), index, options)
         _write(join(folder, CARD_FILE), data_set_card(manifest).encode(), options)
     # also where it is there: this removes what a writer that was killed has left beside it
@@ -143,10 +143,10 @@ def _exists(name: str, manifest_at: str) -> OptionError:
     return OptionError(f"release {name} exists: {manifest_at}. A release is never changed; choose another name.")
 
 
-def _check_finished(manifest: Manifest, folder: str, settings: Settings) -> None:
+def _check_finished(manifest: Manifest, folder: str, storage: StorageSettings) -> None:
     """Refuse a folder with this manifest whose files have changed since."""
     uri = join(folder, MANIFEST_FILE)
-    for finding in verify_release(manifest, uri, settings.storage.options_by_scheme()):
+    for finding in verify_release(manifest, uri, storage.options_by_scheme()):
         if finding is not None:
             raise StorageError(
                 f"{folder} has the manifest of this release, but {finding.code}: {finding.uri}: {finding.detail}. "
@@ -227,17 +227,19 @@ def _manifest(
         sources=sources,
         left_out=left_out,
         tars=[
-            _released(shard, role, tar, settings, above) for shard in shards for role, tar in _tars_of(shard).items()
+            _released(shard, role, tar, settings.storage, above)
+            for shard in shards
+            for role, tar in _tars_of(shard).items()
         ],
         files={},
     )
 
 
-def _released(shard: _Shard, role: str, tar: OutputFile, settings: Settings, above: str) -> ReleasedTar:
+def _released(shard: _Shard, role: str, tar: OutputFile, storage: StorageSettings, above: str) -> ReleasedTar:
     record = shard.records[FINAL_TARS]
     return ReleasedTar(
         shard=shard.key,
-        path=f"{above}{tar.uri.removeprefix(join(settings.storage.output_root, ''))}",
+        path=f"{above}{tar.uri.removeprefix(join(storage.output_root, ''))}",
         size=tar.size,
         sha256=tar.sha256,
         counts=record.parts.get(role, record.counts_out),
@@ -261,9 +263,9 @@ def _index(manifest: Manifest) -> str:
     return json.dumps({"wids_version": 1, "name": manifest.name, "shardlist": shards}, indent=1) + "\n"
 
 
-def _checked_folder(to: str, settings: Settings) -> str:
+def _checked_folder(to: str, storage: StorageSettings) -> str:
     folder = (str(local_path(to)) if is_local(to) else to).rstrip("/")
-    for root in (settings.storage.raw_root, settings.storage.output_root):
+    for root in (storage.raw_root, storage.output_root):
         if f"{folder}/".startswith(f"{root.rstrip('/')}/"):
             raise OptionError(f"a release cannot be copied to {folder}: choose a folder outside {root}")
     return folder
@@ -272,7 +274,7 @@ def _checked_folder(to: str, settings: Settings) -> str:
 def _copy_tars(
     shards: Iterable[_Shard],
     manifest: Manifest,
-    settings: Settings,
+    storage: StorageSettings,
     folder: str,
     options: StorageOptions,
     watch: Watch | None,
@@ -287,7 +289,7 @@ def _copy_tars(
                 return
             sha256 = file_sha256(target)
         else:
-            with open_input(source, settings.storage.options) as file, atomic_output(target, options) as out:
+            with open_input(source, storage.options) as file, atomic_output(target, options) as out:
                 shutil.copyfileobj(file, out, _BLOCK)
             sha256 = out.sha256 or ""
         if sha256 != tar.sha256:

@@ -19,7 +19,7 @@ from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.stages.names import FINAL_TARS as NAME
 from interleaved_assets.pipeline.stages.part_tars import UNSPLIT, WrittenTar, part_tars
 from interleaved_assets.pipeline.stages.split import split_evenly
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings.sections import FinalTarsSettings
 
 MAX_TARS: Final = 256
 """Most tars of one shard: until the last one is complete, each of them is a file or an upload that is held open."""
@@ -49,7 +49,7 @@ def write_tars(shard: ShardTask) -> Work:
         outputs={**{role: tar.file for role, tar in tars.items()}, "ledger": OutputFile.of(ledger_file)},
         **facts.model_dump(exclude={"counted", "notes", "parts"}),
         counted=facts.counted | read_back,
-        notes=_notes([*tars.values()], shard.settings),
+        notes=_notes([*tars.values()], shard.settings.final_tars),
         parts={role: tar.counts for role, tar in tars.items()} if len(tars) > 1 else {},
     )
 
@@ -80,10 +80,10 @@ def _samples_of_tars(shard: ShardTask) -> Sequence[int]:
     return UNSPLIT if len(parts) == 1 else [len(part) for part in parts]
 
 
-def _notes(tars: Sequence[WrittenTar], settings: Settings) -> dict[str, float | int | str]:
+def _notes(tars: Sequence[WrittenTar], final_tars: FinalTarsSettings) -> dict[str, float | int | str]:
     """How the final tar was split; empty if no bound is set."""
-    bound = settings.final_tars.max_tar_bytes
-    if not settings.final_tars.bounds():
+    bound = final_tars.max_tar_bytes
+    if not final_tars.bounds():
         return {}
     sizes = [tar.file.size for tar in tars]
     notes: dict[str, float | int | str] = {

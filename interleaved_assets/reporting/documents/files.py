@@ -56,7 +56,7 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
         for part in materialize_parts(
             table,
             BATCH_BYTES,
-            storage_options=storage_options(uri, settings),
+            storage_options=storage_options(uri, settings.storage),
             allowed_roots=[*folders_of([uri]), settings.storage.raw_root],
             limits=settings.limits.for_tars(),
         ):
@@ -74,7 +74,7 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
 
 
 def _tables(uri: str, settings: Settings, *, keys_only: bool = False) -> Iterator[pa.Table]:
-    options = storage_options(uri, settings)
+    options = storage_options(uri, settings.storage)
     if is_parquet(uri, options):
         columns = REQUIRED_COLUMNS if keys_only else None
         return read_parquet_shard(uri, columns=columns, max_batch_bytes=BATCH_BYTES, storage_options=options)

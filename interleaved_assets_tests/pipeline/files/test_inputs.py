@@ -10,7 +10,7 @@ from interleaved_assets_tests.s3 import S3Server
 
 
 def names(*arguments: str) -> list[str]:
-    return [file.name for file in find_shard_files(arguments, Settings())]
+    return [file.name for file in find_shard_files(arguments, Settings().storage)]
 
 
 def test_names_are_paths_below_what_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from interleaved_assets_tests.documents import document, good_shard, sharp_image
 
 
 def inspected(path: Path, documents: int = 3) -> ShardFacts:
-    (file,) = find_shard_files([str(path)], Settings())
+    (file,) = find_shard_files([str(path)], Settings().storage)
     return inspect_file(file, Settings(), documents=documents)
 
 

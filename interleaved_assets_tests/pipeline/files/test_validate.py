@@ -16,7 +16,7 @@ from interleaved_assets_tests.layouts import foreign_tar
 
 
 def validated(path: Path, *, decode: bool = True) -> Validation:
-    (file,) = find_shard_files([str(path)], Settings())
+    (file,) = find_shard_files([str(path)], Settings().storage)
     return validate_file(file, Settings(), decode=decode)
 
 
