@@ -230,12 +230,6 @@ def test_the_definitions_load_what_declares_them_alone(tmp_path: Path) -> None:
     assert [name for name in (*READS_SHARDS, *ours, *WORK_OF_STEPS) if find_spec(name) is None] == []
 
 
-def test_the_settings_load_without_reading_their_source(tmp_path: Path) -> None:
-    """As pydantic does for docstrings, which takes each process 50 ms."""
-    code = "import inspect\ninspect.getblock = None\nimport interleaved_assets.definitions"
-    assert loaded_by(code, ["dagster"], tmp_path) == {"dagster"}
-
-
 def test_help_loads_no_more_than_click(tmp_path: Path) -> None:
     code = "from interleaved_assets.cli import main\nassert not main(['--help']) and not main(['run', '--help'])"
     unneeded = ("dagster", "pydantic", "fsspec", "asyncio", "interleaved_assets.settings", "interleaved_assets.model")

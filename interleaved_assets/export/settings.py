@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class ExportSettings(BaseModel):
     """How images are written as tars with their tables."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     enabled: bool = False
     """Whether the asset image_export is there, which writes the images of each shard that selection has kept as tars,

@@ -14,7 +14,7 @@ _LARGEST_MAX_PIXELS: Final = 2 * DEFAULT_MAX_PIXELS
 class ScoringSettings(BaseModel):
     """The scorers and their options. A change makes stored scores stale; thresholds are settings of selection."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     scorers: tuple[str, ...] = ("sharpness", "qr", "thumbnail")
     """Scorers that run on each image besides its size: sharpness (defined as in NeMo Curator), sharpness_256

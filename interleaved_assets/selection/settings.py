@@ -43,7 +43,7 @@ _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = MappingProxyType(
 class OwnBounds(BaseModel):
     """Bounds of a user's filter, both inclusive unless the filter was registered with an open maximum."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     min: FiniteFloat | None = None
     """Smallest value that is kept. Default none."""
@@ -54,7 +54,7 @@ class OwnBounds(BaseModel):
 class SelectionSettings(BaseModel):
     """Thresholds and policies of selection. A change makes selections stale, but no scores."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings", use_attribute_docstrings=True)
 
     order: tuple[str, ...] = Field(
         default=BUILT_IN,

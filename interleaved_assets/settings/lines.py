@@ -1,13 +1,10 @@
 """Every setting as a line of a table: name, value, default, meaning."""
 
-import ast
-import inspect
-from collections.abc import Iterator, Mapping
-from functools import cache
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from interleaved_assets.settings.sections import Settings
 
@@ -35,28 +32,9 @@ def _lines(prefix: str, model: BaseModel) -> Iterator[SettingLine]:
             yield from _lines(f"{prefix}.{name}", value)
         else:
             default = None if field.is_required() else field.get_default(call_default_factory=True)
-            yield SettingLine(f"{prefix}.{name}", value, default, meaning(type(model), name))
+            yield SettingLine(f"{prefix}.{name}", value, default, meaning(field))
 
 
-def meaning(section: type[BaseModel], name: str) -> str:
-    """What a setting of ``section`` means, in one line; its docstring has several."""
-    return section.model_fields[name].description or _docstrings(section).get(name, "")
-
-
-@cache
-def _docstrings(section: type[BaseModel]) -> Mapping[str, str]:
-    """The docstrings of a section's settings, from its source; none where that is missing.
-
-    pydantic can read them while it makes the class, which takes each process 50 ms; few processes show them.
-    """
-    try:
-        (definition,) = ast.parse(inspect.getsource(section)).body
-    except OSError:
-        return {}
-    assert isinstance(definition, ast.ClassDef)
-    found = {}
-    for pair in pairwise(definition.body):
-        match pair:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = " ".join(text.split())
-    return found
+def meaning(field: FieldInfo) -> str:
+    """What a setting means, in one line; its docstring has several."""
+    return " ".join((field.description or "").split())

@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from interleaved_assets.model.errors import SettingsError
@@ -20,9 +19,8 @@ def describe(problem: Any) -> str:
         return f"{key}: unknown key; allowed here: {', '.join(known)}"
     if problem["type"] == "value_error":  # of a check of this package, which says what is wrong and what is allowed
         return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
-    setting = _setting_at(problem["loc"])
-    means = meaning(*setting) if setting else ""
-    about = f" ({means})" if means else ""
+    field = _field_at(problem["loc"])
+    about = f" ({meaning(field)})" if field is not None and field.description else ""
     return f"{key}: {problem['msg']}{_given(problem)}{about}"
 
 
@@ -35,22 +33,16 @@ def _given(problem: Any) -> str:
     return f", got {value!r}"
 
 
-def _setting_at(location: tuple[str | int, ...]) -> tuple[type[BaseModel], str] | None:
-    """The last setting on the way to a location: its section, and its name there."""
+def _field_at(location: tuple[str | int, ...]) -> FieldInfo | None:
     model: Any = Settings
-    found = None
+    field = None
     for part in location:
         fields = getattr(model, "model_fields", {})
         if part not in fields:
-            return found
-        found = (model, str(part))
-        model = fields[part].annotation
-    return found
-
-
-def _field_at(location: tuple[str | int, ...]) -> FieldInfo | None:
-    setting = _setting_at(location)
-    return setting and setting[0].model_fields[setting[1]]
+            return field
+        field = fields[part]
+        model = field.annotation
+    return field
 
 
 def _known_keys(location: tuple[str | int, ...]) -> list[str]:

@@ -23,7 +23,7 @@ Bytes = Annotated[ByteSize, Field(ge=_MIB)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
 
 class PluginSettings(_Section):
