@@ -68,3 +68,11 @@ def pixels(data: bytes) -> bytes:
     with Image.open(io.BytesIO(data)) as image:
         assert getattr(image, "n_frames", 1) == 1
         return image.convert("RGB").tobytes()
+
+
+def frames_document(*tokens: str | None, **fields: Any) -> dict[str, Any]:
+    return {"texts": [None if token else "some text" for token in tokens], "images": list(tokens), **fields}
+
+
+def errors(uri: str, **options: Any) -> list[str | None]:
+    return [row["materialize_error"] for row in rows(uri, **options)]
