@@ -18,6 +18,7 @@ from interleaved_assets.pipeline.files import convert, rows
 from interleaved_assets.pipeline.files.inputs import read_file
 from interleaved_assets.pipeline.record import Record, write_record
 from interleaved_assets_tests.documents import document, good_shard, sharp_image, write_shard
+from interleaved_assets_tests.io.rows import rows_table
 from interleaved_assets_tests.s3 import S3Server
 
 
@@ -229,3 +230,23 @@ def test_the_output_of_another_input_is_not_replaced(folder: Path, capsys: pytes
     assert (folder / "out/a.parquet").read_bytes() == before
     assert main([*command, "--overwrite"]) == 0
     assert (folder / "out/a.parquet").read_bytes() != before
+
+
+def test_parquet_whose_columns_have_different_numbers_of_rows_is_neither_sound_nor_converted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"sample_id": f"s{row}", "position": 0, "modality": "text", "text_content": "t"} for row in range(5)]
+    table = rows_table(rows).select(["sample_id", "position", "modality", "text_content"])
+    pq.write_table(table, "a.parquet", use_dictionary=False, compression="none", store_schema=False)
+    # codec and number of values of a column in the footer, here of modality
+    parts = (folder / "a.parquet").read_bytes().split(b"\x15\x00\x16\x0a")
+    assert len(parts) == 5
+    parts[2:4] = [parts[2] + b"\x15\x00\x16\x00" + parts[3]]
+    (folder / "a.parquet").write_bytes(b"\x15\x00\x16\x0a".join(parts))
+    message = "a.parquet is not a sound Parquet file: row group 0 has 5 rows, and its column 'modality' has 0 values"
+    assert main(["validate", "a.parquet"]) == 2
+    assert message in capsys.readouterr().err
+    for target in ("tar", "parquet"):
+        assert main(["convert", "a.parquet", "-o", "out", "--to", target]) == 2
+        assert message in capsys.readouterr().err
+        assert not [path for path in folder.glob("out/**/*") if path.is_file()]

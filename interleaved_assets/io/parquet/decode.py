@@ -41,12 +41,37 @@ def encoded_columns(groups: Sequence[RowGroup], columns: set[str]) -> list[str]:
 def decoded_steps(
     file: pq.ParquetFile, groups: Mapping[int, RowGroup], schema: pa.Schema, limit: int, uri: str
 ) -> Iterator[pa.Table]:
-    """Yield the rows of ``file``, at most ``limit`` bytes or one row at a time, with UTF-8 and offsets validated."""
+    """Yield the rows of ``file``, at most ``limit`` bytes or one row at a time, with UTF-8 and offsets validated.
+
+    Raises:
+        ShardError: a row is larger than :data:`MAX_ROW_BYTES`.
+        pa.ArrowInvalid: the file is damaged, or a row group has other rows than its footer states.
+    """
     for number, group in groups.items():
         step = _rows_per_step(group, set(schema.names), limit)
+        found = 0
         for batch in file.iter_batches(batch_size=step, row_groups=[number], columns=schema.names):
             batch.validate(full=True)
+            found += batch.num_rows
             yield from _decoded(batch, schema, limit, uri)
+        if found != group.rows:
+            raise pa.ArrowInvalid(
+                f"row group {number} has {group.rows} rows, and reading it gave {found}"
+                f"{_short_columns(file, number, group.rows, schema.names, step)}"
+            )
+
+
+def _short_columns(file: pq.ParquetFile, number: int, rows: int, columns: Sequence[str], step: int) -> str:
+    """The columns of a row group that have another number of rows than ``rows``, in words; empty if all have it.
+
+    Arrow ends a row group with its shortest column, and does not name it.
+    """
+    found = {
+        name: sum(batch.num_rows for batch in file.iter_batches(batch_size=step, row_groups=[number], columns=[name]))
+        for name in columns
+    }
+    short = [f"{name!r} has {count}" for name, count in found.items() if count != rows]
+    return f": column {', '.join(short)}" if short else ""
 
 
 def _rows_per_step(group: RowGroup, columns: set[str], limit: int) -> int:

@@ -1,4 +1,4 @@
-"""Parse sizes and encodings from a Parquet footer.
+"""Parse sizes and encodings from a Parquet footer, and compare its numbers of rows with each other.
 
 pyarrow's ``metadata.row_group(i).column(j)`` aborts the process if size statistics are damaged, so it is not used.
 """
@@ -17,6 +17,7 @@ _VALUE_BYTES: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 _FIXED_BYTE_ARRAY: Final = 7
 _DICTIONARY_ENCODINGS: Final = frozenset({2, 8})
 _DELTA_BYTE_ARRAY: Final = 7
+_REPEATED: Final = 2
 # Estimate per value: an index or offset, and the levels of nested columns.
 _OFFSET_BYTES: Final = 8
 
@@ -56,6 +57,8 @@ class _Leaf(NamedTuple):
     physical: int
     value_bytes: int
     """Size of a decoded value with its offset and levels."""
+    is_repeated: bool
+    """Whether a row can have several values."""
 
 
 @lru_cache(maxsize=1)  # a reader opens each file twice: for the schema, then for the rows
@@ -63,12 +66,16 @@ def parse_row_groups(data: bytes) -> tuple[RowGroup, ...]:
     """The row groups of a footer that :func:`~.seal.checked_footer` returned.
 
     Raises:
-        pa.ArrowInvalid: it is damaged, or nested deeper than :data:`MAX_DEPTH`.
+        pa.ArrowInvalid: it is damaged, nested deeper than :data:`MAX_DEPTH`, or its numbers of rows contradict each
+            other.
     """
     try:
         fields = _Compact(data).struct()
         leaves = _leaves(fields[2])
-        return tuple(_group(group, leaves) for group in fields.get(4, ()))
+        groups = tuple(_group(number, group, leaves) for number, group in enumerate(fields.get(4, ())))
+        if (rows := sum(group.rows for group in groups)) != fields[3]:
+            raise pa.ArrowInvalid(f"its footer states {fields[3]} rows, and its row groups have {rows}")
+        return groups
     except pa.ArrowInvalid:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -76,9 +83,16 @@ def parse_row_groups(data: bytes) -> tuple[RowGroup, ...]:
         raise pa.ArrowInvalid(f"its footer cannot be read: {error!r}") from error
 
 
-def _group(fields: dict[int, Any], leaves: list[_Leaf]) -> RowGroup:
-    chunks = (_chunk(column[3], leaf) for column, leaf in zip(fields[1], leaves, strict=True))
-    return RowGroup(_count(fields[3]), tuple(chunks))
+def _group(number: int, fields: dict[int, Any], leaves: list[_Leaf]) -> RowGroup:
+    rows = _count(fields[3])
+    for column, leaf in zip(fields[1], leaves, strict=True):
+        values = column[3][5]
+        # nulls count as values, and so do empty lists
+        if values < rows or (values > rows and not leaf.is_repeated):
+            raise pa.ArrowInvalid(
+                f"row group {number} has {rows} rows, and its column {'.'.join(leaf.path)!r} has {values} values"
+            )
+    return RowGroup(rows, tuple(_chunk(column[3], leaf) for column, leaf in zip(fields[1], leaves, strict=True)))
 
 
 def _chunk(fields: dict[int, Any], leaf: _Leaf) -> Chunk:
@@ -106,22 +120,23 @@ def _count(value: int) -> int:
 def _leaves(elements: list[dict[int, Any]]) -> list[_Leaf]:
     """The leaf columns of a schema, whose elements stand in depth-first order."""
     leaves: list[_Leaf] = []
-    # for each open group: number of remaining children, and its path
-    open_groups: list[tuple[int, tuple[str, ...]]] = [(elements[0].get(5, 0), ())]
+    # for each open group: number of remaining children, its path, and whether it is in a list or map
+    open_groups: list[tuple[int, tuple[str, ...], bool]] = [(elements[0].get(5, 0), (), False)]
     for element in elements[1:]:
         while open_groups and open_groups[-1][0] == 0:
             open_groups.pop()
-        left, path = open_groups[-1]
-        open_groups[-1] = (left - 1, path)
+        left, path, in_list = open_groups[-1]
+        open_groups[-1] = (left - 1, path, in_list)
         own = (*path, element[4].decode())
+        is_repeated = in_list or element.get(3) == _REPEATED
         if children := element.get(5, 0):
             if len(open_groups) > MAX_DEPTH:
                 raise pa.ArrowInvalid(f"column {own[0]!r} is nested more than {MAX_DEPTH} levels deep")
-            open_groups.append((_count(children), own))
+            open_groups.append((_count(children), own, is_repeated))
         else:
             physical = element[1]
             width = element.get(2, 0) if physical == _FIXED_BYTE_ARRAY else _VALUE_BYTES.get(physical, 0)
-            leaves.append(_Leaf(own, physical, _count(width) + _OFFSET_BYTES))
+            leaves.append(_Leaf(own, physical, _count(width) + _OFFSET_BYTES, is_repeated))
     return leaves
 
 
