@@ -27,7 +27,7 @@ from interleaved_assets.io.storage import (
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.ranges import BlockReader, Content, FileRange
-from interleaved_assets.model.errors import ShardError
+from interleaved_assets.model.errors import ShardError, StorageUnavailable
 
 _OPENERS: Final[dict[bytes, Callable[..., Any]]] = {
     b"\x1f\x8b": gzip.open,
@@ -71,7 +71,10 @@ class TarSource:
         if isinstance(self._file, LocalFile):
             return self._file.read_at(offset, size)
         self._file.seek(offset)
-        return self._file.read(size)
+        data = self._file.read(size)
+        if len(data) < min(size, self.size - offset):
+            raise _shrunk(self.uri)
+        return data
 
     def content(self, member: TarMember) -> Content:
         """The bytes of ``member``, fewer than its size if the tar is truncated in it; a range if they are on disk."""
@@ -124,11 +127,18 @@ def open_tar(
                 else:
                     shutil.copyfileobj(file, copy, _COPY_BYTES)
                 copy.flush()
+            if not file.read(1) and file.tell() < size:
+                raise _shrunk(uri)
             if broken_off is not None and not copy.tell():
                 raise ShardError(f"{uri}: {broken_off}. Fetch or write it again.")
             check_size(copy.tell(), uri)
             with LocalFile(Path(copy.name), uri) as local:
                 yield TarSource(uri, local.size, opener is None, broken_off, local)
+
+
+def _shrunk(uri: str) -> StorageUnavailable:
+    """The error for a remote file that ends before the size that it had when it was opened."""
+    return StorageUnavailable(f"{uri} changed while it was read. Read it again once it is complete.")
 
 
 def _decompress(plain: Any, copy: IO[bytes], uri: str, limit: int) -> str | None:

@@ -1,0 +1,70 @@
+"""Remote tars that become shorter while they are read; what else is opened is in ``test_index.py``."""
+
+import gzip
+import io
+import tarfile
+
+import pytest
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+
+from interleaved_assets.io.archive.source import open_tar
+from interleaved_assets.model.errors import StorageUnavailable
+
+MESSAGE = r"^memory://shrinks\.tar changed while it was read\. Read it again once it is complete\.$"
+
+
+class Shrinking(MemoryFile):
+    """A file that ends at byte ``end`` once its size has been read."""
+
+    end = 0
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        found = super().seek(offset, whence)
+        if whence == io.SEEK_END:
+            self.truncate(self.end)
+        return found
+
+
+def put(content: bytes, end: int) -> None:
+    filesystem = MemoryFileSystem()
+    file = Shrinking(filesystem, "/shrinks.tar", content)
+    file.end = end
+    filesystem.store["/shrinks.tar"] = file
+
+
+def tar_of_ten() -> bytes:
+    """A tar of ten members, each of 1,024 bytes with its header."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for number in range(10):
+            info = tarfile.TarInfo(f"{number}.txt")
+            info.size = 512
+            tar.addfile(info, io.BytesIO(b"x" * 512))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("end", [3 * 1024, 3 * 1024 + 100, 3 * 1024 + 512 + 100])
+def test_a_remote_tar_that_shrinks_is_not_one_with_fewer_members(end: int) -> None:
+    put(tar_of_ten(), end)
+    with open_tar("memory://shrinks.tar", by_ranges=True) as tar, pytest.raises(StorageUnavailable, match=MESSAGE):
+        _ = tar.index
+    put(tar_of_ten(), end)
+    with pytest.raises(StorageUnavailable, match=MESSAGE), open_tar("memory://shrinks.tar"):
+        pass
+
+
+def test_a_member_of_a_remote_tar_that_shrinks_is_not_a_shorter_one() -> None:
+    put(tar_of_ten(), len(tar_of_ten()))
+    with open_tar("memory://shrinks.tar", by_ranges=True) as tar:
+        member = tar.index.members[9]
+        MemoryFileSystem.store["/shrinks.tar"].truncate(member.offset + 10)
+        with pytest.raises(StorageUnavailable, match=MESSAGE):
+            tar.content(member)
+
+
+def test_a_compressed_remote_tar_that_shrinks_to_fewer_gzip_members_is_refused() -> None:
+    whole = tar_of_ten()
+    first = gzip.compress(whole[: 3 * 1024])
+    put(first + gzip.compress(whole[3 * 1024 :]), len(first))
+    with pytest.raises(StorageUnavailable, match=MESSAGE), open_tar("memory://shrinks.tar"):
+        pass
