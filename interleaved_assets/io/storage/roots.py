@@ -10,8 +10,12 @@ from interleaved_assets.model.shown import without_credentials
 
 
 def folders_of(uris: Iterable[str]) -> tuple[str, ...]:
-    """The folders of ``uris``, sorted, without duplicates: the default allowed roots."""
-    return tuple(sorted({uri.rpartition("/")[0] or "/" for uri in map(_absolute, uris)}))
+    """The folders of ``uris``, sorted, without duplicates: the default allowed roots.
+
+    For a file that is a symbolic link also the folder that its content is in, as in the cache of Hugging Face.
+    """
+    files = {place for uri in uris for place in (_absolute(uri), _target(uri))}
+    return tuple(sorted({file.rpartition("/")[0] or "/" for file in files}))
 
 
 def check_allowed(uri: str, allowed_roots: Sequence[str]) -> bool:
@@ -46,6 +50,13 @@ def _split(uri: str) -> tuple[str, list[str]]:
     scheme, _, path = uri.partition("://")
     scheme = scheme.lower()
     return SAME_STORAGE.get(scheme, scheme), path.rstrip("/").split("/")
+
+
+def _target(uri: str) -> str:
+    """The file that ``uri`` leads to, if it is a symbolic link; else the same as :func:`_absolute`."""
+    place = _absolute(uri)
+    is_link = is_local(uri) and os.path.islink(place)  # noqa: PTH114 - Path.is_symlink raises if access is denied
+    return os.path.realpath(place) if is_link else place
 
 
 def _absolute(uri: str) -> str:

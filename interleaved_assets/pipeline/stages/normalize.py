@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 
 from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
@@ -30,7 +31,8 @@ def normalize(shard: ShardTask) -> Work:
         max_batch_bytes=settings.run.max_batch_bytes,
         materialize=True,
         storage_options=shard.options,
-        allowed_roots=[settings.storage.raw_root],
+        # a raw shard may be a link to a file elsewhere
+        allowed_roots=[settings.storage.raw_root, *folders_of([shard.raw.uri])],
         **settings.limits.for_tars()._asdict(),
         notes=notes,
         accept_incomplete=settings.publish.accept_incomplete,

@@ -6,10 +6,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
+from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.errors import MaterializeError, ShardError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 
 
 def test_rows_bytes_and_facts(tmp_path: Path) -> None:
@@ -84,3 +86,21 @@ def test_memory_follows_batches_and_row_groups_and_not_the_shard(tmp_path: Path)
     peak = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert peak < 200_000_000  # of 240 MB of images: two row groups of 64 MiB, and a few batches
     assert settings.run.max_batch_bytes == 8 * 2**20
+
+
+def test_a_raw_shard_that_is_a_link_may_name_images_beside_the_file_it_leads_to(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[errors]\non_materialize_error = 'warn'\n")
+    blobs = tmp_path / "blobs"
+    good_shard(blobs / "images.tar", seed=1)
+    (batch,) = InterleavedWebdatasetReader(str(blobs / "images.tar"))
+    writer = InterleavedWebdatasetWriter(str(blobs), materialize_on_write=False, on_materialize_error="warn")
+    (locators,) = writer.write(batch)
+    (tmp_path / "raw/sub").mkdir()
+    (tmp_path / "raw/sub/a.tar").symlink_to(locators)
+    (tmp_path / "raw/sub/moved.tar").write_bytes(Path(locators).read_bytes())
+    record = take_through(stage_dag(settings)["normalized"], "sub/a", settings).record
+    assert record.errors == {}
+    assert record.counts_out.image_bytes == sum(map(len, map(sharp_image, range(1, 5)))) + len(blurred_image())
+    # a file of the raw root itself may not
+    moved = take_through(stage_dag(settings)["normalized"], "sub/moved", settings).record
+    assert moved.errors == {"forbidden_path": 5}
