@@ -7,11 +7,15 @@ from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.settings import load_settings
 
 
-def show_release(file: str | None, *, name: str, to: str | None, incomplete: bool, as_json: bool) -> int:
+def show_release(
+    file: str | None, *, name: str, to: str | None, incomplete: bool, allow_duplicates: bool, as_json: bool
+) -> int:
     """Make the release and print what it holds and where; returns the exit code."""
     out = console()
     watch = partial(progress, out=out, as_json=as_json, lines=True)
-    release = make_release(name, load_settings(file), to=to, incomplete=incomplete, watch=watch)
+    release = make_release(
+        name, load_settings(file), to=to, incomplete=incomplete, allow_duplicates=allow_duplicates, watch=watch
+    )
     manifest = release.manifest
     counts = manifest.counts
     size = sum(tar.size for tar in manifest.tars)
@@ -27,6 +31,7 @@ def show_release(file: str | None, *, name: str, to: str | None, incomplete: boo
                 "bytes": size,
                 "counts": counts.model_dump(),
                 "left_out": manifest.left_out,
+                "duplicates": manifest.duplicates,
             }
         )
         return 0
@@ -37,6 +42,8 @@ def show_release(file: str | None, *, name: str, to: str | None, incomplete: boo
     out.print_facts([("manifest", release.uri), ("index, card", release.folder), ("checksum", manifest.checksum)])
     for key, why in manifest.left_out.items():
         out.print_line(f"left out: {key}: {why}")
+    for keys in manifest.duplicates:
+        out.print_line(f"same documents: {', '.join(keys)}")
     if manifest.folder is None:
         out.print_line(
             "The tars stay in place, where a later run may replace them; --to copies them. "

@@ -16,6 +16,9 @@ from interleaved_assets.cli.commands.options import FILE, FOLDER, as_json
     type=FOLDER,
 )
 @click.option("--incomplete", is_flag=True, help="Leave out shards that are not current; default: refuse.")
+@click.option(
+    "--allow-duplicates", is_flag=True, help="Release shards with the same documents as another; default: refuse."
+)
 @as_json
 @click.pass_obj
 def release_command(file: str | None, **given: Any) -> int:

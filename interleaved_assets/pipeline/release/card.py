@@ -46,6 +46,12 @@ def data_set_card(manifest: Manifest) -> str:
             f"{len(manifest.left_out):,} shards were not current when the release was made; `manifest.json` names them "
             "all.",
         ]
+    if manifest.duplicates:
+        parts += [
+            "## Duplicates",
+            f"{sum(map(len, manifest.duplicates)):,} shards have the same documents as another one; `manifest.json` "
+            "names them.",
+        ]
     parts += [
         "## Versions",
         markdown_table(("package", "version"), manifest.packages.items()),

@@ -27,6 +27,7 @@ from interleaved_assets.io.storage import (
 )
 from interleaved_assets.io.storage.create import NO_LINKS
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
+from interleaved_assets.model.shown import cut_list
 from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Counts, OutputFile, Record
@@ -73,7 +74,13 @@ class _Shard(NamedTuple):
 
 
 def make_release(
-    name: str, settings: Settings, *, to: str | None = None, incomplete: bool = False, watch: Watch | None = None
+    name: str,
+    settings: Settings,
+    *,
+    to: str | None = None,
+    incomplete: bool = False,
+    allow_duplicates: bool = False,
+    watch: Watch | None = None,
 ) -> Release:
     """Write the release ``name`` of the final tars of all current shards.
 
@@ -90,11 +97,14 @@ def make_release(
         name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``.
         to: an empty folder or URL outside both roots; local tars are linked (hard links) where the file system allows.
         incomplete: whether to leave out shards that are not current, instead of refusing.
+        allow_duplicates: whether to release shards with the same documents, instead of refusing; the manifest names
+            them.
         watch: shows the progress of each part of the work.
 
     Raises:
         OptionError: ``name`` or ``to`` cannot be used, the release exists or another process has just made it, no
-            shard is current, or some are not and ``incomplete`` is not given.
+            shard is current, some are not and ``incomplete`` is not given, or shards have the same documents and
+            ``allow_duplicates`` is not given.
         ShardError: a tar differs from its record.
     """
     place = release_folder(name, settings.storage.output_root)
@@ -106,13 +116,16 @@ def make_release(
         raise _exists(name, manifest_at)
     dataset = read_dataset_status(settings)
     shards, left_out = _current_shards(dataset, watch, incomplete=incomplete)
+    duplicates = _same_documents(shards)
+    if duplicates and not allow_duplicates:
+        raise _has_duplicates(duplicates)
     storage = settings.storage
     values = _watched(
         watch, "reading shards", lambda shard: values_of_shard(storage.shard(shard.key), shard.records), shards, READERS
     )
     # the tars are named by their place below the output root, also where this is a copy
     above = "" if to is not None else "../../"
-    manifest = _manifest(name, shards, left_out, values, dataset.stages, settings, above)
+    manifest = _manifest(name, shards, left_out, duplicates, values, dataset.stages, settings, above)
     index = _index(manifest).encode()
     manifest = manifest.model_copy(update={"files": {INDEX_FILE: hashlib.sha256(index).hexdigest()}}).sealed()
     release = Release(
@@ -188,6 +201,32 @@ def _current_shards(
     return current, others
 
 
+def _same_documents(shards: Iterable[_Shard]) -> list[list[str]]:
+    """The keys of shards that have a final tar with the same bytes, and so the same documents; each group sorted.
+
+    A final tar does not say which raw shard it was made from, so that a renamed or compressed copy gives the same.
+    """
+    by_content: dict[str, list[str]] = {}
+    for shard in shards:
+        for role, tar in _tars_of(shard).items():
+            if _counts_of(shard, role).samples:  # all tars without documents are the same
+                by_content.setdefault(tar.sha256, []).append(shard.key)
+    # of shards that are split each part is the same
+    groups = {tuple(sorted(keys)) for keys in by_content.values() if len(keys) > 1}
+    return [list(keys) for keys in sorted(groups)]
+
+
+def _has_duplicates(duplicates: list[list[str]]) -> OptionError:
+    named = [f"  {cut_list(keys, _SHARDS_NAMED)}" for keys in duplicates[:_SHARDS_NAMED]]
+    if len(duplicates) > len(named):
+        named.append(f"  and {len(duplicates) - len(named):,} more groups")
+    return OptionError(
+        f"{sum(map(len, duplicates)):,} shards have the same documents as another shard. Remove the copies below the "
+        "raw root and forget them with interleaved forget, or release them all with --allow-duplicates:\n"
+        + "\n".join(named)
+    )
+
+
 def _look(dataset: DatasetStatus, key: str) -> _Shard:
     try:
         records = dataset.valid_records(key)
@@ -200,6 +239,7 @@ def _manifest(
     name: str,
     shards: Sequence[_Shard],
     left_out: dict[str, str],
+    duplicates: list[list[str]],
     values: list[Counted],
     present: CurrentStages,
     settings: Settings,
@@ -226,6 +266,7 @@ def _manifest(
         licences=licences,
         sources=sources,
         left_out=left_out,
+        duplicates=duplicates,
         tars=[
             _released(shard, role, tar, settings.storage, above)
             for shard in shards
@@ -242,7 +283,7 @@ def _released(shard: _Shard, role: str, tar: OutputFile, storage: StorageSetting
         path=f"{above}{tar.uri.removeprefix(join(storage.output_root, ''))}",
         size=tar.size,
         sha256=tar.sha256,
-        counts=record.parts.get(role, record.counts_out),
+        counts=_counts_of(shard, role),
         source=record.source,
         versions={stage: found.data_version for stage, found in shard.records.items()},
     )
@@ -251,6 +292,12 @@ def _released(shard: _Shard, role: str, tar: OutputFile, storage: StorageSetting
 def _tars_of(shard: _Shard) -> dict[str, OutputFile]:
     """The final tars by role: one, or the parts."""
     return shard.records[FINAL_TARS].rows_files
+
+
+def _counts_of(shard: _Shard, role: str) -> Counts:
+    """The counts of one of the final tars."""
+    record = shard.records[FINAL_TARS]
+    return record.parts.get(role, record.counts_out)
 
 
 def _index(manifest: Manifest) -> str:

@@ -80,6 +80,8 @@ class Manifest(_Part):
     sources: list[Values]
     left_out: dict[str, str]
     """Shards that are not in the release because they were not current, with the reason."""
+    duplicates: list[list[str]] = []
+    """Shards with the same documents, which were allowed; in groups."""
     tars: list[ReleasedTar]
     """In the order of their shards' keys."""
     files: dict[str, str]
@@ -103,7 +105,8 @@ class Manifest(_Part):
         return hashlib.sha256(lines.encode()).hexdigest()
 
     def _content_hash(self) -> str:
-        content = self.model_dump(mode="json", exclude={"checksum"})
+        # manifests of older versions, which have no duplicates, keep their checksums
+        content = self.model_dump(mode="json", exclude={"checksum"} if self.duplicates else {"checksum", "duplicates"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,5 +1,6 @@
 """Releases: what they name, what they refuse, and what a comparison with the manifest finds."""
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -331,3 +332,54 @@ def test_the_card_names_a_licence_that_no_document_contradicts(
     ]
     manifest = Manifest.model_construct(counts=Counts(samples=4), licences=values)
     assert _single_licence(manifest) == licence
+
+
+def test_shards_with_the_same_documents_are_refused_or_named(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = tmp_path / "raw"
+    (raw / "web/renamed.TAR").write_bytes((raw / "web/a.tar").read_bytes())
+    (raw / "packed.tar.gz").write_bytes(gzip.compress((raw / "web/a.tar").read_bytes()))
+    for name in ("none", "nothing"):  # two shards without documents are no copies
+        write_shard(raw / f"{name}.tar", {})
+    for key in ("web/renamed", "packed", "none", "nothing"):
+        through_all(key, settings)
+    command = ["--settings", str(tmp_path / "interleaved.toml"), "release", "v1"]
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        "interleaved: 3 shards have the same documents as another shard. Remove the copies below the raw root and "
+        "forget them with interleaved forget, or release them all with --allow-duplicates:\n"
+        "  packed, web/a, web/renamed\n"
+    )
+    assert not (tmp_path / "out/releases").exists()
+    assert main([*command, "--allow-duplicates"]) == 0
+    assert "same documents: packed, web/a, web/renamed\n" in capsys.readouterr().out
+    manifest = read_manifest(str(tmp_path / "out/releases/v1/manifest.json"))
+    assert manifest.duplicates == [["packed", "web/a", "web/renamed"]]
+    assert manifest.counts.samples == 13
+    assert "3 shards have the same documents as another one" in (tmp_path / "out/releases/v1/README.md").read_text()
+    assert main([*command[:-1], "v2", "--allow-duplicates", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["duplicates"] == [["packed", "web/a", "web/renamed"]]
+    for name in ("web/renamed.TAR", "packed.tar.gz"):
+        (raw / name).unlink()
+    assert main([*command[:-2], "forget", "--vanished", "--yes"]) == 0
+    assert main([*command[:-1], "v3"]) == 0
+    assert read_manifest(str(tmp_path / "out/releases/v3/manifest.json")).duplicates == []
+
+
+def test_the_same_parts_of_shards_that_are_split_are_named_once(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[final_tars]\nmax_samples_per_tar = 2\n")
+    for key in ("a", "b"):
+        good_shard(tmp_path / f"raw/{key}.tar")
+        through_all(key, settings)
+    with pytest.raises(OptionError, match=r"^2 shards have the same documents .*:\n  a, b$"):
+        make_release("v1", settings)
+
+
+def test_a_manifest_from_before_duplicates_were_named_is_sound(settings: Settings, tmp_path: Path) -> None:
+    make_release("v1", settings)
+    at = tmp_path / "out/releases/v1/manifest.json"
+    content = json.loads(at.read_text())
+    del content["duplicates"]
+    at.write_text(json.dumps(content))
+    assert read_manifest(str(at)).is_sound
