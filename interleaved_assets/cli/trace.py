@@ -128,6 +128,8 @@ def _print_tar(trace: TarTrace, out: DataConsole) -> None:
             for role, output in record.outputs.items()
         ]
         lines.append(("settings", json.dumps(record.settings, ensure_ascii=False, sort_keys=True)))
+        if record.packages:
+            lines.append(("packages", ", ".join(" ".join(package) for package in record.packages.items())))
         if record.notes:  # the device and the model of CLIP, the filters that were applied
             lines.append(("notes", json.dumps(record.notes, ensure_ascii=False, sort_keys=True)))
         out.print_facts(lines)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from interleaved_assets.io.storage import clear_leftovers, is_local, pin, read_stamp, remove_file, unpin
 from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets.pipeline.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_at
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
@@ -93,7 +94,8 @@ class Attempt:
                 inputs[name] = upstream.data_version
                 read[name] = upstream
                 source = source or upstream.source  # all inputs of a stage come from the same raw shard
-        task = ShardTask(key, settings, paths, raw, read, files, recorded)
+        packages = installed_versions(stage.packages(settings))
+        task = ShardTask(key, settings, paths, raw, read, files, packages, recorded)
         return cls(stage, task, code_version, inputs, source, recorded, listed, started=started)
 
     @property
@@ -172,6 +174,7 @@ class Attempt:
             data_version=work.data_version or _content_hash(work.outputs),
             outputs=work.outputs,
             settings=self.stage.settings(shard.settings),
+            packages=dict(shard.packages),
             source=self.source,
             **work.model_dump(include=set(Facts.model_fields)),
         )
@@ -195,8 +198,11 @@ class Attempt:
             logger.warning("shard %s: the record of %s is not removed: %s", self.shard.key, self.stage.name, error)
 
     def _same_work(self, record: Record | None) -> Record | None:
-        """``record`` with present stamps if it has the same inputs, code version and output content, else None."""
+        """``record`` with present stamps if it has the same inputs, code version, packages and output content, else
+        None."""
         if record is None or (record.inputs, record.code_version) != (self.inputs, self.code_version):
+            return None
+        if changed_packages(record.packages, self.shard.packages):
             return None
         return with_present_stamps(record, self.shard.options, self.listed.stamp_at)
 

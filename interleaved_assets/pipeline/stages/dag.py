@@ -17,7 +17,7 @@ from interleaved_assets.pipeline.stages.names import (
     NORMALIZED,
 )
 from interleaved_assets.scoring.clip import identity
-from interleaved_assets.scoring.registry import scoring_version
+from interleaved_assets.scoring.registry import scoring_packages, scoring_version
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
 
@@ -33,11 +33,28 @@ StageDag = Mapping[str, Stage]
 def stage_dag(settings: Settings) -> StageDag:
     """The stages under ``settings``: ``clip_scores`` only if ``clip.enabled`` is set, ``image_export`` only if
     ``export.enabled`` is."""
-    scores = [Stage(IMAGE_SCORES, (NORMALIZED,), version=2, settings=_scoring_settings, run=_score_images)]
+    scores = [
+        Stage(
+            IMAGE_SCORES,
+            (NORMALIZED,),
+            version=2,
+            settings=_scoring_settings,
+            run=_score_images,
+            packages=lambda settings: scoring_packages(settings.scoring),
+        )
+    ]
     if settings.clip.enabled:
         reads = (NORMALIZED, IMAGE_SCORES) if settings.clip.prescreen.is_on else (NORMALIZED,)
         scores.append(
-            Stage(CLIP_SCORES, reads, version=2, settings=_clip_settings, together=_score_clip, files=_clip_files)
+            Stage(
+                CLIP_SCORES,
+                reads,
+                version=2,
+                settings=_clip_settings,
+                together=_score_clip,
+                files=_clip_files,
+                packages=lambda settings: identity.clip_packages(settings.clip),
+            )
         )
     scored = [stage.name for stage in scores]
     stages = [
@@ -49,7 +66,16 @@ def stage_dag(settings: Settings) -> StageDag:
     if settings.export.enabled:
         # it does not read the final tar, and runs after it: what failed there is not exported
         inputs = (FILTERED, *scored, FINAL_TARS)
-        stages.append(Stage(IMAGE_EXPORT, inputs, version=1, settings=_export_settings, run=_export_images))
+        stages.append(
+            Stage(
+                IMAGE_EXPORT,
+                inputs,
+                version=1,
+                settings=_export_settings,
+                run=_export_images,
+                packages=lambda settings: {"pillow"} if settings.export.reencode else set(),
+            )
+        )
     return {stage.name: stage for stage in stages}
 
 

@@ -11,6 +11,7 @@ from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import NOT_COMPARED, InterleavedError
 from interleaved_assets.pipeline.counted import IMAGE_MEMBERS, UNEXPLAINED, image_members
 from interleaved_assets.pipeline.counts import column_facts, count_errors, extents, unexplained
+from interleaved_assets.pipeline.packages import feature_release
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import Counts, OutputFile
@@ -120,5 +121,7 @@ def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | st
 def _computed_from(shard: ShardTask) -> str:
     """Data version of the scores: a hash of their inputs, since another device may round differently."""
     versions = {name: record.data_version for name, record in shard.read.items()}
-    text = json.dumps([versions, shard.files, {"clip": identity.version_settings(shard.settings.clip)}], sort_keys=True)
+    packages = {name: feature_release(version) for name, version in shard.packages.items()}
+    settings = identity.version_settings(shard.settings.clip)
+    text = json.dumps([versions, shard.files, {"clip": settings}, packages], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

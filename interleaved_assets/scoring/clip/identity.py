@@ -48,6 +48,12 @@ def version_settings(settings: ClipSettings) -> dict[str, object]:
     return {**_model_facts(settings), "heads": heads, **settings.model_dump(include=others)}
 
 
+def clip_packages(settings: ClipSettings) -> set[str]:
+    """Names of the distributions that CLIP scores are computed with."""
+    decoders = {"torchvision"} if settings.decode == "device" else set()
+    return {"open_clip_torch", "pillow", "torch", *decoders}
+
+
 def _model_facts(settings: ClipSettings) -> dict[str, object]:
     is_folder = settings.model.startswith(LOCAL_DIR_PREFIX)
     facts = {

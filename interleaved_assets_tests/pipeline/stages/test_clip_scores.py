@@ -3,6 +3,8 @@
 import json
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pyarrow as pa
@@ -102,6 +104,21 @@ def test_scores_and_their_record(folder: Path) -> None:
         "precision": "fp32",
     }
     assert take_through(stage_dag(settings)["clip_scores"], "a", settings).unchanged
+
+
+def test_scores_of_another_release_of_the_model_s_packages_are_computed_again(folder: Path) -> None:
+    settings = prepared(folder, {"a": {"one": document("a red square", picture(1))}})
+    stage = stage_dag(settings)["clip_scores"]
+    record = take_through(stage, "a", settings).record
+    assert record.packages == {name: metadata.version(name) for name in ("open_clip_torch", "pillow", "torch")}
+    place = Path(paths(settings, "a").record("clip_scores"))
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"packages": {"open_clip_torch": "2.32.0"}}))
+    again = take_through(stage, "a", settings)
+    assert (again.unchanged, again.record.packages) == (False, record.packages)
+    assert again.record.data_version == record.data_version  # that of the same inputs and packages
+    place.unlink()
+    other = take_through(replace(stage, packages=lambda _: ("torch",)), "a", settings)
+    assert other.record.data_version != record.data_version
 
 
 @pytest.mark.parametrize("documents", [{}, {"one": document("only", "texts")}], ids=["no rows", "no images"])

@@ -1,0 +1,37 @@
+"""Versions of the packages that compute scores: an upgrade of one can change them, and makes stored ones stale.
+
+Only the first two numbers of a version are compared: a patch release repairs, and does not measure otherwise. A package
+that a record does not name, or that is not installed here, counts as unchanged.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import metadata
+
+
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of ``packages``, which are names of distributions; those that are not installed are left out."""
+    found = {name: _version(name) for name in packages}
+    return {name: version for name, version in sorted(found.items()) if version is not None}
+
+
+def changed_packages(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What has changed between two sets of versions, such as ``pillow 11.3.0 → 12.0.0``."""
+    return [
+        f"{name} {before[name]} → {version}"
+        for name, version in now.items()
+        if name in before and feature_release(before[name]) != feature_release(version)
+    ]
+
+
+def feature_release(version: str) -> str:
+    """The first two numbers of a version: ``4.12`` of ``4.12.0.88``."""
+    return ".".join(version.split(".")[:2])
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
