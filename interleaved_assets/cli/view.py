@@ -1,21 +1,20 @@
 """``interleaved view``: the documents of a shard, or of a tar or Parquet file, on one HTML page."""
 
-import os
 import webbrowser
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
 from interleaved_assets.cli.console import console, print_error, print_json, progress, short
 from interleaved_assets.io.storage import atomic_output
-from interleaved_assets.model.errors import OptionError
-from interleaved_assets.pipeline.files.inputs import without_ending
+from interleaved_assets.pipeline.files.inputs import storage_options, without_ending
+from interleaved_assets.pipeline.files.rows import check_target
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.pipeline.stored_records import read_valid_records, recorded_stages
 from interleaved_assets.reporting.documents.choice import DEFAULT_LIMIT, Choice, NothingChosen
 from interleaved_assets.reporting.documents.files import file_documents
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage, shard_documents
-from interleaved_assets.settings import load_settings, load_settings_or_defaults
+from interleaved_assets.settings import Settings, load_settings, load_settings_or_defaults
 
 
 def show_documents(
@@ -29,27 +28,26 @@ def show_documents(
     seed: int,
     page_file: str | None,
     in_browser: bool,
+    overwrite: bool,
     as_json: bool,
 ) -> int:
     """Write the page of a shard or a file; returns 1 where there is no such shard, document or reason."""
     out = console()
     choice = Choice(limit or random or DEFAULT_LIMIT, sample_ids, reasons, random, seed)
     path = page_file or f"{PurePosixPath(without_ending(shard)).name or 'documents'}.html"
-    if os.path.realpath(path) == os.path.realpath(shard):
-        raise OptionError(f"{path} is the shard itself: give the page another name with --out")
+    is_file = _is_file(shard)
+    # the project of this folder has the layout of its tars
+    settings = load_settings_or_defaults(file) if is_file else load_settings(file)
+    check_target(path, [shard] if is_file else [], settings.storage, overwrite=overwrite)
     try:
         with progress("reading documents", 1, out, as_json=as_json):
-            if _is_file(shard):
-                # the project of this folder has the layout of its tars
-                page: DocumentPage | None = file_documents(shard, choice, load_settings_or_defaults(file))
-            else:
-                page = _shard_page(shard, choice, file)
+            page = file_documents(shard, choice, settings) if is_file else _shard_page(shard, choice, settings)
     except NothingChosen as error:
         print_error(f"interleaved: {error}")
         return 1
     if page is None:
         return 1
-    with atomic_output(path) as written:
+    with atomic_output(path, storage_options(path, settings.storage)) as written:
         written.write(documents_html(page).encode())
     if as_json:
         print_json({"page": path, "documents": len(page.documents), "chosen": page.how, "bytes": written.size})
@@ -71,8 +69,7 @@ def _is_file(shard: str) -> bool:
         return Path(shard).is_absolute()
 
 
-def _shard_page(key: str, choice: Choice, file: str | None) -> DocumentPage | None:
-    settings = load_settings(file)
+def _shard_page(key: str, choice: Choice, settings: Settings) -> DocumentPage | None:
     if read_valid_records(settings.storage.shard(key), [NORMALIZED]):
         return shard_documents(key, settings, choice, with_previews=True)
     known = recorded_stages(settings.storage, [NORMALIZED])

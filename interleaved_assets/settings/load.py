@@ -8,6 +8,7 @@ import fsspec
 from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError as SourceError
 
+from interleaved_assets.io.storage import check_place
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.registry import score_columns
@@ -87,6 +88,10 @@ def parse_settings(text: str, file: Path) -> Settings:
     storage = settings.storage.model_copy(
         update={name: _absolute(getattr(settings.storage, name), file.parent) for name in ("raw_root", "output_root")}
     )
+    try:
+        check_place(storage.output_root)
+    except OptionError as error:
+        raise SettingsError(f"{file}: storage.output_root: {error}") from error
     if _is_within(storage.output_root, storage.raw_root) or _is_within(storage.raw_root, storage.output_root):
         raise SettingsError(
             f"{file}: storage.raw_root {storage.raw_root} and storage.output_root {storage.output_root} "

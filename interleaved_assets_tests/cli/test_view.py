@@ -40,7 +40,7 @@ def test_documents_are_chosen_and_the_page_is_opened(
         (["--random", "2", "--seed", "1"], "2 of 3 documents, at random with seed 1"),
         (["--limit", "1"], "1 of 3 documents: 1 with dropped rows, of every reason in turn"),
     ):
-        assert main([*curated, "view", "a", *options, "--out", out, "--open"]) == 0
+        assert main([*curated, "view", "a", *options, "--out", out, "--overwrite", "--open"]) == 0
         assert f"{out}: {said}, " in capsys.readouterr().out
     assert seen == [Path(out).as_uri()] * 4
 
@@ -97,5 +97,5 @@ def test_a_page_does_not_replace_the_shard(here: Path, capsys: pytest.CaptureFix
     before = Path(tar).read_bytes()
     (here / "link.tar").symlink_to(tar)
     assert main(["view", "link.tar", "--out", "a.tar"]) == 2
-    assert capsys.readouterr().err == "interleaved: a.tar is the shard itself: give the page another name with --out\n"
+    assert capsys.readouterr().err == "interleaved: a.tar is the input: name another file to write\n"
     assert Path(tar).read_bytes() == before

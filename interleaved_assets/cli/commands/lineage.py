@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import FILE, as_json
+from interleaved_assets.cli.commands.options import FILE, as_json, overwrite
 from interleaved_assets.cli.complete import complete_made_shards, complete_shards_and_files
 
 
@@ -77,6 +77,7 @@ def drops_command(file: str | None, **given: Any) -> int:
     "--out", "page_file", metavar="FILE", help="Where the page goes; default: <name>.html in this folder.", type=FILE
 )
 @click.option("--open", "in_browser", is_flag=True, help="Open the page in the browser.")
+@overwrite
 @as_json
 @click.pass_obj
 def view_command(file: str | None, **given: Any) -> int:

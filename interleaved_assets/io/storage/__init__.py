@@ -7,6 +7,8 @@ The rest of the package accesses storage only through this folder. Failures rais
 
 from interleaved_assets.io.storage.atomic import AtomicOutput as AtomicOutput
 from interleaved_assets.io.storage.atomic import atomic_output as atomic_output
+from interleaved_assets.io.storage.atomic import check_output as check_output
+from interleaved_assets.io.storage.atomic import check_place as check_place
 from interleaved_assets.io.storage.atomic import clear_leftovers as clear_leftovers
 from interleaved_assets.io.storage.create import create_file as create_file
 from interleaved_assets.io.storage.filesystem import StorageOptions as StorageOptions

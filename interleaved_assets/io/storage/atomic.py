@@ -1,15 +1,25 @@
 """Atomic output: a file appears with its full content, or not at all."""
 
+import errno
 import hashlib
 import io
 import logging
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, TypeAlias
 
 from fsspec.spec import AbstractFileSystem
 
-from interleaved_assets.io.storage.filesystem import StorageOptions, filesystem, is_local, local_path, storage_errors
+from interleaved_assets.io.storage.filesystem import (
+    StorageOptions,
+    filesystem,
+    is_chain,
+    is_local,
+    local_path,
+    storage_errors,
+)
 from interleaved_assets.io.storage.stamps import etag_stamp, stamp_of
 from interleaved_assets.io.storage.temporary import (
     TemporaryFile,
@@ -19,7 +29,7 @@ from interleaved_assets.io.storage.temporary import (
     random_name,
 )
 from interleaved_assets.io.storage.warm import WarmCopy, new_copy
-from interleaved_assets.model.errors import StorageError
+from interleaved_assets.model.errors import OptionError, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +37,7 @@ BytesLike = bytes | bytearray | memoryview
 
 # Object stores show an object only after its upload is completed, so no temporary name is needed.
 _VISIBLE_ONCE_CLOSED: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"})
+_READ_ONLY: Final = frozenset({"http", "https"})
 _UPLOAD_PART_BYTES: Final = 16 * 2**20
 
 
@@ -75,21 +86,61 @@ class AtomicOutput(io.RawIOBase):
             self._target.store()
 
 
+def check_place(uri: str) -> None:
+    """Refuse a chained URL, which would hide which file is replaced, and a URL of a web server, as a place to write to.
+
+    Raises:
+        OptionError: ``uri`` is one of them.
+    """
+    if is_chain(uri):
+        raise OptionError(f"cannot write {uri}: outputs cannot be chained URLs (a::b); name the place itself.")
+    if not is_local(uri) and (scheme := uri.partition("://")[0].lower()) in _READ_ONLY:
+        raise OptionError(f"cannot write {uri}: nothing can be written over {scheme}; name a local place or a bucket.")
+
+
+def check_output(uri: str) -> None:
+    """Refuse an output where none can be written, and one that would replace what is no regular file.
+
+    Every writer calls this; commands that work for long call it before their work too.
+
+    Raises:
+        OptionError: as :func:`check_place`.
+        StorageError: a folder, a symbolic link, a FIFO, a socket or a device has that name.
+    """
+    check_place(uri)
+    if not is_local(uri):
+        return
+    with storage_errors(uri, "write"):
+        try:
+            mode = local_path(uri).lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
+        raise StorageError(
+            f"cannot write {uri}: it is a symbolic link, a FIFO, a socket or a device, and only regular files are "
+            "replaced. Remove it, or name another file."
+        )
+
+
 @contextmanager
 def atomic_output(
     uri: str, storage_options: StorageOptions = None, *, hashed: bool = True, read_next: bool = False
 ) -> Iterator[AtomicOutput]:
     """Write ``uri`` so that it appears with its full content at the end of the block, or not at all.
 
-    An existing file is replaced at that moment. On an exception it is not changed, and temporary data are removed.
-    Missing folders are created. ``hashed=False`` skips the SHA-256 (about 1.8 GB/s on one core). ``read_next`` is for
-    files that this process will read soon: of a remote one a copy stays on the local disk (see :mod:`.warm`).
+    An existing file is replaced at that moment, if :func:`check_output` allows it. On an exception it is not changed,
+    and temporary data are removed. Missing folders are created. ``hashed=False`` skips the SHA-256 (about 1.8 GB/s on
+    one core). ``read_next`` is for files that this process will read soon: of a remote one a copy stays on the local
+    disk (see :mod:`.warm`).
 
     A process that is killed in the block leaves a hidden temporary file next to a local file, which the next writer of
     the same file takes over; on other filesystems :func:`clear_leftovers` removes it. In an object store it leaves the
     parts of an incomplete upload: listings do not show them, and they take space until a lifecycle rule of the bucket
     aborts such uploads (S3: ``AbortIncompleteMultipartUpload``, after a day or more).
     """
+    check_output(uri)
     with storage_errors(uri, "write"):
         target = _open_target(uri, storage_options)
     copy = new_copy(*filesystem(uri, storage_options)) if read_next and not is_local(uri) else None

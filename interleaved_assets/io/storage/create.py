@@ -1,6 +1,7 @@
 """Create a file that must not exist yet: of several writers of one path, one succeeds and the others learn it."""
 
 import errno
+import os
 from typing import Final
 
 from interleaved_assets.io.storage.atomic import atomic_output
@@ -44,7 +45,7 @@ def create_file(uri: str, content: bytes, storage_options: StorageOptions = None
 
 def _create_local(uri: str, content: bytes) -> bool:
     target = local_path(uri)
-    if target.exists():
+    if os.path.lexists(target):
         if has_locks(target.parent):
             clear_temporaries(target)  # a writer that was killed after link() has left its temporary name
         return False

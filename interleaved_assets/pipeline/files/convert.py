@@ -7,12 +7,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.storage import file_sha256, join, read_stamp, remove_file
+from interleaved_assets.io.storage import check_output, file_sha256, join, read_stamp, remove_file
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.pipeline.counts import column_facts
 from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
 from interleaved_assets.pipeline.files.inputs import ShardFile, storage_options
-from interleaved_assets.pipeline.files.rows import identity, write_rows
+from interleaved_assets.pipeline.files.rows import identities, identity, write_rows
 from interleaved_assets.pipeline.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.pipeline.record import OutputFile, Record, read_record, with_present_stamps, write_record
@@ -94,11 +94,18 @@ class Conversion:
 
 
 def check_outputs(files: Sequence[ShardFile], conversion: Conversion) -> None:
-    """Raise OptionError if two inputs would have the same output, or an output would replace an input."""
-    inputs = {identity(file.uri): file.uri for file in files}
+    """Refuse outputs that cannot be written.
+
+    Raises:
+        OptionError: two inputs would have the same output, an output would replace an input, or nothing can be written
+            there.
+        StorageError: an output would replace what is no regular file.
+    """
+    inputs = {name: file.uri for file in files for name in identities(file.uri)}
     outputs: dict[str, str] = {}
     for file in files:
         uri = conversion.output(file)
+        check_output(uri)
         if (other := outputs.setdefault(uri, file.uri)) != file.uri:
             raise OptionError(f"{other} and {file.uri} would both become {uri}: convert them into different folders")
         if (replaced := inputs.get(identity(uri))) is not None:

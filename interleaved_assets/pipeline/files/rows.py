@@ -1,7 +1,9 @@
 """Write the rows of a shard file that stay, and the ledger of those that do not."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -9,13 +11,16 @@ import pyarrow as pa
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
 from interleaved_assets.io.policy import apply_error_policy
 from interleaved_assets.io.shard import write_shard
-from interleaved_assets.io.storage import clear_leftovers, is_local, local_path
+from interleaved_assets.io.storage import check_output, clear_leftovers, exists, is_local, local_path
+from interleaved_assets.io.storage.filesystem import is_chain
+from interleaved_assets.io.storage.options import SAME_STORAGE
 from interleaved_assets.io.tar.writer import TarShard
+from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
 from interleaved_assets.pipeline.counts import RowCounter
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
 from interleaved_assets.pipeline.record import Counts
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, StorageSettings
 
 STAGE: Final = "read"
 """The stage in the ledger of rows that the error policy drops."""
@@ -93,11 +98,38 @@ def write_rows(
     )
 
 
+def check_target(target: str, inputs: Sequence[str], storage: StorageSettings, *, overwrite: bool) -> None:
+    """Refuse a file to write that is one of the ``inputs``, or that exists, unless ``overwrite`` allows replacing it.
+
+    Raises:
+        OptionError: it is an input, or nothing can be written there.
+        StorageError: it exists, or is no regular file.
+    """
+    if any(identity(target) in identities(source) for source in inputs):
+        raise OptionError(f"{target} is the input: name another file to write")
+    check_output(target)
+    if not overwrite and exists(target, storage_options(target, storage)):
+        raise StorageError(f"cannot write {target}: the file exists. Name another one, or replace it with --overwrite.")
+
+
 def is_same_file(uri: str, other: str) -> bool:
-    """Whether two names are of one file, as far as names and links show it."""
+    """Whether two names are of one file, as far as names, links and inodes show it."""
     return identity(uri) == identity(other)
 
 
+def identities(uri: str) -> set[str]:
+    """The :func:`identity` of a file; of a chained URL, of each file that it is read from."""
+    return {identity(link) for link in (uri.split("::") if is_chain(uri) else [uri])}
+
+
 def identity(uri: str) -> str:
-    """The same text for all names of one file, links resolved."""
-    return str(local_path(uri).resolve()) if is_local(uri) else uri
+    """The same text for all names of one file: links are resolved, and of a local file its inode counts."""
+    if not is_local(uri):
+        scheme, sign, path = uri.partition("://")
+        return f"{SAME_STORAGE.get(scheme.lower(), scheme.lower())}{sign}{path.rstrip('/')}"
+    real = os.path.realpath(local_path(uri))  # not Path.resolve, which raises for a loop of links
+    try:
+        found = Path(real).stat()
+    except OSError:
+        return real
+    return f"{found.st_dev}:{found.st_ino}"

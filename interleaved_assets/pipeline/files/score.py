@@ -8,13 +8,12 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.io.storage import exists
 from interleaved_assets.model.columns import IMAGE_KEY
-from interleaved_assets.model.errors import OptionError, StorageError
+from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.counts import count_errors
 from interleaved_assets.pipeline.files.filtering import check_filters, image_columns, keep_selected
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
-from interleaved_assets.pipeline.files.rows import WrittenRows, is_same_file, write_rows
+from interleaved_assets.pipeline.files.rows import WrittenRows, check_target, is_same_file, write_rows
 from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.registry import ERROR_COLUMN
 from interleaved_assets.scoring.schema import scores_schema
@@ -22,7 +21,7 @@ from interleaved_assets.scoring.score import score_images
 from interleaved_assets.selection.positions import join_scores, with_keys
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.values import score_column
-from interleaved_assets.settings import Settings, StorageSettings
+from interleaved_assets.settings import Settings
 
 
 class Scored(NamedTuple):
@@ -34,7 +33,7 @@ class Scored(NamedTuple):
 
 def score_file(file: ShardFile, target: str, settings: Settings, *, with_clip: bool, overwrite: bool) -> Scored:
     """Measure each image of a shard and write its scores as Parquet, one row an image, in the order of the images."""
-    _check_target(target, file.uri, settings.storage, overwrite=overwrite)
+    check_target(target, [file.uri], settings.storage, overwrite=overwrite)
     parts = list(_score_tables(file, settings, with_clip=with_clip))
     scores = pa.concat_tables(parts)
     with parquet_shard(target, scores.schema, storage_options=storage_options(target, settings.storage)) as out:
@@ -81,8 +80,7 @@ def select_file(
             ``target`` has another ending.
     """
     for uri in (target, ledger_uri):
-        for source in (file.uri, scores_uri):
-            _check_target(uri, source, settings.storage, overwrite=overwrite)
+        check_target(uri, [file.uri, scores_uri], settings.storage, overwrite=overwrite)
     if is_same_file(target, ledger_uri):
         raise OptionError(f"rows and ledger cannot both be written to {target}: name another --ledger")
     with open_parquet(scores_uri, storage_options(scores_uri, settings.storage)) as stored:
@@ -108,10 +106,3 @@ def select_file(
         return keep_selected(table, scores, selection, settings.publish, file.uri)
 
     return write_rows(file, target, ledger_uri, settings, keep), passed_over
-
-
-def _check_target(target: str, source: str, storage: StorageSettings, *, overwrite: bool) -> None:
-    if is_same_file(target, source):
-        raise OptionError(f"{target} is the input: name another file to write")
-    if not overwrite and exists(target, storage_options(target, storage)):
-        raise StorageError(f"cannot write {target}: the file exists. Name another one, or replace it with --overwrite.")

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 from interleaved_assets.io.storage import (
     StorageOptions,
     atomic_output,
+    check_output,
     create_file,
     exists,
     file_sha256,
@@ -312,6 +313,9 @@ def _index(manifest: Manifest) -> str:
 
 def _checked_folder(to: str, storage: StorageSettings) -> str:
     folder = (str(local_path(to)) if is_local(to) else to).rstrip("/")
+    if not folder or folder.endswith(":"):
+        raise OptionError(f"a release cannot be copied to {to}: choose an empty folder below it")
+    check_output(join(folder, MANIFEST_FILE))
     for root in (storage.raw_root, storage.output_root):
         if f"{folder}/".startswith(f"{root.rstrip('/')}/"):
             raise OptionError(f"a release cannot be copied to {folder}: choose a folder outside {root}")
@@ -365,6 +369,7 @@ def _link(source: str, target: str) -> bool:
             except FileExistsError:  # of a call at the same time, or damaged
                 if path.samefile(origin):
                     return True
+                check_output(target)
                 path.unlink(missing_ok=True)
             except OSError as error:
                 if error.errno not in NO_LINKS:

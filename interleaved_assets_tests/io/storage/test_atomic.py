@@ -163,6 +163,25 @@ def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     assert names(tmp_path) == ["file", "folder.bin"]
 
 
+@pytest.mark.parametrize("kind", ["link", "loop", "pipe"])
+def test_only_regular_files_are_replaced(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "a.bin"
+    (tmp_path / "other").write_bytes(b"mine")
+    if kind == "pipe":
+        os.mkfifo(target)
+    else:
+        target.symlink_to("other" if kind == "link" else "a.bin")
+    before = target.lstat()
+    with (
+        pytest.raises(StorageError, match=r"cannot write .*/a\.bin: it is a symbolic link, a FIFO"),
+        atomic_output(str(target)) as output,
+    ):
+        output.write(b"1")
+    assert (target.lstat().st_ino, target.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert (tmp_path / "other").read_bytes() == b"mine"
+    assert names(tmp_path) == ["a.bin", "other"]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
 def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def on_full_disk(descriptor: int, mode: str, buffering: int = -1):
