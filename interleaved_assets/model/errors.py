@@ -7,7 +7,7 @@ a code from :data:`ROW_ERROR_CODES`; the error policy decides what happens to th
 from functools import partial
 from typing import Final, Literal
 
-from interleaved_assets.model.shown import shown
+from interleaved_assets.model.shown import cut_lines, shown
 
 ErrorPolicy = Literal["error", "warn", "drop_row", "drop_sample"]
 """How a row with an error is handled: raise, keep it, drop the row, or drop its whole sample."""
@@ -56,7 +56,10 @@ def describe(error: BaseException) -> str:
 
 
 class SettingsError(InterleavedError):
-    """A setting is unknown, has the wrong type or is out of range."""
+    """A setting is unknown, has the wrong type or is out of range; a long message is cut."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(cut_lines(shown(message)))
 
 
 class OptionError(InterleavedError, ValueError):

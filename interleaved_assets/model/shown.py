@@ -23,6 +23,10 @@ _WITH_QUERY: Final = frozenset({"http", "https"})
 # C0, DEL, C1, marks that change the writing direction, line separators, unpaired surrogates
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
+_LONGEST_LINE: Final = 1500
+_LINE_END: Final = 300
+_MOST_LINES: Final = 20
+
 
 def without_credentials(uri: str) -> str:
     """``uri`` without user and password, and for http(s) without query and fragment, which may hold secrets.
@@ -92,6 +96,17 @@ def _user_length(link: str) -> int:
         return 0 if is_container else authority.rindex("@") + 1
     # a password may contain a character that would end the authority of a valid URL
     return rest.rfind("@") + 1 if _USER_AND_PASSWORD.match(authority) else 0
+
+
+def cut_lines(text: str) -> str:
+    """``text`` without the middle of lines and the last lines that make it longer than a message should be."""
+    lines = text.split("\n")
+    more = [f"  and {len(lines) - _MOST_LINES:,} more"] if len(lines) > _MOST_LINES else []
+    return "\n".join([*map(_cut_line, lines[:_MOST_LINES]), *more])
+
+
+def _cut_line(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - _LINE_END]} … {line[-_LINE_END:]}"
 
 
 def cut_list(names: Sequence[str], most: int, separator: str = ", ") -> str:

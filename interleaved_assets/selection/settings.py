@@ -12,6 +12,8 @@ from interleaved_assets.model.errors import ErrorPolicy
 from interleaved_assets.selection.filters import BUILT_IN, SampleFilter, find_filter, known_filters
 
 OnFail = Literal["image", "sample"]
+LARGEST_SIDE: Final = 2**31 - 1
+"""Pixels of a side that a bound may name."""
 
 
 class Bounds(NamedTuple):
@@ -61,9 +63,9 @@ class SelectionSettings(BaseModel):
         description="Filters in the order they are applied. A filter that is not listed is off; one without a bound "
         f"keeps everything. Each filter sees only images that the earlier ones kept. Default {', '.join(BUILT_IN)}.",
     )
-    min_short_side: int | None = Field(default=None, ge=1)
+    min_short_side: int | None = Field(default=None, ge=1, le=LARGEST_SIDE)
     """Smallest short side of an image, in pixels. Default none."""
-    max_long_side: int | None = Field(default=None, ge=1)
+    max_long_side: int | None = Field(default=None, ge=1, le=LARGEST_SIDE)
     """Largest long side of an image, in pixels. Default none."""
     min_aspect_ratio: FiniteFloat | None = Field(default=None, gt=0)
     """Smallest width ÷ height, above 0. Default none."""

@@ -9,16 +9,19 @@ from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from interleaved_assets.io.storage import check_place
-from interleaved_assets.model.errors import OptionError, SettingsError
+from interleaved_assets.io.storage.local import LocalFile
+from interleaved_assets.model.errors import OptionError, SettingsError, StorageError
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.registry import score_columns
 from interleaved_assets.selection.applicable import applicable_filters
 from interleaved_assets.settings.messages import describe, refuse_unknown_variables
 from interleaved_assets.settings.secret_values import refuse_secrets
-from interleaved_assets.settings.sections import Settings
+from interleaved_assets.settings.sections import ENV_PREFIX, Settings
 
 FILE_NAME = "interleaved.toml"
 FILE_VARIABLE = "INTERLEAVED_SETTINGS"
+LARGEST_BYTES = 2**20
+"""Of a settings file; a larger one is another file, named by mistake."""
 HOME_VARIABLE = "INTERLEAVED_HOME"
 """Environment variable of the Makefile with the folder of the Dagster instance; not a setting."""
 
@@ -53,11 +56,16 @@ def load_settings(path: Path | str | None = None) -> Settings:
     """
     file = settings_path() if path is None else Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        with LocalFile(file, str(file)) as opened:  # refuses a FIFO, which would be waited for, and devices
+            if opened.size > LARGEST_BYTES:
+                raise SettingsError(f"{file} has {opened.size:,} bytes, and a settings file at most {LARGEST_BYTES:,}")
+            text = bytes(opened.read_at(0, opened.size)).decode("utf-8")
     except FileNotFoundError as error:
         raise SettingsError(f"no settings file {file}") from error
+    except StorageError as error:
+        raise SettingsError(f"settings: {error}") from error
     except OSError as error:
-        raise SettingsError(f"the settings file {file} cannot be read: {error.strerror}") from error
+        raise SettingsError(f"the settings file {file} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"{file} is not valid TOML: {error}") from None
     return parse_settings(text, file)
@@ -66,8 +74,15 @@ def load_settings(path: Path | str | None = None) -> Settings:
 def parse_settings(text: str, file: Path) -> Settings:
     """The settings in ``text``, checked and completed as the content of ``file``, which need not exist."""
     try:
+        return _parsed(text, file)
+    except RecursionError:
+        raise SettingsError(f"{file}, or a variable {ENV_PREFIX}…: a value is nested too deeply") from None
+
+
+def _parsed(text: str, file: Path) -> Settings:
+    try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # of an invalid text, or of a number with thousands of digits
         raise SettingsError(f"{file} is not valid TOML: {error}") from None
     refuse_unknown_variables((FILE_VARIABLE, HOME_VARIABLE))
     try:

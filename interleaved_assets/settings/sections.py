@@ -19,7 +19,9 @@ from interleaved_assets.shard_paths import ShardPaths
 ENV_PREFIX = "INTERLEAVED_"
 _MIB = 2**20
 Share = Annotated[float, Field(ge=0, le=1)]
-Bytes = Annotated[ByteSize, Field(ge=_MIB)]
+_MOST = 2**31 - 1
+_MOST_BYTES = 2**62
+Bytes = Annotated[ByteSize, Field(ge=_MIB, le=_MOST_BYTES)]
 
 
 class _Section(BaseModel):
@@ -38,6 +40,8 @@ class PluginSettings(_Section):
     def _imported(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         """Import the modules, so that the sections that follow know the scorers and filters they register."""
         for name in names:
+            if name.startswith("."):
+                raise ValueError(f"{name} is relative: give the module its full name, such as my_team.scorers")
             try:
                 importlib.import_module(name)
             except ModuleNotFoundError as error:
@@ -45,7 +49,7 @@ class PluginSettings(_Section):
                     f"{name} cannot be imported: {error}. Install its package into this environment, or add the folder "
                     "it lies in to PYTHONPATH"
                 ) from error
-            except (ImportError, SyntaxError, ValueError, AssertionError) as error:
+            except Exception as error:
                 raise ValueError(f"{name} fails while it is imported: {type(error).__name__}: {error}") from error
         return names
 
@@ -140,13 +144,13 @@ class RunSettings(_Section):
     """Attempts at a shard while the storage does not answer, with pauses up to 30 s. Default 4."""
     parallel_shards: int = Field(default=2, ge=1, le=256)
     """Shards a step works on at once in its process; on a Ray cluster, one for each CPU. Default 2."""
-    max_shard_seconds: float = Field(default=3600, gt=0)
+    max_shard_seconds: float = Field(default=3600, gt=0, le=1e9)
     """Seconds that a stage may take for one shard; then the shard fails and the others go on. On a Ray cluster its
     worker is killed. clip_scores has the limit on a Ray cluster only. Default 3600."""
     max_batch_bytes: Bytes = ByteSize(128 * _MIB)
     """Bytes of rows held at once per shard, as a number or with a unit (128MiB), at least 1 MiB. Default 128 MiB
     (134217728)."""
-    scratch_bytes: ByteSize = Field(default=ByteSize(2048 * _MIB), ge=0)
+    scratch_bytes: ByteSize = Field(default=ByteSize(2048 * _MIB), ge=0, le=_MOST_BYTES)
     """Bytes of Parquet outputs in a bucket of which a run keeps copies on the local disk, in the folder for temporary
     files, so that its next stages do not fetch them again; 0 keeps none. Default 2 GiB (2147483648)."""
     keep_days: int = Field(default=90, ge=1, le=36_500)
@@ -171,7 +175,7 @@ class LimitSettings(_Section):
     max_sample_bytes: Bytes = ByteSize(LIMITS.max_sample_bytes)
     """Bytes that the rows of one sample may take together; images beyond it get the error sample_too_large. At least 1
     MiB. Default 512 MiB (536870912)."""
-    max_columns: int = Field(default=LIMITS.max_columns, ge=1)
+    max_columns: int = Field(default=LIMITS.max_columns, ge=1, le=_MOST)
     """Passthrough columns of one shard; a document that would bring more gets the error document_too_large. Default
     1000."""
     max_unpacked_bytes: Bytes = ByteSize(LIMITS.max_unpacked_bytes)
@@ -186,10 +190,10 @@ class LimitSettings(_Section):
 class FinalTarsSettings(_Section):
     """How large a final tar may be; the final tar of a shard beyond that is split into several."""
 
-    max_samples_per_tar: int | None = Field(default=None, ge=1)
+    max_samples_per_tar: int | None = Field(default=None, ge=1, le=_MOST)
     """Most samples in one final tar; those of a larger shard are split evenly into tars of at most as many,
     <key>~00000.tar and so on. Default none: one tar a shard."""
-    max_tar_bytes: ByteSize | None = Field(default=None, ge=_MIB)
+    max_tar_bytes: ByteSize | None = Field(default=None, ge=_MIB, le=_MOST_BYTES)
     """Most bytes of one final tar, as a number or with a unit (512MiB), at least 1 MiB; a larger one is split as above.
     A sample that alone takes more gets a tar of its own. Default none: one tar a shard."""
 
@@ -241,9 +245,9 @@ class CheckSettings(_Section):
     warns. 1 turns the comparison off. Default 0.3."""
     other_shards: int = Field(default=200, ge=0, le=10_000)
     """Other shards whose records a step reads for that median, evenly chosen, besides its own shards. Default 200."""
-    min_other_shards: int = Field(default=5, ge=1)
+    min_other_shards: int = Field(default=5, ge=1, le=_MOST)
     """Fewest other shards for that comparison; with fewer there is none. Default 5."""
-    max_raw_age_hours: float | None = Field(default=None, gt=0)
+    max_raw_age_hours: FiniteFloat | None = Field(default=None, gt=0)
     """Hours since the newest raw shard landed, after which the check raw_root_fresh warns. Default none: no limit."""
     raw_root_cron: str = "0 * * * *"
     """Time of the check raw_root_fresh, as cron in UTC. Default 0 * * * *, every hour."""

@@ -21,7 +21,7 @@ from interleaved_assets.cli.commands.options import (
 @click.option(
     "-n",
     "--documents",
-    type=click.IntRange(0),
+    type=click.IntRange(0, 1_000_000),
     default=2,
     show_default=True,
     metavar="N",

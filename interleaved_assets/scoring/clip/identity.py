@@ -84,7 +84,7 @@ def _files(settings: ClipSettings) -> Iterator[tuple[str, str]]:
         folder = local_path(settings.model.removeprefix(LOCAL_DIR_PREFIX))
         if not folder.is_dir():
             raise SettingsError(f"clip.model: there is no folder {folder}")
-        yield from ((f"clip.model/{path.name}", str(path)) for path in sorted(folder.iterdir()) if path.is_file())
+        yield from ((f"clip.model/{path.name}", str(path)) for path in sorted(folder.iterdir()) if not path.is_dir())
     if settings.model_config_path is not None:
         yield "clip.model_config_path", settings.model_config_path
     if settings.checkpoint is not None:

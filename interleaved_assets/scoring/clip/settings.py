@@ -2,7 +2,7 @@
 
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from interleaved_assets.scoring.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.registry import known_scorers, score_columns
@@ -16,6 +16,7 @@ HEAD_COLUMNS: Final = {"aesthetic": "aesthetic_score", "nsfw": "nsfw_clip_score"
 """Columns of the kinds of head that selection has filters for. A head of kind ``own`` fills a column of its name."""
 
 _OWN_COLUMNS: Final = frozenset({"clip_score", "clip_text_position", "embedding", "clip_error", *HEAD_COLUMNS.values()})
+_MOST: Final = 2**31 - 1
 LOCAL_DIR_PREFIX: Final = "local-dir:"
 _CHECKPOINT_ENDINGS: Final = (".pt", ".pth", ".bin", ".ckpt", ".npz", ".safetensors")
 
@@ -55,21 +56,21 @@ class PrescreenSettings(_Section):
     cheap score is missing is not left out.
     """
 
-    min_sharpness: float | None = Field(default=None, ge=0)
+    min_sharpness: FiniteFloat | None = Field(default=None, ge=0)
     """Variance of the Laplacian, at least (grey levels squared). Default none."""
-    min_sharpness_256: float | None = Field(default=None, ge=0)
+    min_sharpness_256: FiniteFloat | None = Field(default=None, ge=0)
     """Variance of the Laplacian at a short side of 256 pixels, at least (grey levels squared). Default none."""
-    max_qr_area_ratio: float | None = Field(default=None, ge=0)
+    max_qr_area_ratio: FiniteFloat | None = Field(default=None, ge=0)
     """Share of the image under QR codes, below, 0 to 1. Default none."""
-    max_nsfw_score: float | None = Field(default=None, ge=0, le=1)
+    max_nsfw_score: FiniteFloat | None = Field(default=None, ge=0, le=1)
     """Probability from the NSFW scorer on pixels, below, 0 to 1. Default none."""
-    min_aspect_ratio: float | None = Field(default=None, gt=0)
+    min_aspect_ratio: FiniteFloat | None = Field(default=None, gt=0)
     """Width ÷ height, at least. Default none."""
-    max_aspect_ratio: float | None = Field(default=None, gt=0)
+    max_aspect_ratio: FiniteFloat | None = Field(default=None, gt=0)
     """Width ÷ height, at most. Default none."""
-    min_width: int | None = Field(default=None, ge=1)
+    min_width: int | None = Field(default=None, ge=1, le=_MOST)
     """Width in pixels, at least. Default none."""
-    min_height: int | None = Field(default=None, ge=1)
+    min_height: int | None = Field(default=None, ge=1, le=_MOST)
     """Height in pixels, at least. Default none."""
 
     @property
@@ -105,10 +106,10 @@ class ClipSettings(_Section):
     decode: Literal["host", "device"] = "host"
     """Where JPEGs are decoded. host: on the CPU, as all other images. device: baseline and progressive JPEGs of 8 bits,
     grey or YCbCr, are decoded and scaled on the model's device by torchvision; needs resize = torch. Default host."""
-    batch_size: int | None = Field(default=None, ge=1)
+    batch_size: int | None = Field(default=None, ge=1, le=_MOST)
     """Images, and texts, given to the model at once. Halved when memory runs out. Default none: 256 on a GPU, 32 on a
     CPU."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """Threads that decode and scale images. Default none: one for each processor that this process may use."""
     long_text: Literal["truncate", "window"] = "truncate"
     """Texts beyond the model's context: truncate looks at their beginning, window at every piece of the context's
@@ -119,7 +120,7 @@ class ClipSettings(_Section):
     """Heads on the image embedding, by name. Default none."""
     keep_embeddings: bool = False
     """Whether the score file keeps the image embeddings, as float16. Default false."""
-    max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
+    max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1, le=_MOST)
     """Width x height above which an image is not decoded. Default 89478485."""
 
     @property
