@@ -49,6 +49,7 @@ def _print_shard(facts: ShardFacts, out: DataConsole) -> None:
         ("images", f"{counts.images:,}, {decimal(counts.image_bytes)}"),
         ("errors", ", ".join(f"{code} {rows:,}" for code, rows in facts.errors.items()) or "none"),
     ]
+    lines += [("layout", problem) for problem in facts.layout]
     if facts.notes:
         lines.append(("notes", ", ".join(f"{name} {number:,}" for name, number in facts.notes.items())))
     out.print_facts(lines)

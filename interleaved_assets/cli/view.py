@@ -49,8 +49,11 @@ def show_documents(
         return 1
     with atomic_output(path, storage_options(path, settings.storage)) as written:
         written.write(documents_html(page).encode())
+    for problem in page.layout:
+        print_error(f"interleaved: {shard}: {problem}")
     if as_json:
-        print_json({"page": path, "documents": len(page.documents), "chosen": page.how, "bytes": written.size})
+        facts = {"page": path, "documents": len(page.documents), "chosen": page.how, "layout": list(page.layout)}
+        print_json({**facts, "bytes": written.size})
     else:
         size = f"{written.size / 1e6:.1f} MB" if written.size >= 1e6 else f"{written.size / 1e3:.0f} KB"
         console().print_line(f"{path}: {page.how}, {size}")

@@ -1,7 +1,7 @@
 """What a shard must be like to be published: most samples have content, few bytes are unreferenced, few rows lost."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from interleaved_assets.pipeline.counted import (
     layout_problems,
 )
 from interleaved_assets.pipeline.stage import ShardTask
-from interleaved_assets.settings import ReadingSettings
+from interleaved_assets.settings import ReadingSettings, Settings
 
 _ERRORS: Final = sorted(ROW_ERROR_CODES.keys() - set(NOT_COMPARED))
 _NAMED: Final = 8
@@ -73,6 +73,14 @@ class ContentCounter:
             f"shard {shard.key}: {'; '.join(found)}. "
             f"Members that no document names: {members or 'none'}. {fields}{expected_layout(settings.reading)}"
         )
+
+
+def other_layout(samples: int, counted: Mapping[str, int], settings: Settings) -> list[str]:
+    """What shows that a shard is not laid out as ``settings`` say; the last one ends in what they expect instead."""
+    problems = layout_problems(samples, counted, settings.publish)
+    if problems:
+        problems[-1] += f". {expected_layout(settings.reading)}"
+    return problems
 
 
 def expected_layout(reading: ReadingSettings) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets_tests.documents import document, good_shard, write_shard
+from interleaved_assets_tests.layouts import foreign_tar
 
 
 @pytest.fixture
@@ -91,6 +92,25 @@ def test_inspect_as_text_and_as_json(folder: Path, capsys: pytest.CaptureFixture
     facts, failed = map(json.loads, capsys.readouterr().out.splitlines())
     assert (facts["counts"]["rows"], facts["images"][0]["format"]) == (13, "image/png")
     assert set(failed) == {"input", "error"}
+
+
+@pytest.mark.parametrize("kind", ["img2dataset", "mmc4"])
+def test_another_layout_is_told_by_every_command(folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    (folder / "other.tar").write_bytes(foreign_tar(kind))
+    advice = "set reading.texts_field and reading.images_field if the lists have other names"
+    assert main(["inspect", "other.tar"]) == 0
+    assert advice in capsys.readouterr().out
+    assert main(["inspect", "other.tar", "--json"]) == 0
+    assert advice in json.loads(capsys.readouterr().out)["layout"][-1]
+    assert main(["view", "other.tar", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert advice in printed.err
+    assert advice in json.loads(printed.out)["layout"][-1]
+    assert advice in (folder / "other.html").read_text()
+    for command in (["inspect"], ["view", "--overwrite"]):
+        assert main([command[0], "a.tar", *command[1:]]) == 0
+        printed = capsys.readouterr()
+        assert advice not in printed.out + printed.err
 
 
 def test_score_and_select(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.shown import cut_text
 from interleaved_assets.pipeline.counts import RowCounter
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
+from interleaved_assets.pipeline.publishable import ContentCounter, other_layout
 from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.scoring.size import image_size
 from interleaved_assets.settings import Settings
@@ -79,6 +80,8 @@ class ShardFacts(_Facts):
     """Most frequent format first."""
     errors: dict[str, int]
     """Rows with an error, by code."""
+    layout: list[str]
+    """What shows that the file is not laid out as the settings say; empty if it is."""
     notes: dict[str, int]
     """What was noticed in a tar and is no error of a row, by kind."""
     documents: dict[str, list[ItemFacts]]
@@ -90,11 +93,11 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
 
     The first ``documents`` documents are described.
     """
-    counter, notes, filled = RowCounter(), Counter[str](), Counter[str]()
+    counter, content, notes, filled = RowCounter(), ContentCounter(), Counter[str](), Counter[str]()
     formats: dict[str, list[tuple[int, int, int]]] = {}
     first: dict[str, list[ItemFacts]] = {}
     schema = pa.schema([])
-    for table in read_file(file.uri, settings, notes=notes, accept_incomplete=True):
+    for table in content.counting(read_file(file.uri, settings, notes=notes, accept_incomplete=True)):
         schema = table.schema
         counter.add(table)
         filled.update({name: table.num_rows - table[name].null_count for name in schema.names})
@@ -111,6 +114,7 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
         columns=[ColumnFacts(name=one.name, type=str(one.type), values=filled[one.name]) for one in schema],
         images=[_image_facts(name, formats[name]) for name in sorted(formats, key=lambda name: -len(formats[name]))],
         errors=dict(counter.errors.most_common()),
+        layout=other_layout(counter.counts.samples, content.counted, settings),
         notes={name: count for name, count in notes.items() if count},
         documents=first,
     )

@@ -12,10 +12,10 @@ from interleaved_assets.io.shard import is_parquet
 from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.errors import ROW_ERROR_CODES, error_code
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.counted import REPEATED_SAMPLES, layout_problems
+from interleaved_assets.pipeline.counted import REPEATED_SAMPLES
 from interleaved_assets.pipeline.counts import RowCounter, UniqueKeys
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
-from interleaved_assets.pipeline.publishable import ContentCounter, expected_layout
+from interleaved_assets.pipeline.publishable import ContentCounter, other_layout
 from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.settings import Settings
@@ -136,10 +136,7 @@ def _shortfall(uri: str, settings: Settings) -> list[Finding]:
 def _of_layout(samples: int, counted: dict[str, int], settings: Settings) -> list[Finding]:
     if not samples:
         return [_finding(NO_SAMPLES, 1, FINDING_CODES[NO_SAMPLES])]
-    problems = layout_problems(samples, counted, settings.publish)
-    if problems:
-        problems[-1] += f". {expected_layout(settings.reading)}"
-    return [_finding(WRONG_LAYOUT, 1, problem) for problem in problems]
+    return [_finding(WRONG_LAYOUT, 1, problem) for problem in other_layout(samples, counted, settings)]
 
 
 def _finding(code: str, count: int, detail: str) -> Finding:

@@ -14,6 +14,7 @@ from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.files.inputs import storage_options
+from interleaved_assets.pipeline.publishable import ContentCounter, other_layout
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import build_documents
 from interleaved_assets.reporting.documents.pages import (
@@ -45,8 +46,12 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
     if choice.reasons:
         raise NothingChosen(f"{uri}: a file has no ledger of dropped rows: give the key of a shard to choose by reason")
     sample_ids: dict[str, None] = {}
-    for table in _tables(uri, settings, keys_only=True):
+    content = ContentCounter()
+    tables = _tables(uri, settings, keys_only=True)
+    is_tar = not is_parquet(uri, storage_options(uri, settings.storage))
+    for table in content.counting(tables) if is_tar else tables:
         sample_ids.update(dict.fromkeys(table["sample_id"].to_pylist()))
+    layout = other_layout(len(sample_ids), content.counted, settings) if is_tar else []
     check_choice(choice, sample_ids, (), uri)
     chosen = choose_documents(list(sample_ids), {}, choice)
     pictures: dict[ImageKey, bytes] = {}
@@ -70,7 +75,7 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
     measures = [replace(measure, minimum=None, maximum=None) for measure in measures_of(SelectionSettings())]
     shown = pa.concat_tables(rows, promote_options="permissive")
     documents = build_documents(chosen.sample_ids, shown, pictures, measures, scores=measured)
-    return DocumentPage(uri, documents, chosen.how)
+    return DocumentPage(uri, documents, chosen.how, layout=layout)
 
 
 def _tables(uri: str, settings: Settings, *, keys_only: bool = False) -> Iterator[pa.Table]:

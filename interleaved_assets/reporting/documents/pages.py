@@ -44,6 +44,7 @@ class DocumentPage:
         how: how they were chosen, such as ``14 documents``.
         facts: counts and errors of the whole shard; None for a file that is read without a project.
         reasons: dropped rows of the whole shard, by reason, most frequent first.
+        layout: what shows that the file is not laid out as the settings say.
     """
 
     title: str
@@ -51,6 +52,7 @@ class DocumentPage:
     how: str
     facts: ShardFacts | None = None
     reasons: Mapping[str, int] = field(default_factory=dict)
+    layout: Sequence[str] = ()
 
 
 def shard_documents(
