@@ -1,10 +1,14 @@
 """Which filters apply to scores with given columns."""
 
 from collections.abc import Collection
+from typing import Final
 
 from interleaved_assets.model.errors import OptionError
+from interleaved_assets.scoring.clip.settings import HEAD_COLUMNS
 from interleaved_assets.selection.filters import Filter, ImageFilter, find_filter
 from interleaved_assets.selection.settings import SelectionSettings
+
+_CLIP_SCORE: Final = "clip_score"
 
 
 def applicable_filters(
@@ -28,6 +32,13 @@ def require_columns(judge: Filter, columns: Collection[str]) -> None:
     if lacking := [column for column in needed if column not in columns]:
         raise OptionError(
             f"filter {judge.name!r} needs the score {', '.join(lacking)}, and the scores have "
-            f"{', '.join(columns)}: turn on what measures it (scoring.scorers, clip.heads), "
+            f"{', '.join(columns)}: turn on what measures it ({_what_measures(lacking[0])}) and make the shards again, "
             f"or take {judge.name!r} out of selection.order"
         )
+
+
+def _what_measures(column: str) -> str:
+    """The settings that bring a column of scores."""
+    if column == _CLIP_SCORE:
+        return "clip.enabled"
+    return "clip.enabled and clip.heads" if column in HEAD_COLUMNS.values() else "scoring.scorers"

@@ -19,7 +19,7 @@ from interleaved_assets.selection.applicable import applicable_filters, require_
 from interleaved_assets.selection.filters import Filter, SampleFilter, find_filter
 from interleaved_assets.selection.judge import image_values, run_filters, select
 from interleaved_assets.selection.row_state import RowState
-from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.settings import SelectionSettings, with_changes
 from interleaved_assets.selection.values import Values
 
 
@@ -60,7 +60,7 @@ def what_if(
         rows: as for :func:`~interleaved_assets.selection.judge.select`.
         scores: as for ``select``.
         settings: the current settings.
-        overrides: settings to change, by name, such as ``{"min_sharpness": 80}``.
+        overrides: settings to change, by name, such as ``{"min_sharpness": 80, "own.brightness.max": 0.9}``.
 
     Raises:
         SettingsError: an override is no setting, has a wrong type or is out of range.
@@ -90,7 +90,7 @@ def what_if(
 def changed_settings(settings: SelectionSettings, overrides: Mapping[str, object]) -> SelectionSettings:
     """A validated copy of ``settings`` with ``overrides``."""
     try:
-        return SelectionSettings.model_validate({**settings.model_dump(), **overrides})
+        return SelectionSettings.model_validate(with_changes(settings.model_dump(), overrides))
     except ValidationError as error:
         raise SettingsError("; ".join(_problem(problem) for problem in error.errors())) from error
 
@@ -99,6 +99,8 @@ def _problem(problem: ErrorDetails) -> str:
     name = ".".join(str(part) for part in problem["loc"]) or "selection"
     if problem["type"] != "extra_forbidden":
         return f"{name}: {problem['msg'].removeprefix('Value error, ')}"
+    if name.startswith("own."):
+        return f"{name}: no such setting; bounds of an own filter are own.<filter>.min and own.<filter>.max"
     known = sorted(SelectionSettings.model_fields)
     close = get_close_matches(name, known)
     return f"{name}: no such setting; {'did you mean' if close else 'there are'} {', '.join(close or known)}"

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
@@ -150,6 +150,19 @@ class SelectionSettings(BaseModel):
                 if field and off_by_default and getattr(self, field) is not None:
                     raise ValueError(f"{field} is set, and order does not name the filter {name!r}: add it")
         return self
+
+
+def with_changes(values: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
+    """``values`` of :class:`SelectionSettings` with others, by name; ``own.<filter>.min`` changes that bound alone."""
+    changed: dict[str, Any] = {**values, "own": {name: dict(bounds) for name, bounds in values["own"].items()}}
+    for name, value in changes.items():
+        section, _, place = name.partition(".")
+        own, _, side = place.rpartition(".")
+        if section == "own" and own:
+            changed["own"].setdefault(own, {})[side] = value
+        else:
+            changed[name] = value
+    return changed
 
 
 def bound_settings(name: str) -> tuple[str | None, str | None]:

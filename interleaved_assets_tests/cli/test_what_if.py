@@ -80,3 +80,21 @@ def test_what_if_refuses_unknown_settings(
 ) -> None:
     assert main([*curated, "what-if", change]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_if_without_clip_scores_names_the_setting(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for change, setting in (("min_clip=0.3", "clip.enabled"), ("min_aesthetic=5", "clip.enabled and clip.heads")):
+        assert main([*curated, "what-if", change]) == 2
+        assert f"turn on what measures it ({setting}) and make the shards again" in capsys.readouterr().err
+
+
+def test_what_if_of_a_bound_of_an_own_filter(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "what-if", "own.sharpness_value.max=-1"]) == 2
+    assert "filter 'sharpness_value' needs the score sharpness_value, and the scores have" in capsys.readouterr().err
+    assert main([*curated, "what-if", "own.width.max=40", "own.width.min=1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["now"]["images_kept"], found["then"]["images_kept"]) == (8, 0)
+    assert found["then"]["images_dropped"]["width_above"] == 8
+    for change in ("own.width=3", "own.width.most=3"):
+        assert main([*curated, "what-if", change]) == 2
+        assert "bounds of an own filter are own.<filter>.min and own.<filter>.max" in capsys.readouterr().err

@@ -77,7 +77,7 @@ def report_command(file: str | None, in_browser: bool, as_json: bool) -> int:
 def what_if_command(file: str | None, **given: Any) -> int:
     """What other thresholds would keep, from stored scores. Reads no image, writes nothing.
 
-    NAME is a setting of [selection].
+    NAME is a setting of [selection]; own.brightness.max is a bound of your own filter brightness.
 
     \b
     interleaved what-if min_sharpness_256=80

@@ -16,7 +16,7 @@ from interleaved_assets.selection.batch import selection_rows
 from interleaved_assets.selection.filters import ImageFilter, find_filter
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.positions import reindex_positions
-from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.settings import SelectionSettings, with_changes
 from interleaved_assets.settings import PublishSettings, Settings
 from interleaved_assets.settings.messages import describe
 
@@ -40,7 +40,7 @@ def selection_settings(
         off = {name: None for name in SelectionSettings.model_fields if name.startswith(_BOUNDS)}
         off["own"] = {}
     try:
-        return SelectionSettings.model_validate({**settings.selection.model_dump(), **off, **given})
+        return SelectionSettings.model_validate(with_changes({**settings.selection.model_dump(), **off}, given))
     except ValidationError as error:
         raise _settings_error("selection", error) from None
 
