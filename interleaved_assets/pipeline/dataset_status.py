@@ -13,8 +13,12 @@ from interleaved_assets.pipeline.status import COMPLETE, CurrentStages, State, S
 from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords, list_records, recorded_stages
 from interleaved_assets.settings import Settings, StorageSettings
 
-VANISHED: Final = Status(State.VANISHED, "vanished: the raw shard is gone, its outputs are kept until it is forgotten")
-VANISHED_UNUSED: Final = Status(State.VANISHED, "vanished: the raw shard is gone, nothing was made of it")
+VANISHED: Final = Status(
+    State.VANISHED, "vanished: the raw shard is gone, its outputs are kept until interleaved forget removes them"
+)
+VANISHED_UNUSED: Final = Status(
+    State.VANISHED, "vanished: the raw shard is gone, nothing was made of it; interleaved forget removes its partition"
+)
 
 
 def _not_hidden(_: str) -> bool:

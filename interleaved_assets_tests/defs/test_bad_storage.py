@@ -184,7 +184,7 @@ def test_a_raw_bucket_that_is_gone(base: Settings, raw: str, s3_server: S3Server
     assert watcher.cursor == "1"
     ran = run_chain(instance, settings, KEYS)
     assert not ran.success
-    assert f"normalized, shard a: shard 'a' is not below {raw}: it was moved or deleted, or the key has a typo" in (
+    assert f"normalized, shard a: shard 'a' is not below {raw}: it was moved or deleted (then interleaved forget" in (
         ran.errors
     )
     assert below(s3_server, out) == before

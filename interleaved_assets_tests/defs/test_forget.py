@@ -105,7 +105,7 @@ def test_the_command_lists_first_and_then_removes_files_and_partition(
     assert main([*command, "a", "--yes"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 shard, 14 files: removed, and the partitions"
     assert instance.get_dynamic_partitions("shards") == ["b"]
-    assert main([*command, "a"]) == 1
+    assert main([*command, "a"]) == 0
 
 
 def test_without_an_instance_the_sensor_removes_the_partition(

@@ -47,6 +47,14 @@ def watcher(tmp_path: Path) -> Iterator[Watcher]:
         yield Watcher(project(tmp_path, "[watch]\nquiet_seconds = 0\nmax_per_tick = 2\n"), instance)
 
 
+def test_another_output_root_is_no_warning(watcher: Watcher, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    watcher.cursor = "3"
+    assert watcher.tick() == {}
+    logged = capfd.readouterr().err
+    assert "WARNING" not in logged
+    assert f"{tmp_path}/out has no table of the last tick, as after a change of storage.output_root" in logged
+
+
 def test_shards_are_registered_and_observed_a_few_at_a_time_and_once(watcher: Watcher, tmp_path: Path) -> None:
     for number, name in enumerate(("a", "b", "c")):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=number)
@@ -91,7 +99,7 @@ def test_a_shard_that_vanishes_with_outputs_keeps_its_partition(watcher: Watcher
     (tmp_path / "raw" / "a.tar").unlink()
     for _ in range(2):
         assert watcher.tick() == {}
-        assert watcher.said == "1 vanished, their outputs are kept"
+        assert watcher.said == "1 vanished, their outputs are kept until interleaved forget"
     assert watcher.instance.get_dynamic_partitions("shards") == ["a"]
 
 

@@ -134,7 +134,12 @@ def test_a_renamed_shard_is_named_and_the_old_one_forgotten(
     page: Page, live: LiveDagster, loaded: None, s3_server: S3Server, own_bucket: str
 ) -> None:
     s3_server.fs.mv(f"{own_bucket}/raw/{OWN[1]}.tar", f"{own_bucket}/raw/web/renamed.tar")
-    tick_says(page, live, "1 registered, 1 unchanged, 1 vanished, their outputs are kept", "own-data-renamed")
+    tick_says(
+        page,
+        live,
+        "1 registered, 1 unchanged, 1 vanished, their outputs are kept until interleaved forget",
+        "own-data-renamed",
+    )
     turn_on(page, "automation")
     page.goto("/assets/final_tars?view=partitions")
     appears(live, page.get_by_text("Materialized (3)"))

@@ -20,7 +20,7 @@ from interleaved_assets.defs.ticks.due_runs import log_due, range_requests
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.due import Due, Progress, due_shards
 from interleaved_assets.pipeline.raw.listing import RawShard
-from interleaved_assets.pipeline.raw.numbered_tables import NumberedTables
+from interleaved_assets.pipeline.raw.numbered_tables import NoTable, NumberedTables
 from interleaved_assets.pipeline.raw.snapshot import SnapshotEntry, latest_snapshot
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.text import counted
@@ -111,6 +111,9 @@ def _requested(context: dg.SensorEvaluationContext, number: int, storage: Storag
         table = REQUESTED.read(number, storage)
     except StorageUnavailable:
         raise
+    except NoTable as error:
+        context.log.info(f"all shards are compared again: {error}")
+        return {}
     except StorageError as error:
         context.log.warning(
             f"all shards are compared again, because the table of the last tick cannot be read: {error}"

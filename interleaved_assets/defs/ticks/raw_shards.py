@@ -12,6 +12,7 @@ from interleaved_assets.defs.registration import observation
 from interleaved_assets.defs.ticks.cursor import cursor_number
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw.listing import list_raw_files
+from interleaved_assets.pipeline.raw.numbered_tables import NoTable
 from interleaved_assets.pipeline.raw.snapshot import (
     SnapshotChanges,
     SnapshotEntry,
@@ -58,7 +59,8 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
     kept = absent - unused
     if vanished := [key for key in found.vanished if key in kept]:
         context.log.warning(
-            f"{len(vanished)} raw shards have vanished; their outputs are kept: {', '.join(vanished[:_NAMED_IN_LOG])}"
+            f"{len(vanished)} raw shards have vanished; their outputs are kept until interleaved forget removes them: "
+            f"{', '.join(vanished[:_NAMED_IN_LOG])}"
         )
     snapshot = {key: entry for key, entry in found.snapshot.items() if not entry.gone or key in kept}
     # also those whose partition was deleted in the UI
@@ -112,7 +114,7 @@ def _summary(
         "registered before": len(reported - changed),
         "unchanged": len(there - added - reported - waiting),
         "not readable": len(found.unreadable),
-        "vanished, their outputs are kept": vanished,
+        "vanished, their outputs are kept until interleaved forget": vanished,
         "without tar and outputs, removed": removed,
     }
     shown = [f"{count:,} {what}" for what, count in parts.items() if count] or ["no shards"]
@@ -122,7 +124,7 @@ def _summary(
 def _snapshot(
     context: dg.SensorEvaluationContext, number: int, storage: StorageSettings
 ) -> Mapping[str, SnapshotEntry]:
-    """The snapshot with this number; empty where it is gone or damaged.
+    """The snapshot with this number; empty where it is gone, as after a change of the output root, or damaged.
 
     Then all shards are reported again. Shards with the same version as before launch nothing.
     """
@@ -130,6 +132,9 @@ def _snapshot(
         return read_snapshot(number, storage)
     except StorageUnavailable:
         raise
+    except NoTable as error:
+        context.log.info(f"all shards are read again: {error}")
+        return {}
     except StorageError as error:
         context.log.warning(f"all shards are read again, because the last snapshot cannot be read: {error}")
         return {}

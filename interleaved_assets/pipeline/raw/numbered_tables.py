@@ -16,6 +16,10 @@ from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.settings import StorageSettings
 
 
+class NoTable(StorageError):
+    """There is no table with the number: the output root is another one than before, or was emptied."""
+
+
 class NumberedTables(NamedTuple):
     """The tables of one kind."""
 
@@ -34,11 +38,19 @@ class NumberedTables(NamedTuple):
         return [int(number) for name in names if (number := name.removesuffix(".parquet")).isdecimal()]
 
     def read(self, number: int, storage: StorageSettings) -> pa.Table:
-        """The table with this number; raises StorageError if it is missing, damaged, or of another schema."""
+        """The table with this number; raises NoTable if it is missing, StorageError if it is damaged, or of
+        another schema.
+        """
         uri = self.uri(number, storage)
         try:
             with open_parquet(uri, storage.options) as source:
                 table = source.read(source.schema.names)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise NoTable(
+                    f"{storage.output_root} has no table of the last tick, as after a change of storage.output_root"
+                ) from error
+            raise
         except ShardError as error:
             raise StorageError(f"{uri} is not {self.kind}: {error}") from error
         if not table.schema.equals(self.schema):
