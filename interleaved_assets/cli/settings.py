@@ -4,7 +4,7 @@ from pydantic_core import to_jsonable_python
 from rich.table import Table
 
 from interleaved_assets.cli.console import console, print_json
-from interleaved_assets.settings import load_settings, setting_lines
+from interleaved_assets.settings import as_toml, load_settings, setting_lines
 
 
 def show_settings(file: str | None, *, as_json: bool) -> int:
@@ -17,6 +17,6 @@ def show_settings(file: str | None, *, as_json: bool) -> int:
         return 0
     table = Table("setting", "value", "meaning")
     for line in lines:
-        table.add_row(line.name, repr(line.value), line.description)
+        table.add_row(line.name, as_toml(line.value), line.description)
     console().print(table)
     return 0

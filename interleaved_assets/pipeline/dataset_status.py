@@ -14,7 +14,7 @@ from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords
 from interleaved_assets.settings import Settings, StorageSettings
 
 VANISHED: Final = Status(
-    State.VANISHED, "vanished: the raw shard is gone, its outputs are kept until interleaved forget removes them"
+    State.VANISHED, "vanished: the raw shard is gone, its outputs are kept until interleaved forget"
 )
 VANISHED_UNUSED: Final = Status(
     State.VANISHED, "vanished: the raw shard is gone, nothing was made of it; interleaved forget removes its partition"

@@ -9,7 +9,7 @@ or a query is refused, and so is a storage option that is not known to be public
 that boto and fsspec read (``AWS_ACCESS_KEY_ID``, ``FSSPEC_S3``, …). No message contains a value given for storage.
 """
 
-from interleaved_assets.settings.lines import SettingLine, setting_lines
+from interleaved_assets.settings.lines import SettingLine, as_toml, setting_lines
 from interleaved_assets.settings.load import load_settings, load_settings_or_defaults, parse_settings, settings_path
 from interleaved_assets.settings.sections import (
     ENV_PREFIX,
@@ -29,6 +29,7 @@ __all__ = [
     "SettingLine",
     "Settings",
     "StorageSettings",
+    "as_toml",
     "load_settings",
     "load_settings_or_defaults",
     "parse_settings",

@@ -1,6 +1,8 @@
 """Every setting as a line of a table: name, value, default, meaning."""
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -38,3 +40,24 @@ def _lines(prefix: str, model: BaseModel) -> Iterator[SettingLine]:
 def meaning(field: FieldInfo) -> str:
     """What a setting means, in one line; its docstring has several."""
     return " ".join((field.description or "").split())
+
+
+def as_toml(value: Any) -> str:
+    """The value of a setting as it stands in the file; empty for None, since TOML has no null."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value + 0)  # of a byte size, the plain number
+    if isinstance(value, BaseModel):
+        return as_toml(value.model_dump(exclude_none=True))
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {as_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(as_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

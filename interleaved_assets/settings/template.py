@@ -1,13 +1,11 @@
 """A settings file with every setting: the recommended ones set, the others commented out at their defaults."""
 
-import json
-import math
 import textwrap
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from interleaved_assets.settings.lines import SettingLine, setting_lines
+from interleaved_assets.settings.lines import SettingLine, as_toml, setting_lines
 from interleaved_assets.settings.sections import Settings
 
 _RECOMMENDED: Final[Mapping[str, Any]] = {
@@ -43,21 +41,7 @@ def _setting(line: SettingLine, values: Mapping[str, Any]) -> str:
     about = textwrap.fill(line.description, _WIDTH, initial_indent="# ", subsequent_indent="# ")
     key = line.name.partition(".")[2]
     if line.name in values:
-        return f"\n{about}\n{key} = {_toml(values[line.name])}\n"
+        return f"\n{about}\n{key} = {as_toml(values[line.name])}\n"
     # TOML has no null: where the default is none, the line has no value
-    default = "" if line.default is None else _toml(line.default)
+    default = "" if line.default is None else as_toml(line.default)
     return f"\n{about}\n{f'# {key} = {default}'.rstrip()}\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and math.isinf(value):
-        return "inf"
-    if isinstance(value, int | float):
-        return repr(value + 0)  # of a byte size, the plain number
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)

@@ -82,6 +82,21 @@ def test_settings_lists_value_and_meaning(curated: list[str], capsys: pytest.Cap
     assert "Default 100" in printed
 
 
+def test_settings_are_printed_as_toml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project(tmp_path, "[selection.own.width]\nmax = 50\n[selection.on_fail]\nqr = 'sample'\n")
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "settings"]) == 0
+    lines = [line.split("│")[1:3] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    values = {name.strip(): value.strip() for name, value in lines}
+    assert values["run.pictures"] == "true"
+    assert values["watch.enabled"] == "false"
+    assert values["selection.max_ratio"] == "inf"
+    assert values["selection.min_short_side"] == ""
+    assert values["scoring.scorers"] == '["sharpness", "qr", "thumbnail"]'
+    assert values["selection.own"] == "{width = {max = 50.0}}"
+    assert values["selection.on_fail"] == '{qr = "sample"}'
+    assert values["run.max_batch_bytes"] == "134217728"
+
+
 def test_a_missing_settings_file_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--settings", str(tmp_path / "none.toml"), "settings"]) == 2
     assert capsys.readouterr().err == f"interleaved: no settings file {tmp_path / 'none.toml'}\n"

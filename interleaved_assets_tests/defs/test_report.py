@@ -83,7 +83,7 @@ def test_every_state_is_a_number_and_has_its_reason(tmp_path: Path, instance: Da
     for line in (
         f"| failed | normalized failed: {ERROR.format(tmp_path).replace('_', chr(92) + '_')} | bad | 1 |",
         "| missing | never materialized | new | 1 |",
-        "| vanished | vanished: the raw shard is gone, its outputs are kept until interleaved forget removes them | b | 1 |",
+        "| vanished | vanished: the raw shard is gone, its outputs are kept until interleaved forget | b | 1 |",
     ):
         assert line in shown
     page = (tmp_path / "out/dataset_report.html").read_text()

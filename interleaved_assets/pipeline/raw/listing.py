@@ -198,8 +198,8 @@ def _below(uri: str, storage: StorageSettings) -> str:
 
 def _not_there(key: str, storage: StorageSettings) -> StorageError:
     return StorageError(
-        f"shard {key!r} is not below {storage.raw_root}: it was moved or deleted (then interleaved forget removes what is "
-        "stored of it), or the key has a typo"
+        f"shard {key!r} is not below {storage.raw_root}: it was moved or deleted (then interleaved forget removes what "
+        "is stored of it), or the key has a typo"
     )
 
 
