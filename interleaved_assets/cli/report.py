@@ -1,11 +1,8 @@
 """``interleaved report``: the report on the data set, without Dagster."""
 
-import webbrowser
-from pathlib import Path
-
+from interleaved_assets.cli.browser import open_page
 from interleaved_assets.cli.console import console, print_error, print_json, progress
 from interleaved_assets.cli.status import no_shards
-from interleaved_assets.io.storage import is_local
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.reporting.dataset.write import write_report
@@ -36,6 +33,5 @@ def show_report(file: str | None, *, in_browser: bool, as_json: bool) -> int:
         kept = ", ".join(tally.text for tally in totals)
         out.print_line(f"{counted(len(found.keys), 'shard')}: {shards}; kept {kept}")
         out.print_line(report.uri)
-    if in_browser:
-        webbrowser.open(Path(report.uri).as_uri() if is_local(report.uri) else report.uri)
-    return 2 if found.problem else 0
+    is_shown = open_page(report.uri) if in_browser else True
+    return 2 if found.problem or not is_shown else 0

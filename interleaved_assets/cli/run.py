@@ -36,7 +36,9 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
         dataset = read_dataset_status(settings)
         chosen = _due(dataset)
         if not chosen:
-            if not as_json:
+            if as_json:
+                print_json({"made": 0, "current": len(dataset.raws or ()), "failed": 0})
+            else:
                 out.print_line(_nothing_to_make(dataset))
             return 0
     stages = list(stage_dag(settings))

@@ -1,9 +1,9 @@
 """``interleaved view``: the documents of a shard, or of a tar or Parquet file, on one HTML page."""
 
-import webbrowser
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
+from interleaved_assets.cli.browser import open_page
 from interleaved_assets.cli.console import console, print_error, print_json, progress, short
 from interleaved_assets.io.storage import atomic_output
 from interleaved_assets.pipeline.files.inputs import storage_options, without_ending
@@ -57,9 +57,7 @@ def show_documents(
     else:
         size = f"{written.size / 1e6:.1f} MB" if written.size >= 1e6 else f"{written.size / 1e3:.0f} KB"
         console().print_line(f"{path}: {page.how}, {size}")
-    if in_browser:
-        webbrowser.open(Path(path).absolute().as_uri())
-    return 0
+    return 0 if not in_browser or open_page(path) else 2
 
 
 def _is_file(shard: str) -> bool:

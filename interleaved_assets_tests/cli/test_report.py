@@ -1,4 +1,5 @@
 import re
+import webbrowser
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,31 @@ def test_the_report_is_the_one_that_dagster_writes(
             [build_dataset_report(load_settings(tmp_path / "interleaved.toml"))], instance=instance
         ).success
     assert without_date(page) == without_dagster
+
+
+def test_a_page_in_a_bucket_is_not_given_to_the_browser(
+    curated: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda page: pytest.fail(f"{page} was opened"))
+    for command, page in (
+        (["view", "a", "--out", "memory://curated/a.html"], "memory://curated/a.html"),
+        (["report"], "memory://curated/dataset_report.html"),
+    ):
+        if command == ["report"]:
+            monkeypatch.setenv("INTERLEAVED_STORAGE__OUTPUT_ROOT", "memory://curated")
+        assert main([*curated, *command, "--open"]) == 2
+        assert capsys.readouterr().err == (
+            f"interleaved: no browser opens {page}: copy it to this machine, or run interleaved serve\n"
+        )
+
+
+def test_without_a_browser_the_command_says_so(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda _: False)
+    assert main([*curated, "report", "--open"]) == 2
+    page = tmp_path / "out/dataset_report.html"
+    assert capsys.readouterr().err == f"interleaved: there is no browser here to open {page} with\n"
 
 
 def test_a_failed_shard_counts_as_missing(

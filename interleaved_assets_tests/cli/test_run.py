@@ -34,6 +34,8 @@ def test_all_due_shards_are_made_and_then_current(tmp_path: Path, capsys: pytest
     assert [take_through(stage, "a", settings).unchanged for stage in stage_dag(settings).values()] == [True] * 4
     assert main(command) == 0
     assert capsys.readouterr().out == "nothing to make: 2 shards, all current\n"
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"made": 0, "current": 2, "failed": 0}
 
 
 def test_a_run_in_dagster_takes_over_what_is_there(tmp_path: Path) -> None:
