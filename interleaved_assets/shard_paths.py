@@ -12,6 +12,7 @@ FINAL_TARS: Final = "final_tars"
 """The stage whose output may be split into several tars."""
 TARS_FOLDER: Final = "tars"
 IMAGES_FOLDER: Final = "images"
+FAILURES_FOLDER: Final = "failures"
 ROWS: Final = "rows"
 """The role of the one output of a stage that other stages read. Ledgers and scores of samples are for people."""
 _PART_ROLE: Final = re.compile(r"rows-(\d{5})")
@@ -78,6 +79,10 @@ class ShardPaths:
     def record(self, stage: str) -> str:
         """The stage's record, as JSON."""
         return f"{self.output_root}/records/{stage}/{self.key}.json"
+
+    def failure(self, stage: str) -> str:
+        """The shard's last failure at the stage, as JSON, until the stage succeeds."""
+        return f"{self.output_root}/{FAILURES_FOLDER}/{stage}/{self.key}.json"
 
     def outputs(self, stage: str) -> dict[str, str]:
         """Every output that the stage may write, by role, but for those in :meth:`images` and :meth:`tar_part`."""

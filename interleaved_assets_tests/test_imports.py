@@ -33,8 +33,8 @@ ORDER = {
     "cli": ("*", "commands", "entry_point", "__main__"),
     "defs": ("private_api", "*"),
     "pipeline": (
-        *("raw", "parallel", "packages", "record", "counted", "record_index", "stored_records", "stage", "attempt"),
-        *("execute", "pools", "throughput", "publishable", "counts", "tables"),
+        *("raw", "parallel", "packages", "record", "counted", "record_index", "stored_records", "failures", "stage"),
+        *("attempt", "execute", "pools", "throughput", "publishable", "counts", "tables"),
         *("stages", "many", "checks", "status", "due", "dataset_status", "up_to_date", "forget", "lineage", "files"),
         "release",
     ),

@@ -1,18 +1,22 @@
 """``interleaved status``: which shards are not current, why, and what a run would make."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from rich.table import Table
 
 from interleaved_assets.cli.console import console, print_error, print_json, progress
-from interleaved_assets.pipeline.dataset_status import read_dataset_status
+from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
 from interleaved_assets.pipeline.due import stages_due
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import COMPLETE, Status, status_lines
-from interleaved_assets.reporting.text import counted
+from interleaved_assets.pipeline.stages.names import FINAL_TARS
+from interleaved_assets.pipeline.status import COMPLETE, State, Status, status_lines
+from interleaved_assets.reporting.text import counted, tars_from_before
 from interleaved_assets.settings import load_settings
+
+FAILURES_SHOWN: Final = 20
 
 
 def show_status(file: str | None, *, as_json: bool) -> int:
@@ -32,7 +36,10 @@ def show_status(file: str | None, *, as_json: bool) -> int:
     if as_json:
         for key, status in statuses.items():
             why = "" if status == COMPLETE else status.text
-            print_json({"shard": key, "state": status.state, "why": why, "stages": stages_due([status], stages)})
+            facts = {"shard": key, "state": status.state, "why": why, "stages": stages_due([status], stages)}
+            if failure := dataset.failure_of(key, status):
+                facts |= {"error": failure.error, "failed_at": failure.failed_at.isoformat()}
+            print_json(facts)
         return 2 if dataset.problem else 0
     if not statuses:
         if not dataset.problem:
@@ -46,9 +53,25 @@ def show_status(file: str | None, *, as_json: bool) -> int:
         to_make = ", ".join(stages_due([line.status], stages))
         table.add_row(str(line.status.state), f"{line.shards:,}", why, to_make, line.examples)
     out.print(table)
+    for text in _failures(dataset, statuses):
+        out.print_line(text)
     for text in _what_a_run_would_make(statuses, stages, settings.watch.nightly):
         out.print_line(text)
     return 2 if dataset.problem else 0
+
+
+def _failures(dataset: DatasetStatus, statuses: Mapping[str, Status]) -> list[str]:
+    """A line for each failed shard with its error, and one for final tars that are from before."""
+    failed = {key: status for key, status in statuses.items() if status.state is State.FAILED}
+    lines = []
+    for key, status in list(failed.items())[:FAILURES_SHOWN]:
+        failure = dataset.failure_of(key, status)
+        when = f" on {failure.when}" if failure else ""
+        lines.append(f"{key} failed at {status.stage}{when}: {dataset.problem_of(key, status)}")
+    if left := len(failed) - len(lines):
+        lines.append(f"… and {left:,} more failed shards; interleaved status --json has all of them")
+    before = [key for key in failed if FINAL_TARS in dataset.recorded.get(key, ())]
+    return [*lines, *([tars_from_before(before)] if before else [])]
 
 
 def no_shards(raw_root: str) -> str:
@@ -63,5 +86,4 @@ def _what_a_run_would_make(statuses: Mapping[str, Status], stages: Mapping[str, 
     return [
         f"A run would take {counted(len(due), 'shard')} through {', '.join(stages_due(due, stages))}: interleaved run, "
         f"or in Dagster the schedule nightly ({nightly}, UTC) while it is on.",
-        "Failed shards count as missing here: interleaved run prints their errors, and runs in Dagster show them.",
     ]

@@ -25,8 +25,9 @@ from interleaved_assets.settings import Settings, StorageSettings
 
 OWNERS: Final = ["team:data-curation"]
 _PUBLISHED_ONCE: Final = (
-    "The raw tar of every final tar is there, and no two final tars have the same content, as after a raw tar was "
-    "renamed. interleaved forget, or the job forget_shards, removes what a shard without a raw tar has left."
+    "The raw tar of every final tar is there and has not failed since, and no two final tars have the same content, as "
+    "after a raw tar was renamed. interleaved forget, or the job forget_shards, removes what a shard without a raw tar "
+    "has left."
 )
 
 

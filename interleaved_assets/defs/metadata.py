@@ -52,8 +52,9 @@ def shard_metadata(
 ) -> dict[str, Any]:
     """Metadata of one shard's materialization; figures are numbers, so that the UI plots them over time.
 
-    Each entry takes 120 bytes and more of every event. Therefore counts of 0 are left out, except of dropped rows, and
-    an unchanged shard has only its counts. Everything else about the shard is in its record, whose place is an entry.
+    Each entry takes 120 bytes and more of every event. Therefore counts of 0 are left out, except of dropped rows.
+    Everything else about the shard is in its record, whose place is an entry. An unchanged shard shows what it showed
+    before, since Dagster shows its last event.
 
     Args:
         outcome: of the shard at this stage.
@@ -65,11 +66,10 @@ def shard_metadata(
         **extra,
         "dagster/partition_row_count": record.counts_out.rows,
         **_counts(record),
+        **_made(record),
     }
     if outcome.unchanged:
         metadata[UNCHANGED] = True
-    else:
-        metadata |= _made(outcome)
     if record.dropped:
         metadata["ledger"] = dg.MetadataValue.path(record.outputs["ledger"].uri)
     metadata["record"] = dg.MetadataValue.path(storage.shard(record.shard).record(record.stage))
@@ -99,12 +99,13 @@ def _counts(record: Record) -> dict[str, int | float]:
     return numbers
 
 
-def _made(outcome: StageOutcome) -> dict[str, Any]:
-    """How long a shard took that was made, and what was written."""
-    record, rows = outcome.record, outcome.record.rows_files.values()
-    made: dict[str, Any] = {"seconds": round(outcome.seconds, 3)}
-    if record.counts_in.images and "ledger" not in record.outputs:  # scores: others are as fast as their storage
-        made["images_per_second"] = round(record.counts_in.images / outcome.seconds, 1)
+def _made(record: Record) -> dict[str, Any]:
+    """How long the shard took when it was made, and what was written."""
+    made: dict[str, Any] = {}
+    if record.seconds:
+        made["seconds"] = record.seconds
+        if record.counts_in.images and "ledger" not in record.outputs:  # scores: others are as fast as their storage
+            made["images_per_second"] = round(record.counts_in.images / record.seconds, 1)
     made |= {
         name: rounded(value)
         for name, value in record.notes.items()
@@ -116,7 +117,10 @@ def _made(outcome: StageOutcome) -> dict[str, Any]:
             made["passthrough_columns"] = ", ".join(f"{name}: {dtype}" for name, dtype in others.items())
     if record.source is not None:
         made["source"] = dg.MetadataValue.path(record.source.uri)
-    return made | {"dagster/uri": record.rows_uri, "output_bytes": sum(file.size for file in rows)}
+    return made | {
+        "dagster/uri": record.rows_uri,
+        "output_bytes": sum(file.size for file in record.rows_files.values()),
+    }
 
 
 def rounded(value: _Value) -> _Value:

@@ -176,6 +176,7 @@ class Attempt:
             settings=self.stage.settings(shard.settings),
             packages=dict(shard.packages),
             source=self.source,
+            seconds=round(time.perf_counter() - self.started, 3),
             **work.model_dump(include=set(Facts.model_fields)),
         )
         present = with_present_stamps(record, options)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError, StorageError
+from interleaved_assets.pipeline.failures import Failure, read_failures
 from interleaved_assets.pipeline.raw.listing import RawShard, list_raw_files
 from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.pipeline.record import Record
@@ -32,8 +33,9 @@ class DatasetStatus:
     Attributes:
         raws: the raw shards by key; None if the raw root could not be listed.
         recorded: by shard, the stages that have a record.
-        failed: by stage, the shards whose last run failed, as far as known.
-        errors: by shard, the error of its last run, as far as known.
+        failed: by stage, the shards whose last run failed, as far as Dagster knows.
+        errors: by shard, the error of its last run in Dagster, as far as known.
+        failures: by stage and shard, the failures that are stored and concern the present raw shard.
         problem: the error if the raw root or a folder of it could not be listed, else empty.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
         listed: the listing of records and outputs in a bucket.
@@ -47,6 +49,7 @@ class DatasetStatus:
     keys: list[str]
     failed: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, Mapping[str, Failure]] = field(default_factory=dict)
     problem: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     listed: ListedRecords = NOT_LISTED
@@ -61,6 +64,17 @@ class DatasetStatus:
         if self._has_vanished(key):
             return VANISHED if self.recorded.get(key) else VANISHED_UNUSED
         return next(iter(self.not_current(key, records).values()), COMPLETE)
+
+    def problem_of(self, key: str, status: Status) -> str:
+        """The sentence with which a shard of this status failed, in one line; empty for a shard that did not."""
+        if status.state is not State.FAILED:
+            return ""
+        stored = self.failure_of(key, status)
+        return " ".join((stored.error if stored else self.errors.get(key, "")).split())
+
+    def failure_of(self, key: str, status: Status) -> Failure | None:
+        """The stored failure of a shard of this status, if there is one."""
+        return self.failures.get(status.stage or "", {}).get(key)
 
     def find_status(self, key: str) -> Status:
         """The status of the shard, from its records; ``unreadable`` with the reason where these cannot be read."""
@@ -81,7 +95,9 @@ class DatasetStatus:
         return self.raws is not None and key not in self.raws and not self.may_be_hidden(key)
 
     def _with_failure(self, key: str, status: Status) -> Status:
-        if status.stage is not None and status.state is State.MISSING and key in self.failed.get(status.stage, ()):
+        if status.stage is None or status.state is not State.MISSING:
+            return status
+        if key in self.failed.get(status.stage, ()) or self.failure_of(key, status):
             return Status(State.FAILED, f"{status.stage} failed", status.stage)
         return status
 
@@ -109,6 +125,10 @@ def read_dataset_status(
     listed = list_records(settings.storage, stages.stages)
     recorded = listed.recorded_stages() if listed.has_all else recorded_stages(settings.storage, stages.stages)
     keys = sorted({*(raws or ()), *recorded, *registered})
+    failures = {
+        stage: {key: failure for key, failure in found.items() if failure.concerns((raws or {}).get(key))}
+        for stage, found in read_failures(settings.storage, stages.stages).items()
+    }
     versions = snapshot_versions((raws or {}).values(), settings.storage)
     return DatasetStatus(
         storage=settings.storage,
@@ -118,6 +138,7 @@ def read_dataset_status(
         keys=keys,
         failed=failed or {},
         errors=errors or {},
+        failures=failures,
         problem=problem,
         versions=versions,
         listed=listed,

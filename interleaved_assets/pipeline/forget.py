@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from interleaved_assets.export.names import is_image_file
 from interleaved_assets.io.storage import file_info, files_in, join, remove_file
 from interleaved_assets.model.errors import OptionError
+from interleaved_assets.pipeline.failures import failed_keys
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.raw.listing import list_raw_files
@@ -21,7 +22,8 @@ from interleaved_assets.shard_paths import ShardPaths
 
 
 def vanished_shards(storage: StorageSettings) -> list[str]:
-    """Keys of the shards that have a record but no raw tar, sorted; without those in folders that cannot be listed.
+    """Keys of the shards that have a record or a failure but no raw tar, sorted; without those in folders that cannot
+    be listed.
 
     Raises OptionError if the raw root holds no shard at all, as where its disk is not mounted.
     """
@@ -29,7 +31,8 @@ def vanished_shards(storage: StorageSettings) -> list[str]:
     raws = {raw.key for raw, _ in listing.files}
     if not raws:
         raise OptionError(f"{storage.raw_root} holds no shard: mount its disk, or name the shards to forget")
-    gone = recorded_stages(storage, EVERY_STAGE).keys() - raws
+    failed = {key for stage in EVERY_STAGE for key in failed_keys(storage, stage)}
+    gone = (recorded_stages(storage, EVERY_STAGE).keys() | failed) - raws
     return sorted(key for key in gone if not listing.may_hide(key))
 
 
@@ -89,5 +92,6 @@ def _places(paths: ShardPaths) -> Iterator[str]:
             yield from stored_parts(paths, read_record(paths.record(stage), paths.options))
         yield from paths.outputs(stage).values()
         yield paths.pictures(stage)
+        yield paths.failure(stage)
     yield paths.page()
     yield paths.record(NORMALIZED)

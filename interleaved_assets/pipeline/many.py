@@ -14,6 +14,7 @@ import tenacity
 from interleaved_assets.io.workers import Workers
 from interleaved_assets.model.errors import ShardError, StorageUnavailable, describe
 from interleaved_assets.pipeline.execute import take_through, take_together
+from interleaved_assets.pipeline.failures import FailureLog
 from interleaved_assets.pipeline.pools.threads import on_threads
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -34,7 +35,7 @@ class ShardResult(NamedTuple):
 
 
 def run_shards(keys: Sequence[str], settings: Settings, *, threads: int | None = None) -> Iterator[ShardResult]:
-    """Take shards through all stages, without an orchestrator: the same outputs and records.
+    """Take shards through all stages, without an orchestrator: the same outputs, records and failures.
 
     ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Of them
     ``threads`` are worked on at once, by default ``run.parallel_shards``, and all together on a device.
@@ -44,9 +45,13 @@ def run_shards(keys: Sequence[str], settings: Settings, *, threads: int | None =
         left = list(keys[start : start + settings.run.shards_per_run])
         for stage in stages:
             failed = set()
+            failures = FailureLog(stage.name, settings.storage)
             for key, result in take_many(stage, left, settings, threads=threads):
                 if isinstance(result, Exception):
                     failed.add(key)
+                    failures.failed(key, result)
+                else:
+                    failures.succeeded(key)
                 yield ShardResult(key, stage.name, result)
             left = [key for key in left if key not in failed]
 

@@ -130,8 +130,8 @@ class Facts(BaseModel):
 class Record(Facts):
     """The result of one stage for one shard.
 
-    Two runs over the same input write records that differ only in the stamps of the outputs; for a stage that works on
-    a device, also in content hashes and in notes such as the device and its speed.
+    Two runs over the same input write records that differ only in seconds and the stamps of the outputs; for a stage
+    that works on a device, also in content hashes and in notes such as the device and its speed.
     """
 
     stage: str
@@ -151,6 +151,8 @@ class Record(Facts):
     of older versions: then an upgrade makes nothing stale."""
     source: RawSource | None = None
     """The raw shard that the outputs were made from, as it was when ``normalized`` read it."""
+    seconds: float | None = None
+    """Seconds that the stage took; None in records of older versions."""
 
     @property
     def rows_files(self) -> dict[str, OutputFile]:

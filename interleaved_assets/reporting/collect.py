@@ -47,9 +47,8 @@ def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
         try:
             records = dataset.valid_records(key)
             status = dataset.status(key, records)
-            problem = dataset.errors.get(key, "") if status.state is State.FAILED else ""
             paths = dataset.storage.shard(key)
-            found = _facts(records, paths, status=status, problem=" ".join(problem.split()))
+            found = _facts(records, paths, status=status, problem=dataset.problem_of(key, status))
             if status.state is State.VANISHED and not found.published:
                 found = dataclasses.replace(found, published=_left_over(paths))
             return found

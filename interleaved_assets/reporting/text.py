@@ -1,9 +1,12 @@
 """Formats of numbers and names in the reports."""
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+from interleaved_assets.model.shown import cut_list
 
 Name = TypeVar("Name", bound=str)
+_SHARDS_NAMED: Final = 3
 
 
 def count(value: int) -> str:
@@ -19,6 +22,14 @@ def counted(value: int, name: str) -> str:
 def most_frequent(counts: Mapping[Name, int]) -> list[tuple[Name, int]]:
     """Names with their numbers, the largest first, equal ones by name: the same counts give the same order."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def tars_from_before(keys: Sequence[str]) -> str:
+    """What is said of failed shards that have final tars."""
+    return (
+        f"The final tars of {counted(len(keys), 'shard')} were made before the shard failed: "
+        f"{cut_list(keys, _SHARDS_NAMED)}. They stay until it is made again, and no release takes them."
+    )
 
 
 def compact(value: int) -> str:

@@ -58,14 +58,15 @@ def test_without_a_browser_the_command_says_so(
     assert capsys.readouterr().err == f"interleaved: there is no browser here to open {page} with\n"
 
 
-def test_a_failed_shard_counts_as_missing(
+def test_a_failed_shard_is_in_the_report_with_its_error(
     curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "raw/empty.tar").touch()
     assert main([*curated, "run"]) == 2
     capsys.readouterr()
     assert main([*curated, "report"]) == 0
-    assert capsys.readouterr().out.startswith("3 shards: 2 complete, 1 missing; kept 6 of 6 samples, ")
+    assert capsys.readouterr().out.startswith("3 shards: 2 complete, 1 failed; kept 6 of 6 samples, ")
+    assert f"normalized failed: {tmp_path}/raw/empty.tar is empty" in (tmp_path / "out/dataset_report.html").read_text()
 
 
 def test_without_shards_there_is_no_report(

@@ -1,9 +1,11 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from interleaved_assets.cli import main
+from interleaved_assets.cli.status import FAILURES_SHOWN
 from interleaved_assets_tests.documents import good_shard, project
 
 
@@ -28,6 +30,28 @@ def test_status_names_stale_shards_why_and_what_a_run_would_make(
         ("a", "stale", "filtered"),
         ("b", "stale", "filtered"),
         ("new", "missing", "normalized"),
+    ]
+
+
+def test_failed_shards_are_named_with_their_errors(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(FAILURES_SHOWN + 2):
+        (tmp_path / f"raw/empty-{number:02d}.tar").touch()
+    assert main([*curated, "run"]) == 2
+    capsys.readouterr()
+    assert main([*curated, "status"]) == 0
+    printed = capsys.readouterr().out
+    named = [line for line in printed.splitlines() if " failed at normalized on 20" in line]
+    assert len(named) == FAILURES_SHOWN
+    assert re.fullmatch(
+        rf"empty-00 failed at normalized on [-\d]+ [:\d]+ UTC: {tmp_path}/raw/empty-00.tar is empty.*", named[0]
+    )
+    assert "\n… and 2 more failed shards; interleaved status --json has all of them\n" in printed
+    assert main([*curated, "status", "--json"]) == 0
+    facts = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["error"].partition(" is empty")[0] for line in facts if line["state"] == "failed"] == [
+        f"{tmp_path}/raw/empty-{number:02d}.tar" for number in range(FAILURES_SHOWN + 2)
     ]
 
 

@@ -80,21 +80,6 @@ def test_all_pictures_are_one_entry_beside_the_page(settings: Settings, tmp_path
     assert (tmp_path / "out/pages/a.html").read_text() == "<html>"
 
 
-def test_pictures_of_an_unchanged_shard_are_logged_once_and_its_dropped_rows_again(
-    settings: Settings, draw: Drawn, tmp_path: Path
-) -> None:
-    record = records(settings)["filtered"]
-    first = shard_pictures(record, settings, unchanged=True)
-    assert "pictures" in first
-    again = shard_pictures(record, settings, unchanged=True)
-    assert again == {name: value for name, value in first.items() if name != "pictures"}
-    assert {"page", "dropped_rows"} <= set(again)
-    no_page = project(tmp_path, "[pages]\nenabled = false\n")
-    draw.page = ""
-    shard_pictures(record, no_page)
-    assert "pictures" in shard_pictures(record, no_page, unchanged=True)
-
-
 def test_pictures_can_be_turned_off_and_on(settings: Settings, draw: Drawn, tmp_path: Path) -> None:
     record = records(settings)["filtered"]
     off = project(tmp_path, "[run]\npictures = false\n")

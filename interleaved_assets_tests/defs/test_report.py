@@ -220,6 +220,7 @@ def test_a_renamed_raw_shard_is_named_until_the_old_key_is_forgotten(tmp_path: P
     assert str(failed.description).endswith(twice)
     assert {name: value.value for name, value in failed.metadata.items()} == {
         "vanished_but_published": 1,
+        "failed_but_published": 0,
         "same_content": 1,
         "vanished_shards": ["b"],
         "shards_with_the_same_content": [["b", "new"]],

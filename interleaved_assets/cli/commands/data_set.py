@@ -34,7 +34,7 @@ def run_command(file: str | None, **given: Any) -> int:
 @as_json_lines
 @click.pass_obj
 def status_command(file: str | None, as_json: bool) -> int:
-    """Shards that are not current, why, and the stages that a run would make.
+    """Shards that are not current, why, what failed with which error, and the stages that a run would make.
 
     Compares the stored records with the raw shards and the present settings, without Dagster.
     """
@@ -51,8 +51,7 @@ def report_command(file: str | None, in_browser: bool, as_json: bool) -> int:
     """Write the report on the whole data set, one HTML page, without Dagster.
 
     It is dataset_report.html below the output root, as the asset dataset_report writes it: what was kept, what was
-    dropped and why, scores with their thresholds, shards to check first. Errors of failed shards are known to runs in
-    Dagster only.
+    dropped and why, scores with their thresholds, shards to check first, and why shards failed.
 
     \b
     interleaved report --open

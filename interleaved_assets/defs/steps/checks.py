@@ -40,10 +40,11 @@ def up_to_date_results(
     not_current = shards_not_current(dataset)
     for key in sorted(context.selected_asset_check_keys):
         statuses = not_current[key.asset_key.path[-1]]
+        problems = {key: dataset.problem_of(key, status) for key, status in statuses.items()}
         verdict = judge_up_to_date(statuses, shards, dataset.problem)
         figures: dict[str, Any] = dict(verdict.figures)
         if statuses:
-            figures = {"not_current": _status_table(status_lines(statuses, dataset.errors)), **figures}
+            figures = {"not_current": _status_table(status_lines(statuses, problems)), **figures}
         if dataset.problem:
             figures["raw_root"] = f"changed raw shards cannot be recognized: {dataset.problem}"
         yield dg.AssetCheckResult(

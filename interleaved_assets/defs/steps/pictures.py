@@ -9,18 +9,15 @@ from interleaved_assets.reporting.shard.stored_pictures import store_pictures
 from interleaved_assets.settings import Settings
 
 
-def shard_pictures(record: Record, settings: Settings, *, unchanged: bool = False) -> dict[str, dg.MetadataValue]:
+def shard_pictures(record: Record, settings: Settings) -> dict[str, dg.MetadataValue]:
     """The entries of a shard's page: its first dropped rows, its pictures as one entry, and the place of its page.
-
-    Of ``unchanged`` shards whose pictures are unchanged too, the pictures are not logged again: their page has them.
 
     Raises:
         InterleavedError: an output of the shard cannot be read, or the pictures cannot be written.
     """
-    found = store_pictures(record, settings)
-    if found is None:
+    stored = store_pictures(record, settings)
+    if stored is None:
         return {}
-    stored, is_new = found
     metadata: dict[str, dg.MetadataValue] = {}
     if stored.drops:
         dropped = sum(record.dropped.values())
@@ -29,7 +26,7 @@ def shard_pictures(record: Record, settings: Settings, *, unchanged: bool = Fals
         metadata["all_dropped_rows"] = dg.MetadataValue.text(
             f"{len(stored.drops)} of {dropped:,} shown. All: {command}"
         )
-    if stored.report and not (unchanged and stored.page and not is_new):
+    if stored.report:
         metadata["pictures"] = dg.MetadataValue.md(stored.report)
     if stored.page:
         metadata["page"] = dg.MetadataValue.path(settings.storage.shard(record.shard).page())

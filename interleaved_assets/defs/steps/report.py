@@ -54,7 +54,7 @@ def make_report(context: dg.AssetExecutionContext, settings: Settings) -> dg.Mat
 
 
 def published_once(data: DatasetAggregate, problem: str = "") -> dg.AssetCheckResult:
-    """Whether every final tar has its raw tar and no content is published twice; ``problem`` is that of the listing."""
+    """Whether final tars are of their present raw tars, and none is there twice; ``problem`` is that of the listing."""
     found = [*([problem] if problem else []), *publishing_problems(data)]
     gone, twice = data.published_without_raw(), data.published_twice()
     return dg.AssetCheckResult(
@@ -64,6 +64,7 @@ def published_once(data: DatasetAggregate, problem: str = "") -> dg.AssetCheckRe
         description=" ".join(found) or "every final tar has its raw tar, and no content is published twice",
         metadata={
             "vanished_but_published": len(gone),
+            "failed_but_published": len(data.published_before_failing()),
             "same_content": len(twice),
             **({"vanished_shards": dg.MetadataValue.json(gone[:_NAMED])} if gone else {}),
             **(

@@ -33,6 +33,7 @@ from interleaved_assets.defs.steps.shard_events import (
 from interleaved_assets.model.errors import ShardError, StorageError, describe
 from interleaved_assets.pipeline.checks.verdict import ShardCheck
 from interleaved_assets.pipeline.execute import list_compared
+from interleaved_assets.pipeline.failures import FailureLog
 from interleaved_assets.pipeline.many import take_patiently, take_together_patiently
 from interleaved_assets.pipeline.pools.arrival import Arrival
 from interleaved_assets.pipeline.pools.cluster import on_cluster, sendable
@@ -67,7 +68,7 @@ class Done(NamedTuple):
     def of(cls, outcome: StageOutcome, settings: Settings) -> "Done":
         """A shard with its pictures. An error while drawing does not fail the shard."""
         try:
-            return cls(outcome, shard_pictures(outcome.record, settings, unchanged=outcome.unchanged))
+            return cls(outcome, shard_pictures(outcome.record, settings))
         except Exception as error:  # noqa: BLE001  any error is about pictures of this shard, and is shown there
             return cls(outcome, {"pictures": dg.MetadataValue.text(f"could not be drawn: {describe(error)}")}, error)
 
@@ -111,10 +112,12 @@ def run_over_shards(
                 )
                 record_failure(context, stage, checks, key, failed[key], input_events[key], first)
     keys = [key for key in all_keys if key not in stopped]
+    failures = FailureLog(stage.name, settings.storage)
     progress = Progress(stage.name, len(keys), context.log.info)
 
     def fail(key: str, error: BaseException) -> None:
         failed[key] = error
+        failures.failed(key, error)
         with events_together(context.instance):
             record_failure(context, stage, checks, key, error, input_events[key])
 
@@ -149,6 +152,9 @@ def run_over_shards(
                     fail(shard.key, its_own)
         for key, reason in lost.items():
             fail(key, reason)
+        for shard in made:
+            if shard.key in recorded:
+                failures.succeeded(shard.key)
 
     waiting: list[Arrival[Done]] = []
     since = 0.0

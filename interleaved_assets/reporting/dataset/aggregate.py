@@ -150,6 +150,10 @@ class DatasetAggregate:
         """Keys of the shards with a final tar whose raw tar is gone, sorted."""
         return sorted(shard.key for shard in self.shards if shard.published and shard.status.state is State.VANISHED)
 
+    def published_before_failing(self) -> list[str]:
+        """Keys of the failed shards with a final tar, which is of earlier content, sorted."""
+        return sorted(shard.key for shard in self.shards if shard.published and shard.status.state is State.FAILED)
+
     def published_twice(self) -> list[tuple[str, ...]]:
         """Groups of keys with final tars of the same content, by the raw tars or by the final tars; sorted."""
         keys: dict[str, list[str]] = {}

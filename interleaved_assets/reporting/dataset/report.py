@@ -195,7 +195,7 @@ def _rows_by_name(data: DatasetAggregate) -> Counter[str]:
 
 
 def publishing_problems(data: DatasetAggregate) -> list[str]:
-    """Warnings about final tars whose raw tar is gone, and about content that is published under several keys."""
+    """Warnings about final tars whose raw tar is gone or failed later, and about content that is published twice."""
     found = []
     if gone := data.published_without_raw():
         found.append(
@@ -203,6 +203,8 @@ def publishing_problems(data: DatasetAggregate) -> list[str]:
             f"gone: {cut_list(gone, EXAMPLES)}. “interleaved forget --vanished” lists them and, with --yes, removes "
             "them."
         )
+    if before := data.published_before_failing():
+        found.append(text.tars_from_before(before))
     if twice := data.published_twice():
         groups = [" = ".join(keys) for keys in twice]
         found.append(

@@ -55,8 +55,8 @@ class StoredPictures(BaseModel):
     """The first dropped rows, as lines of a table."""
 
 
-def store_pictures(record: Record, settings: Settings) -> tuple[StoredPictures, bool] | None:
-    """The first dropped rows of a shard at a stage, and after selection its pictures and page; whether made now.
+def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
+    """The first dropped rows of a shard at a stage, and after selection its pictures and page.
 
     They are made once for each output and set of thresholds, and stored beside the output: for a shard that has not
     changed, making them would take longer than everything else. ``run.pictures = false`` leaves out the pictures and
@@ -73,7 +73,7 @@ def store_pictures(record: Record, settings: Settings) -> tuple[StoredPictures, 
     with suppress(ValidationError):  # missing or damaged: they are made again
         stored = StoredPictures.model_validate_json(read_small(uri, paths.options) or b"")
         if stored.version == version:
-            return stored, False
+            return stored
     drawn = selection_pictures(record.shard, settings) if has_pictures else Drawn("", "")
     if drawn.page:
         with atomic_output(paths.page(), paths.options) as out:
@@ -82,7 +82,7 @@ def store_pictures(record: Record, settings: Settings) -> tuple[StoredPictures, 
     stored = StoredPictures(version=version, report=drawn.report, page=bool(drawn.page), drops=drops)
     with atomic_output(uri, paths.options) as out:
         out.write(json.dumps(stored.model_dump()).encode())
-    return stored, True
+    return stored
 
 
 def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
