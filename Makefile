@@ -20,7 +20,7 @@ export DAGSTER_EVENT_BATCH_SIZE ?= 100
 
 help:
 	@echo "make demo    install, draw demo shards, materialize every asset, print a summary"
-	@echo "make ui      the Dagster UI on that data, http://127.0.0.1:$(UI_PORT)"
+	@echo "make ui      the Dagster UI on that data, http://127.0.0.1:$(UI_PORT), and interleaved serve"
 	@echo "make test    the tests (no system packages, no GPU, no network)"
 	@echo "make test-all  tests that need PostgreSQL, PgBouncer, Chromium, Caddy, libzbar or Ray; installs these (apt-get, pip)"
 	@echo "make check   lint, format and types"
@@ -51,6 +51,8 @@ demo: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
 
 ui: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
 	@$(BIN)/python -c 'import socket, sys; sys.exit("make ui: port $(UI_PORT) is taken, perhaps by another make ui. Take another: make ui UI_PORT=%d" % ($(UI_PORT) + 1) if socket.socket().connect_ex(("127.0.0.1", $(UI_PORT))) == 0 else 0)'
+	@# Ctrl-C ends dagster dev, and the shell then ends interleaved serve, which ignores Ctrl-C in the background.
+	@$(BIN)/interleaved serve & serve=$$!; trap 'kill $$serve 2>/dev/null' EXIT; trap : INT TERM; \
 	$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
 # A process for each core, up to four: each has an S3 server of its own. A process that is done takes over tests of others.

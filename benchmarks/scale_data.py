@@ -162,7 +162,7 @@ def materialized(record: Record, tags: Mapping[str, str], settings: Settings) ->
     event = dg.AssetMaterialization(
         record.stage,
         partition=record.shard,
-        metadata=shard_metadata(StageOutcome(record, unchanged=False, seconds=0.1), settings.storage, {}),
+        metadata=shard_metadata(StageOutcome(record, unchanged=False, seconds=0.1), settings, {}),
         tags=tags,
     )
     return DagsterEvent(

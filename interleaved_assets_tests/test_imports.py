@@ -40,7 +40,7 @@ ORDER = {
     ),
     "reporting": (
         *("text", "measures", "facts", "collect", "sketch", "drops", "prose", "page"),
-        *("plots", "documents", "shard", "dataset"),
+        *("plots", "documents", "shard", "dataset", "served"),
     ),
 }
 

@@ -45,6 +45,7 @@ from interleaved_assets.settings.load import FILE_NAME, FILE_VARIABLE, settings_
 
 TABLE_WIDTH = 150
 DEFAULT_PORT = 3000
+UI_OF_MAKE = "make ui"
 INTERRUPTED = 130
 """Exit code after Ctrl-C or SIGTERM."""
 OF_DEMO = {"interleaved/demo": "true"}
@@ -136,6 +137,8 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
     console.print(done, soft_wrap=True)
     for about, page in PAGES.items():
         console.print(f"  {about:<32} http://127.0.0.1:{os.environ.get('UI_PORT', DEFAULT_PORT)}{page}")
+    if ui == UI_OF_MAKE and settings.serve.url:
+        console.print(f"  {'report, documents, ledgers':<32} {settings.serve.url}")
     return 0 if succeeded else 1
 
 
@@ -158,7 +161,7 @@ def settings_of_demo() -> Path:
 def present_ui() -> str:
     """The command that shows the Dagster instance; makes one in ``.dagster_home`` where ``DAGSTER_HOME`` is not set."""
     if Path("workspace.yaml").exists() and "DAGSTER_HOME" in os.environ:
-        return "make ui"
+        return UI_OF_MAKE
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(Path(".dagster_home").absolute())))
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():

@@ -7,15 +7,19 @@ needs of the GPU step are arguments of its asset; executors read their own parts
   since two models at a time on the cores of one machine slow each other down.
 * Ray gives each task what :func:`task_needs` says: one GPU, and with it ``CUDA_VISIBLE_DEVICES``, or one CPU.
 * Kubernetes reads ``dagster-k8s/config``: the resource of the device plugin, a selector and a toleration for GPU nodes.
+* An executor of your own (``run.executor = "module:attribute"``) finds its tag there too: ``dagster-ray/config`` for
+  steps on Ray, ``dagster-celery/queue`` for Celery, whose worker with the GPU then listens to the queue ``gpu``.
 """
 
 import os
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, Literal
 
 import dagster as dg
 
-from interleaved_assets.model.errors import MissingDependency
+from interleaved_assets.defs.pools import GPU
+from interleaved_assets.model.errors import MissingDependency, SettingsError
 from interleaved_assets.pipeline.pools.cluster import Needs
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import WORK
@@ -53,7 +57,11 @@ def gpu_tags(device: Literal["auto", "cpu", "cuda"]) -> dict[str, Any]:
         "node_selector": {_NODE_LABEL: "true"},
         "tolerations": [{"key": _RESOURCE, "operator": "Exists", "effect": "NoSchedule"}],
     }
-    return {"dagster-k8s/config": {"container_config": container, "pod_spec_config": pod}}
+    return {
+        "dagster-k8s/config": {"container_config": container, "pod_spec_config": pod},
+        "dagster-ray/config": {"num_gpus": _GPUS},
+        "dagster-celery/queue": GPU,
+    }
 
 
 def task_needs(stage: Stage, clip: ClipSettings) -> Needs:
@@ -73,6 +81,7 @@ def build_executor(run: RunSettings) -> dg.ExecutorDefinition:
 
     Raises:
         MissingDependency: the package that the choice needs is absent; the message names the extra to install.
+        SettingsError: ``module:attribute`` names no executor.
     """
     match run.executor:
         case "in_process":
@@ -89,6 +98,27 @@ def build_executor(run: RunSettings) -> dg.ExecutorDefinition:
             from dagster_k8s import k8s_job_executor
 
             return k8s_job_executor
+        case _:
+            return _named_executor(run.executor)
+
+
+def _named_executor(name: str) -> dg.ExecutorDefinition:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise SettingsError(
+            f"run.executor: {module} cannot be imported: {error}. Install its package into this environment, or add "
+            "the folder it lies in to PYTHONPATH"
+        ) from error
+    except AttributeError as error:
+        raise SettingsError(f"run.executor: {module} has no {attribute}") from error
+    if not isinstance(found, dg.ExecutorDefinition):
+        raise SettingsError(
+            f"run.executor: {name} is no executor of Dagster but {type(found).__name__}: name a dg.ExecutorDefinition, "
+            "such as celery_executor.configured({…})"
+        )
+    return found
 
 
 def _require(package: str, *, extra: str) -> None:

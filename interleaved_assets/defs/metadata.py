@@ -10,7 +10,8 @@ from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import StageOutcome
 from interleaved_assets.pipeline.stages.names import NORMALIZED
-from interleaved_assets.settings import StorageSettings
+from interleaved_assets.reporting.served.places import url_of
+from interleaved_assets.settings import Settings
 
 # Tag names of Dagster: its staleness and its UI read versions from them.
 DATA_VERSION = "dagster/data_version"
@@ -47,9 +48,7 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
     return tags
 
 
-def shard_metadata(
-    outcome: StageOutcome, storage: StorageSettings, extra: Mapping[str, dg.MetadataValue]
-) -> dict[str, Any]:
+def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
     """Metadata of one shard's materialization; figures are numbers, so that the UI plots them over time.
 
     Each entry takes 120 bytes and more of every event. Therefore counts of 0 are left out, except of dropped rows.
@@ -71,9 +70,15 @@ def shard_metadata(
     if outcome.unchanged:
         metadata[UNCHANGED] = True
     if record.dropped:
-        metadata["ledger"] = dg.MetadataValue.path(record.outputs["ledger"].uri)
-    metadata["record"] = dg.MetadataValue.path(storage.shard(record.shard).record(record.stage))
+        metadata["ledger"] = place_of(record.outputs["ledger"].uri, settings)
+    metadata["record"] = place_of(settings.storage.shard(record.shard).record(record.stage), settings)
     return metadata
+
+
+def place_of(uri: str, settings: Settings) -> dg.UrlMetadataValue | dg.PathMetadataValue:
+    """A file below the output root: a link to ``interleaved serve`` where its address is set, else the path."""
+    url = url_of(uri, settings)
+    return dg.MetadataValue.url(url) if url else dg.MetadataValue.path(uri)
 
 
 def _counts(record: Record) -> dict[str, int | float]:

@@ -1,7 +1,8 @@
 """The sections of ``interleaved.toml``: every setting, typed, with its unit, its default and its bounds."""
 
 import importlib
-from typing import Annotated, Any, Literal, Self
+import re
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -18,6 +19,7 @@ from interleaved_assets.shard_paths import ShardPaths
 
 ENV_PREFIX = "INTERLEAVED_"
 _MIB = 2**20
+EXECUTORS = ("in_process", "multiprocess", "ray", "k8s")
 Share = Annotated[float, Field(ge=0, le=1)]
 _MOST = 2**31 - 1
 _MOST_BYTES = 2**62
@@ -158,9 +160,19 @@ class RunSettings(_Section):
     pictures: bool = True
     """Whether each shard gets plots and small pictures in the metadata of filtered, at most 12 kB, and an HTML page
     with more of them. Default true."""
-    executor: Literal["in_process", "multiprocess", "ray", "k8s"] = "in_process"
+    executor: str = "in_process"
     """Where steps run: in_process, one process for the run; multiprocess, one for each step; ray, the shards of a step
-    on a Ray cluster; k8s, a Kubernetes job for each step. Default in_process."""
+    on a Ray cluster; k8s, a Kubernetes job for each step; module:attribute, such as my_team.executors:celery, an
+    executor of your own, which reads its tags on the GPU step. Default in_process."""
+
+    @field_validator("executor")
+    @classmethod
+    def _is_named(cls, name: str) -> str:
+        if name not in EXECUTORS and not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", name):
+            raise ValueError(
+                f"{name!r} is neither {', '.join(EXECUTORS)} nor module:attribute, such as my_team.executors:celery"
+            )
+        return name
 
 
 class LimitSettings(_Section):
@@ -211,6 +223,15 @@ class PageSettings(_Section):
     max_documents: int = Field(default=200, ge=1, le=2000)
     """Most documents on a page, about 25 KB each; of a larger shard those with dropped rows come first, of every reason
     in turn. Default 200."""
+
+
+class ServeSettings(_Section):
+    """Where ``interleaved serve`` shows report, pages and ledgers. No stage depends on it."""
+
+    url: Annotated[str, Field(pattern=r"^(https?://[^\s?#@/]+(/[^\s?#]*)?)?$")] = ""
+    """Address of interleaved serve, such as http://127.0.0.1:3001, to which the entries page, report, ledger and record
+    in Dagster link; its port is the one that interleaved serve takes. Empty shows the paths of the files. Default
+    empty."""
 
 
 class WatchSettings(_Section):
@@ -290,6 +311,9 @@ class Settings(BaseSettings):
         default_factory=FinalTarsSettings, description="When the final tar of a shard is split."
     )
     pages: PageSettings = Field(default_factory=PageSettings, description="Pages with the documents of shards.")
+    serve: ServeSettings = Field(
+        default_factory=ServeSettings, description="Address at which the outputs are shown in a browser."
+    )
     watch: WatchSettings = Field(default_factory=WatchSettings, description="Sensor over the raw root.")
     checks: CheckSettings = Field(default_factory=CheckSettings, description="Bounds that shards are checked against.")
     scoring: ScoringSettings = Field(default_factory=ScoringSettings, description="What is measured, and how.")

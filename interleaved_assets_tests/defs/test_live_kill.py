@@ -41,7 +41,7 @@ NO_LIMIT = {"dagster/max_runtime": "600"}
 """Tag of a run that takes its time under a maximum runtime that is over at once."""
 BACKFILL = "dagster/backfill"
 _PID = re.compile(r"\(pid: (\d+)\)")
-_STAMP = re.compile(rb'"stamp": "modified:[0-9-]+"')
+_STAMP = re.compile(rb'"stamp": "modified:[0-9-]+"|"seconds": [0-9.]+')
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 
 from interleaved_assets.defs.columns import definition_metadata
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
+from interleaved_assets.defs.steps.pictures import shard_pictures
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import read_record
 from interleaved_assets.pipeline.stage import StageOutcome
@@ -39,12 +40,12 @@ def outcomes(settings: Settings) -> dict[str, StageOutcome]:
 
 
 def of(settings: Settings, stage: str) -> dict[str, Any]:
-    return shard_metadata(outcomes(settings)[stage], settings.storage, {})
+    return shard_metadata(outcomes(settings)[stage], settings, {})
 
 
 def test_counts_are_numbers(settings: Settings) -> None:
     for outcome in outcomes(settings).values():
-        metadata = shard_metadata(outcome, settings.storage, {})
+        metadata = shard_metadata(outcome, settings, {})
         others = {name for name, value in metadata.items() if not isinstance(value, int | float)}
         assert others <= NOT_NUMBERS
         assert isinstance(metadata["seconds"], float)
@@ -91,7 +92,7 @@ def test_every_stage_leads_back_to_the_raw_shard(settings: Settings, tmp_path: P
 def test_an_output_has_its_place_and_the_record_its_hash_and_those_of_all(settings: Settings) -> None:
     done = outcomes(settings)
     for stage, outcome in done.items():
-        metadata = shard_metadata(outcome, settings.storage, {})
+        metadata = shard_metadata(outcome, settings, {})
         rows = outcome.record.outputs["rows"]
         assert metadata["dagster/uri"] == rows.uri
         assert hashlib.sha256(Path(rows.uri).read_bytes()).hexdigest() == rows.sha256
@@ -114,7 +115,7 @@ def test_columns_are_those_of_the_asset_and_passthrough_columns_those_of_the_sha
         assert required == set(done[name].record.required)
     assert lineage["text_content"] == [dg.TableColumnDep(dg.AssetKey("normalized"), "text_content")]
     assert metadata["rows_decided_by"].startswith("image_scores.sharpness, image_scores.qr_area_ratio")
-    assert shard_metadata(done["normalized"], settings.storage, {})["passthrough_columns"] == "url: string, year: int64"
+    assert shard_metadata(done["normalized"], settings, {})["passthrough_columns"] == "url: string, year: int64"
     assert definition_metadata(stage_dag(settings)["final_tars"], settings) == {}
 
 
@@ -135,22 +136,39 @@ def test_every_scorer_of_the_package_has_its_columns_described(tmp_path: Path) -
 
 def test_the_device_in_the_notes_of_a_model_is_shown(settings: Settings) -> None:
     outcome = outcomes(settings)["image_scores"]
-    assert "device" not in shard_metadata(outcome, settings.storage, {})
+    assert "device" not in shard_metadata(outcome, settings, {})
     record = outcome.record.model_copy(update={"notes": {"device": "NVIDIA H200"}})
-    metadata = shard_metadata(StageOutcome(record, unchanged=False, seconds=1.25), settings.storage, {})
+    metadata = shard_metadata(StageOutcome(record, unchanged=False, seconds=1.25), settings, {})
     assert metadata["device"] == "NVIDIA H200"
 
 
 def test_images_per_second_are_the_images_and_seconds_beside_it(settings: Settings) -> None:
     done = outcomes(settings)
     record = done["image_scores"].record.model_copy(update={"seconds": 1.25})
-    metadata = shard_metadata(StageOutcome(record, unchanged=True, seconds=0.01), settings.storage, {})
+    metadata = shard_metadata(StageOutcome(record, unchanged=True, seconds=0.01), settings, {})
     assert record.counts_in.images == 5
     assert (metadata["seconds"], metadata["images_per_second"]) == (1.25, 4.0)
     older = record.model_copy(update={"seconds": None})
-    metadata = shard_metadata(StageOutcome(older, unchanged=True, seconds=0.01), settings.storage, {})
+    metadata = shard_metadata(StageOutcome(older, unchanged=True, seconds=0.01), settings, {})
     assert {"seconds", "images_per_second"}.isdisjoint(metadata)
-    assert "images_per_second" not in shard_metadata(done["final_tars"], settings.storage, {})
+    assert "images_per_second" not in shard_metadata(done["final_tars"], settings, {})
+
+
+def test_places_are_links_where_outputs_are_served(settings: Settings, tmp_path: Path) -> None:
+    outcome = outcomes(settings)["filtered"]
+    paths = shard_metadata(outcome, settings, {})
+    assert [paths[name] for name in ("ledger", "record")] == [
+        dg.MetadataValue.path(f"{tmp_path}/out/{name}")
+        for name in ("dropped/filtered/a.parquet", "records/filtered/a.json")
+    ]
+    served = project(tmp_path, '[serve]\nurl = "http://127.0.0.1:3001"\n')
+    links = shard_metadata(outcome, served, {}) | shard_pictures(outcome.record, served)
+    assert {name: links[name] for name in ("ledger", "record", "page")} == {
+        "ledger": dg.MetadataValue.url("http://127.0.0.1:3001/dropped/filtered/a.parquet"),
+        "record": dg.MetadataValue.url("http://127.0.0.1:3001/records/filtered/a.json"),
+        "page": dg.MetadataValue.url("http://127.0.0.1:3001/pages/a.html"),
+    }
+    assert links["dagster/uri"] == f"{tmp_path}/out/filtered/a.parquet"
 
 
 def test_tags_have_versions_and_events_of_inputs(settings: Settings) -> None:

@@ -69,10 +69,10 @@ def be_killed(settings_file: str, moment: int) -> None:
 
 
 def files(folder: Path) -> dict[str, str]:
-    """Hash of every file below the folder, by path; of a record, without the stamps of the outputs that it names."""
+    """Hash of every file below the folder, by path; of a record, without its seconds and the stamps of its outputs."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(
-            re.sub(rb'"stamp": "[^"]*-\d+-\d+"', b"", path.read_bytes())
+            re.sub(rb'"stamp": "[^"]*-\d+-\d+"|"seconds": [\d.]+', b"", path.read_bytes())
         ).hexdigest()
         for path in sorted(folder.rglob("*"))
         if path.is_file()

@@ -1,4 +1,4 @@
-"""Commands for the shards of a project: ``run``, ``status``, ``report``, ``what-if``, ``forget``."""
+"""Commands for the shards of a project: ``run``, ``status``, ``report``, ``serve``, ``what-if``, ``forget``."""
 
 from typing import Any
 
@@ -59,6 +59,29 @@ def report_command(file: str | None, in_browser: bool, as_json: bool) -> int:
     from interleaved_assets.cli.report import show_report
 
     return show_report(file, in_browser=in_browser, as_json=as_json)
+
+
+@click.command("serve")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    metavar="N",
+    help="Port of the loopback interface; default: that of serve.url, else 3001.",
+)
+@click.pass_obj
+def serve_command(file: str | None, port: int | None) -> int:
+    """Show report, pages and ledgers in the browser, also of a bucket.
+
+    Serves them at http://127.0.0.1:3001/ until Ctrl-C: to this machine only, for reading only, without a log-in. Its
+    first page has the state of every shard. Nothing else of the output root is shown.
+
+    \b
+    interleaved serve
+    interleaved serve --port 3002
+    """
+    from interleaved_assets.cli.serve import show_outputs
+
+    return show_outputs(file, port=port)
 
 
 @click.command("what-if")

@@ -9,6 +9,7 @@ from interleaved_assets.cli.commands.data_set import (
     forget_command,
     report_command,
     run_command,
+    serve_command,
     status_command,
     what_if_command,
 )
@@ -27,7 +28,14 @@ from interleaved_assets.cli.commands.shard_files import (
 SECTIONS: Final[Mapping[str, Sequence[click.Command]]] = {
     "A project": (init_command, settings_command, demo_command),
     "Shard files": (inspect_command, validate_command, convert_command, score_command, select_command),
-    "The shards of a project": (run_command, status_command, report_command, what_if_command, forget_command),
+    "The shards of a project": (
+        run_command,
+        status_command,
+        report_command,
+        serve_command,
+        what_if_command,
+        forget_command,
+    ),
     "What became of them": (trace_command, drops_command, view_command),
     "Releases": (release_command, verify_command),
 }

@@ -4,6 +4,7 @@ import shlex
 
 import dagster as dg
 
+from interleaved_assets.defs.metadata import place_of
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.reporting.shard.stored_pictures import store_pictures
 from interleaved_assets.settings import Settings
@@ -29,5 +30,5 @@ def shard_pictures(record: Record, settings: Settings) -> dict[str, dg.MetadataV
     if stored.report:
         metadata["pictures"] = dg.MetadataValue.md(stored.report)
     if stored.page:
-        metadata["page"] = dg.MetadataValue.path(settings.storage.shard(record.shard).page())
+        metadata["page"] = place_of(settings.storage.shard(record.shard).page(), settings)
     return metadata

@@ -6,6 +6,7 @@ from typing import Any, Final
 import dagster as dg
 
 from interleaved_assets.defs.interrupts import interrupts_deferred
+from interleaved_assets.defs.metadata import place_of
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.private_api.instance import keep_connections
 from interleaved_assets.defs.progress import progress
@@ -42,7 +43,7 @@ def make_report(context: dg.AssetExecutionContext, settings: Settings) -> dg.Mat
     return dg.MaterializeResult(
         metadata={
             "report": dg.MetadataValue.md(summary),
-            "html": dg.MetadataValue.path(report.uri),
+            "html": place_of(report.uri, settings),
             "dagster/uri": report.uri,
             "html_bytes": report.size,
             **figures(data),

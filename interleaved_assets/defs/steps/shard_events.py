@@ -58,7 +58,7 @@ class Success(NamedTuple):
         """
         basis = Basis(settings)
         verdict = combine({check: check.judge(outcome.record, basis) for check in checks if not check.compares})
-        metadata = shard_metadata(outcome, settings.storage, shown)
+        metadata = shard_metadata(outcome, settings, shown)
         return cls(key, outcome.record, metadata, tags, verdict, outcome.unchanged)
 
 

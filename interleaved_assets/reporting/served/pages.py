@@ -1,0 +1,151 @@
+"""The pages that are made on request: the state of all shards with links, and a ledger as a table."""
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup
+
+from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.io.storage import exists, join
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.model.ledger import LEDGER_SCHEMA
+from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
+from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
+from interleaved_assets.pipeline.status import URGENT, State, Status, StatusLine, status_lines
+from interleaved_assets.reporting.dataset import REPORT_FILE
+from interleaved_assets.reporting.documents.pages import stored_pages
+from interleaved_assets.reporting.drops import reason_text
+from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.reporting.page import policy_hash, source, template
+from interleaved_assets.reporting.served.places import Place, path_of
+from interleaved_assets.settings import Settings, StorageSettings
+
+PAGE_ROWS: Final = 100
+"""Shards or dropped rows on one page."""
+_STEP_BYTES: Final = 16 * 2**20
+
+
+class ServedShard(NamedTuple):
+    """A shard in the list."""
+
+    key: str
+    status: Status
+    problem: str
+    """The sentence with which it failed, or why it cannot be read."""
+    page: str
+    """Path of its page; empty where there is none."""
+    ledgers: Mapping[str, str]
+    """By stage that dropped rows, the path of its ledger."""
+
+
+class ServedDataset(NamedTuple):
+    """All shards as they were at one time."""
+
+    shards: list[ServedShard]
+    """The most urgent first."""
+    lines: list[StatusLine]
+    problem: str
+    """The error if the raw root could not be listed, else empty."""
+    has_report: bool
+    looked: datetime
+    seconds: float
+    """That it took to look."""
+
+
+def look_at_dataset(settings: Settings) -> ServedDataset:
+    """Compare all shards with their records, as ``interleaved status`` does."""
+    since = time.monotonic()
+    dataset = read_dataset_status(settings)
+    pages = stored_pages(settings.storage)
+    shards = list(parallel_map(lambda key: _look(key, dataset, pages), dataset.keys, threads=READERS))
+    dataset.listed.save_indexes()
+    return ServedDataset(
+        sorted(shards, key=lambda shard: (URGENT.index(shard.status.state), shard.key)),
+        status_lines({shard.key: shard.status for shard in shards}, {shard.key: shard.problem for shard in shards}),
+        dataset.problem,
+        exists(join(settings.storage.output_root, REPORT_FILE), settings.storage.options),
+        datetime.now(UTC),
+        time.monotonic() - since,
+    )
+
+
+def _look(key: str, dataset: DatasetStatus, pages: Mapping[str, str]) -> ServedShard:
+    try:
+        records = dataset.valid_records(key)
+    except InterleavedError as error:
+        return ServedShard(key, Status(State.UNREADABLE, State.UNREADABLE), str(error), pages.get(key, ""), {})
+    status = dataset.status(key, records)
+    paths = dataset.storage.shard(key)
+    ledgers = {
+        stage: path_of(paths.ledger(stage), dataset.storage)
+        for stage in LEDGER_STAGES
+        if stage in records and records[stage].dropped
+    }
+    return ServedShard(key, status, dataset.problem_of(key, status), pages.get(key, ""), ledgers)
+
+
+def shards_html(found: ServedDataset, storage: StorageSettings, *, search: str = "", number: int = 1) -> str:
+    """The page with the state of the data set, and a part of its shards: those with ``search`` in their key."""
+    shards = [shard for shard in found.shards if search in shard.key]
+    return _html(
+        "served_shards.html.j2",
+        title=storage.output_root,
+        found=found,
+        search=search,
+        report=REPORT_FILE,
+        matching=len(shards),
+        **_part(shards, number),
+    )
+
+
+def ledger_html(place: Place, settings: Settings, *, number: int = 1) -> str:
+    """A part of a ledger as a table.
+
+    Raises:
+        StorageError: it cannot be read; its cause is ``FileNotFoundError`` where there is none.
+        ShardError: it is damaged, or no ledger.
+    """
+    first = (number - 1) * PAGE_ROWS
+    rows: list[dict[str, Any]] = []
+    advice = f"Delete it and materialize {place.stage} again."
+    with open_parquet(place.uri, settings.storage.options, advice=advice) as ledger:
+        total, passed = ledger.file.metadata.num_rows, 0
+        for step in ledger.rows(LEDGER_SCHEMA.names, _STEP_BYTES):
+            start = max(first - passed, 0)
+            rows += step.slice(start, PAGE_ROWS - len(rows)).to_pylist() if start < step.num_rows else []
+            passed += step.num_rows
+            if len(rows) == PAGE_ROWS:
+                break
+    measures = measures_of(settings.selection)
+    return _html(
+        "served_ledger.html.j2",
+        title=f"{place.key}: rows that {place.stage} dropped",
+        rows=[{**row, "why": reason_text(row, measures)} for row in rows],
+        total=total,
+        number=number,
+        pages=_pages(total),
+        first=first,
+        key=place.key,
+    )
+
+
+def message_html(title: str, text: str) -> str:
+    """A page that says why there is no other."""
+    return _html("served_message.html.j2", title=title, text=text)
+
+
+def _part(shards: list[ServedShard], number: int) -> dict[str, Any]:
+    first = (number - 1) * PAGE_ROWS
+    return {"shards": shards[first : first + PAGE_ROWS], "number": number, "pages": _pages(len(shards))}
+
+
+def _pages(rows: int) -> int:
+    return max(-(-rows // PAGE_ROWS), 1)
+
+
+def _html(name: str, **values: Any) -> str:
+    style = Markup("\n").join(map(source, ("theme.css", "dataset_report.css", "served.css")))
+    return template(name).render(style=style, style_hash=policy_hash(style), **values)

@@ -1,0 +1,83 @@
+"""Which files of the output root have a URL, and which URL."""
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from interleaved_assets.io.storage import check_allowed, join
+from interleaved_assets.pipeline.raw.keys import is_key
+from interleaved_assets.pipeline.stages.names import EVERY_STAGE
+from interleaved_assets.reporting.dataset import REPORT_FILE
+from interleaved_assets.settings import Settings, StorageSettings
+from interleaved_assets.shard_paths import FAILURES_FOLDER
+
+
+class Kind(StrEnum):
+    PAGE = "page"
+    """An HTML file, as it was written."""
+    JSON = "json"
+    """A record or a failure."""
+    LEDGER = "ledger"
+    """A ledger, for which a table is made."""
+
+
+class Place(NamedTuple):
+    """A file that has a URL; whether it exists is not known."""
+
+    kind: Kind
+    uri: str
+    key: str = ""
+    """Of its shard; empty for the report."""
+    stage: str = ""
+    """That wrote it; empty for the report and for pages."""
+
+
+_PER_STAGE: Final = {
+    "dropped": (Kind.LEDGER, ".parquet"),
+    "records": (Kind.JSON, ".json"),
+    FAILURES_FOLDER: (Kind.JSON, ".json"),
+}
+
+
+def find_place(path: str, storage: StorageSettings) -> Place | None:
+    """The file with this path of a URL, as the browser sends it; None for everything that has no URL.
+
+    The place is made anew from the stage and the key that the path names, so no path leads out of these folders. A
+    symbolic link that leads out of the output root is refused too.
+    """
+    try:
+        name = unquote(path, errors="strict").removeprefix("/")
+    except UnicodeDecodeError:
+        return None
+    place = _place(name, storage)
+    return place if place and check_allowed(place.uri, [storage.output_root]) else None
+
+
+def _place(name: str, storage: StorageSettings) -> Place | None:
+    if name == REPORT_FILE:
+        return Place(Kind.PAGE, join(storage.output_root, REPORT_FILE))
+    folder, _, rest = name.partition("/")
+    if folder == "pages":
+        key = rest.removesuffix(".html")
+        return Place(Kind.PAGE, storage.shard(key).page(), key) if key != rest and is_key(key) else None
+    stage, _, rest = rest.partition("/")
+    if folder not in _PER_STAGE or stage not in EVERY_STAGE:
+        return None
+    kind, ending = _PER_STAGE[folder]
+    key = rest.removesuffix(ending)
+    if key == rest or not is_key(key):
+        return None
+    paths = storage.shard(key)
+    uris = {"dropped": paths.ledger, "records": paths.record, FAILURES_FOLDER: paths.failure}
+    return Place(kind, uris[folder](stage), key, stage)
+
+
+def path_of(uri: str, storage: StorageSettings) -> str:
+    """The path of the URL of a file below the output root, without a slash at its beginning."""
+    return quote(uri.removeprefix(join(storage.output_root, "")))
+
+
+def url_of(uri: str, settings: Settings) -> str | None:
+    """The URL of such a file at ``serve.url``; None where that is not set."""
+    base = settings.serve.url.rstrip("/")
+    return f"{base}/{path_of(uri, settings.storage)}" if base else None
