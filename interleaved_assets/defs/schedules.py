@@ -8,7 +8,7 @@ from interleaved_assets.defs.checks import RAW_ROOT_CHECK, up_to_date_checks
 from interleaved_assets.defs.requests import AssetJob
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings
-from interleaved_assets.settings.sections import WatchSettings
+from interleaved_assets.settings.sections import CheckSettings, WatchSettings
 
 REPORT_CRON: Final = "0 6 * * *"
 """Time of the report in UTC: after the nightly schedule, whose default is 02:00."""
@@ -50,7 +50,7 @@ def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:
     """The daily schedule of ``dataset_report``.
 
     The report is not triggered by its inputs: vanished shards and changed settings produce no event, and every shard
-    would trigger a report.
+    would trigger a report. It is on from the start, since nothing else in the UI shows that shards are stale.
     """
     description = "Makes dataset_report, and runs the check up_to_date of each stage."
     return dg.ScheduleDefinition(
@@ -62,7 +62,7 @@ def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:
         ),
         cron_schedule=REPORT_CRON,
         execution_timezone="UTC",
-        default_status=_from_the_start(settings.watch),
+        default_status=dg.DefaultScheduleStatus.RUNNING,
         description=description,
     )
 
@@ -75,23 +75,31 @@ def build_check_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
     """
     raw_root = "Runs the check raw_root_fresh: whether the raw root can be listed and shards still land."
     up_to_date = "Runs the check up_to_date of each stage: which shards are not current there, and why."
+    always, watched = dg.DefaultScheduleStatus.RUNNING, _from_the_start(settings.watch)
+    of_raw_root = dg.AssetSelection.checks(RAW_ROOT_CHECK)
+    of_stages = up_to_date_checks(settings)
     return [
-        _check_schedule(CHECK_RAW_ROOT, "raw_root_cron", dg.AssetSelection.checks(RAW_ROOT_CHECK), raw_root, settings),
-        _check_schedule(CHECK_UP_TO_DATE, "up_to_date_cron", up_to_date_checks(settings), up_to_date, settings),
+        _check_schedule(CHECK_RAW_ROOT, "raw_root_cron", of_raw_root, raw_root, settings.checks, watched),
+        _check_schedule(CHECK_UP_TO_DATE, "up_to_date_cron", of_stages, up_to_date, settings.checks, always),
     ]
 
 
 def _check_schedule(
-    name: str, setting: str, checks: dg.AssetSelection, description: str, settings: Settings
+    name: str,
+    setting: str,
+    checks: dg.AssetSelection,
+    description: str,
+    crons: CheckSettings,
+    status: dg.DefaultScheduleStatus,
 ) -> dg.ScheduleDefinition:
-    cron = getattr(settings.checks, setting)
+    cron = getattr(crons, setting)
     try:
         return dg.ScheduleDefinition(
             name=name,
             job=dg.define_asset_job(name, selection=checks, description=description),
             cron_schedule=cron,
             execution_timezone="UTC",
-            default_status=_from_the_start(settings.watch),
+            default_status=status,
             description=description,
         )
     except dg.DagsterInvalidDefinitionError as error:

@@ -238,8 +238,8 @@ class WatchSettings(_Section):
     """How the sensor looks for new and changed shards."""
 
     enabled: bool = False
-    """Whether both sensors and the schedules daily_report, check_raw_root and check_up_to_date are on from the start;
-    else they are turned on in the UI. Default false."""
+    """Whether both sensors and the schedule check_raw_root are on from the start; else they are turned on in the UI.
+    daily_report and check_up_to_date always are. Default false."""
     interval_seconds: int = Field(default=60, ge=5, le=86_400)
     """Seconds between two ticks of the sensors. Default 60."""
     quiet_seconds: FiniteFloat = Field(default=60, ge=0)

@@ -19,7 +19,9 @@ def test_the_definitions_load_as_a_code_location(tmp_path: Path, text: str) -> N
 
 
 @pytest.mark.parametrize(("text", "sensors"), [("", "STOPPED"), ("[watch]\nenabled = true\n", "RUNNING")])
-def test_sensors_and_schedules_are_on_only_with_watch_enabled(tmp_path: Path, text: str, sensors: str) -> None:
+def test_what_launches_runs_is_off_and_what_shows_stale_shards_is_on_from_the_start(
+    tmp_path: Path, text: str, sensors: str
+) -> None:
     repository = build_definitions(project(tmp_path, text)).get_repository_def()
     assert {sensor.name: sensor.default_status.value for sensor in repository.sensor_defs} == {
         "raw_shard_sensor": sensors,
@@ -27,9 +29,9 @@ def test_sensors_and_schedules_are_on_only_with_watch_enabled(tmp_path: Path, te
     }
     assert {schedule.name: schedule.default_status.value for schedule in repository.schedule_defs} == {
         "nightly": "STOPPED",  # turned on in the UI
-        "daily_report": sensors,
+        "daily_report": "RUNNING",
         "check_raw_root": sensors,
-        "check_up_to_date": sensors,
+        "check_up_to_date": "RUNNING",
         "delete_old_runs": "RUNNING",
     }
 

@@ -1,6 +1,9 @@
 """Which runs are deleted with age, and that nothing is lost with them."""
 
+import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +16,8 @@ from interleaved_assets.defs.retention import build_retention, delete_old_runs
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk
 from interleaved_assets_tests.documents import good_shard, project
+
+RUNBOOK = Path(__file__).parents[2] / "docs/operating.md"
 
 
 @pytest.fixture
@@ -68,6 +73,43 @@ def test_a_run_that_is_not_over_stays_and_so_does_one_of_others(
     instance.report_run_canceled(run)
     assert delete_old_runs(instance, later, settings) == 1
     assert instance.has_run(other.run_id)
+
+
+def test_the_statement_of_the_runbook_leaves_the_latest_evaluations(
+    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "raw/b.tar").write_bytes(b"no tar")
+    keys = register_all(instance, settings.storage)
+    for _ in range(3):
+        assert not materialize_all(instance, settings, keys)
+    good_shard(tmp_path / "raw/b.tar")
+    assert materialize_all(instance, settings, keys)
+    delete_old_runs(instance, datetime.now(UTC) + timedelta(days=1), settings)
+    before = evaluations(instance)
+    ((command, statement),) = re.findall(r'^(sqlite3 \S+) "(DELETE FROM asset_check.*)"$', RUNBOOK.read_text(), re.M)
+    (index,) = (tmp_path / "home").rglob(command.rpartition("/")[2])
+    with closing(sqlite3.connect(index)) as database:
+        rows = "SELECT count(*) FROM asset_check_executions"
+        assert database.execute(statement).rowcount == 0  # all are younger
+        assert database.execute(statement.replace("-90 days", "+1 days")).rowcount > 0
+        database.commit()
+        (left,) = database.execute(rows).fetchone()
+    assert evaluations(instance) == before
+    assert set(before.values()) >= {("b", True), ("a", True)}
+    assert left <= 2 * len(before)
+
+
+def evaluations(instance: dg.DagsterInstance) -> dict[tuple[str, str, str | None], object]:
+    """By asset, check and shard, whether the latest evaluation passed."""
+    found: dict[tuple[str, str, str | None], object] = {}
+    for asset in (*STAGES, "dataset_report"):
+        for check in ("materialization_errors", "keep_rate_within_bounds", "up_to_date", "published_once"):
+            key = dg.AssetCheckKey(dg.AssetKey(asset), check)
+            for record in instance.event_log_storage.get_asset_check_execution_history(key, limit=500):
+                found.setdefault(
+                    (asset, check, record.partition), (record.partition, record.status.value == "SUCCEEDED")
+                )
+    return found
 
 
 def test_the_scheduled_job_deletes_by_the_setting(

@@ -63,6 +63,13 @@ def test_a_range_includes_gaps_up_to_a_length(marks: str, largest_gap: int, rang
     assert "".join(gaps_of(keys, due, largest_gap)) == gaps
 
 
+def test_a_change_of_every_25th_shard_of_many_takes_a_run_for_each_hundred() -> None:
+    keys = [f"{number:05}" for number in range(10_000)]
+    due = set(keys[::25])
+    assert len(list(ranges_of(keys, due, set(keys) - due, at_most=100))) == 100
+    assert len(list(ranges_of(keys, set(keys[::50]), set(keys) - set(keys[::50]), at_most=100))) == 200
+
+
 @given(st.lists(st.sampled_from(".x-"), max_size=40), st.integers(1, 7), st.integers(0, 4))
 def test_ranges_hold_every_due_shard_once_and_no_vanished_one(marks: list[str], at_most: int, largest_gap: int) -> None:
     keys = [f"{number:02}" for number in range(len(marks))]

@@ -56,12 +56,13 @@ def test_a_shard_shows_its_figures_and_its_dropped_pictures(page: Page) -> None:
     keep(page, "shard-pictures")
 
 
-def test_the_job_over_all_stages_loads_everything(page: Page) -> None:
+def test_the_job_leads_to_the_page_that_counts_shards(page: Page) -> None:
     page.goto("/locations/interleaved_assets/jobs/bring_up_to_date")
-    expect(page.get_by_text("Loads everything: Materialize all…, then All.")).to_be_visible()
-    page.get_by_role("button", name="Materialize all").first.click()
+    expect(page.get_by_text("To load shards by hand, use Materialize all on the Lineage page")).to_be_visible()
+    page.goto("/asset-groups")
+    page.get_by_role("button", name="Materialize all (5)").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_text("Launch runs to materialize 4 assets")).to_be_visible()
+    expect(dialog.get_by_text("Launch runs to materialize 5 assets")).to_be_visible()
     dialog.get_by_text("All", exact=True).click()
     expect(dialog.get_by_text("2 partitions").first).to_be_visible()
     keep(page, "load-everything")

@@ -51,18 +51,21 @@ def launch_due_shards(context: dg.SensorEvaluationContext, settings: Settings) -
             more = f"; raw_shard_sensor waits until {counted(waiting, 'shard')} can be read" if waiting else ""
             return dg.SkipReason(f"no shard is new or changed{more}")
         registered, progress = known_progress(context, settings)
+        until = time.monotonic() + settings.watch.max_tick_seconds
         due = due_shards(
             _raw_shards((key for key in registered if key in changed), seen),
             settings,
             versions,
             progress,
             at_most=settings.watch.max_per_tick,
-            until=time.monotonic() + settings.watch.max_tick_seconds,
+            until=until,
         )
         failed = failed_with_present_inputs(context.instance, due.shards, stages, versions)
         wanted = due.shards.keys() - failed
         gaps = (key for key in gaps_of(registered, wanted) if key in versions.keys() - changed)
-        current = due.current | due_shards(_raw_shards(gaps, seen), settings, versions, progress).current
+        # where time is up, the gaps that are not looked at are left out of the ranges
+        between = due_shards(_raw_shards(gaps, seen), settings, versions, progress, until=until)
+        current = due.current | between.current
     except StorageUnavailable as error:
         return dg.SkipReason(f"the storage did not answer, the next tick tries again: {error}")
     log_due(context, due._replace(shards={key: due.shards[key] for key in due.shards if key in wanted}))
