@@ -229,7 +229,7 @@ class ServeSettings(_Section):
     """Where ``interleaved serve`` shows report, pages and ledgers. No stage depends on it."""
 
     url: Annotated[str, Field(pattern=r"^(https?://[^\s?#@/]+(/[^\s?#]*)?)?$")] = ""
-    """Address of interleaved serve, such as http://127.0.0.1:3001, to which the entries page, report, ledger and record
+    """Address of interleaved serve, such as http://127.0.0.1:3010, to which the entries page, report, ledger and record
     in Dagster link; its port is the one that interleaved serve takes. Empty shows the paths of the files. Default
     empty."""
 

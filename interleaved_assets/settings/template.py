@@ -14,7 +14,7 @@ _RECOMMENDED: Final[Mapping[str, Any]] = {
     "selection.min_sharpness_256": 100.0,
     "selection.min_sharpness": 0.0,
     "selection.on_score_error": "drop_row",
-    "serve.url": "http://127.0.0.1:3001",
+    "serve.url": "http://127.0.0.1:3010",
 }
 """Settings that differ from their defaults in a new file; docs/sharpness.md explains those of sharpness."""
 

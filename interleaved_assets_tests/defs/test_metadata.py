@@ -161,12 +161,12 @@ def test_places_are_links_where_outputs_are_served(settings: Settings, tmp_path:
         dg.MetadataValue.path(f"{tmp_path}/out/{name}")
         for name in ("dropped/filtered/a.parquet", "records/filtered/a.json")
     ]
-    served = project(tmp_path, '[serve]\nurl = "http://127.0.0.1:3001"\n')
+    served = project(tmp_path, '[serve]\nurl = "http://127.0.0.1:3010"\n')
     links = shard_metadata(outcome, served, {}) | shard_pictures(outcome.record, served)
     assert {name: links[name] for name in ("ledger", "record", "page")} == {
-        "ledger": dg.MetadataValue.url("http://127.0.0.1:3001/dropped/filtered/a.parquet"),
-        "record": dg.MetadataValue.url("http://127.0.0.1:3001/records/filtered/a.json"),
-        "page": dg.MetadataValue.url("http://127.0.0.1:3001/pages/a.html"),
+        "ledger": dg.MetadataValue.url("http://127.0.0.1:3010/dropped/filtered/a.parquet"),
+        "record": dg.MetadataValue.url("http://127.0.0.1:3010/records/filtered/a.json"),
+        "page": dg.MetadataValue.url("http://127.0.0.1:3010/pages/a.html"),
     }
     assert links["dagster/uri"] == f"{tmp_path}/out/filtered/a.parquet"
 

@@ -66,22 +66,23 @@ def report_command(file: str | None, in_browser: bool, as_json: bool) -> int:
     "--port",
     type=click.IntRange(1, 65_535),
     metavar="N",
-    help="Port of the loopback interface; default: that of serve.url, else 3001.",
+    help="Port of the loopback interface; default: that of serve.url, else 3010.",
 )
+@as_json
 @click.pass_obj
-def serve_command(file: str | None, port: int | None) -> int:
+def serve_command(file: str | None, port: int | None, as_json: bool) -> int:
     """Show report, pages and ledgers in the browser, also of a bucket.
 
-    Serves them at http://127.0.0.1:3001/ until Ctrl-C: to this machine only, for reading only, without a log-in. Its
+    Serves them at http://127.0.0.1:3010/ until Ctrl-C: to this machine only, for reading only, without a log-in. Its
     first page has the state of every shard. Nothing else of the output root is shown.
 
     \b
     interleaved serve
-    interleaved serve --port 3002
+    interleaved serve --port 3011
     """
     from interleaved_assets.cli.serve import show_outputs
 
-    return show_outputs(file, port=port)
+    return show_outputs(file, port=port, as_json=as_json)
 
 
 @click.command("what-if")

@@ -87,5 +87,5 @@ def test_a_link_out_of_the_output_root_is_refused_and_one_inside_is_not(settings
 def test_a_url_is_that_of_the_setting_or_none(settings: Settings, tmp_path: Path) -> None:
     page = settings.storage.shard("caf%C3%A9").page()
     assert url_of(page, settings) is None
-    served = project(tmp_path, '[serve]\nurl = "http://127.0.0.1:3001/"\n')
-    assert url_of(page, served) == "http://127.0.0.1:3001/" + quote("pages/caf%C3%A9.html")
+    served = project(tmp_path, '[serve]\nurl = "http://127.0.0.1:3010/"\n')
+    assert url_of(page, served) == "http://127.0.0.1:3010/" + quote("pages/caf%C3%A9.html")

@@ -157,7 +157,7 @@ def test_head_has_the_headers_and_no_content(port: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:3001", "127.0.0.1.evil.example", "0.0.0.0", "127.0.0.2"]
+    "host", ["evil.example", "evil.example:3010", "127.0.0.1.evil.example", "0.0.0.0", "127.0.0.2"]
 )
 def test_a_name_that_another_site_has_for_it_is_refused(port: int, host: str) -> None:
     answer = ask(port, "/pages/many.html", host=host)
@@ -165,7 +165,7 @@ def test_a_name_that_another_site_has_for_it_is_refused(port: int, host: str) ->
     assert f"open http://127.0.0.1:{port}/" in answer.text
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:3001", "127.0.0.1:9", "[::1]:3001"])
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:3010", "127.0.0.1:9", "[::1]:3010"])
 def test_its_own_names_are_answered(port: int, host: str) -> None:
     assert ask(port, "/pages/many.html", host=host).status == 200
 
