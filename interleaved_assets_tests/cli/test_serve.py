@@ -52,17 +52,3 @@ def test_what_is_no_address_is_refused(url: str, tmp_path: Path, capsys: pytest.
     (tmp_path / "wrong.toml").write_text(f"[serve]\nurl = {json.dumps(url)}\n")
     assert main(["--settings", str(tmp_path / "wrong.toml"), "status"]) == 2
     assert "serve.url" in capsys.readouterr().err
-
-
-def test_the_report_of_a_bucket_is_not_handed_to_the_browser(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    (tmp_path / "interleaved.toml").write_text('[storage]\noutput_root = "s3://bucket/out"\n')
-    assert main(["--settings", str(tmp_path / "interleaved.toml"), "report", "--open"]) == 2
-    assert capsys.readouterr().err == (
-        "interleaved: a browser cannot open files below s3://bucket/out: run interleaved report without --open, then "
-        "interleaved serve, and open http://127.0.0.1:3010/dataset_report.html\n"
-    )
-    assert opened == []

@@ -79,7 +79,7 @@ def _look(key: str, dataset: DatasetStatus, pages: Mapping[str, str]) -> ServedS
         return ServedShard(key, Status(State.UNREADABLE, State.UNREADABLE), str(error), pages.get(key, ""), {})
     status = dataset.status(key, records)
     paths = dataset.storage.shard(key)
-    ledgers = {
+    ledgers: dict[str, str] = {
         stage: path_of(paths.ledger(stage), dataset.storage)
         for stage in LEDGER_STAGES
         if stage in records and records[stage].dropped
