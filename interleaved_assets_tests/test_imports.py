@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import find_spec
@@ -234,3 +234,22 @@ def test_help_loads_no_more_than_click(tmp_path: Path) -> None:
     code = "from interleaved_assets.cli import main\nassert not main(['--help']) and not main(['run', '--help'])"
     unneeded = ("dagster", "pydantic", "fsspec", "asyncio", "interleaved_assets.settings", "interleaved_assets.model")
     assert loaded_by(code, [*READS_SHARDS, *OTHERS, *unneeded, "click"], tmp_path) == {"click"}
+
+
+@pytest.mark.parametrize(
+    ("command", "unneeded"),
+    [
+        ("what_if", ("cv2", "PIL")),
+        ("report", ("cv2", "PIL", "matplotlib")),
+        ("run", ("cv2", "PIL", "jinja2")),
+        ("status", ("cv2", "PIL", "jinja2")),
+        ("forget", ("cv2", "PIL", "jinja2", "dagster")),
+        ("settings", ("numpy", "pyarrow", "cv2")),
+        ("init", ("numpy", "pyarrow", "cv2")),
+    ],
+)
+def test_a_command_waits_for_no_import_that_it_does_without(
+    tmp_path: Path, command: str, unneeded: Sequence[str]
+) -> None:
+    code = f"import interleaved_assets.cli.{command}"
+    assert loaded_by(code, ["dagster", "torch", "pandas", *unneeded], tmp_path) == set()

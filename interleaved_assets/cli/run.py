@@ -23,7 +23,6 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import FINAL_TARS, NORMALIZED
 from interleaved_assets.pipeline.status import COMPLETE, State
 from interleaved_assets.reporting.facts import tallies
-from interleaved_assets.reporting.shard.stored_pictures import store_pictures
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings, load_settings
 
@@ -119,6 +118,8 @@ def _ctrl_c_is_answered() -> Iterator[None]:
 
 def _store_pictures(key: str, outcome: StageOutcome, settings: Settings) -> bool:
     """Write what the UI shows of the shard, as a run in Dagster does; False, with a line on stderr, if that fails."""
+    from interleaved_assets.reporting.shard.stored_pictures import store_pictures  # not where nothing is to be made
+
     stage = outcome.record.stage
     try:
         store_pictures(outcome.record, settings)

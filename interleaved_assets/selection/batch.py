@@ -13,7 +13,6 @@ from interleaved_assets.model.batch import InterleavedBatch, Mask
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.scoring.text_ratio import count_words
 from interleaved_assets.selection.judge import select
@@ -103,6 +102,8 @@ def filter_batch(
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
         StorageError: the storage cannot be reached.
     """
+    from interleaved_assets.scoring.score import score_images  # with OpenCV, which what-if does without
+
     settings = settings or SelectionSettings()
     roots = folders_of(batch.source_files) if allowed_roots is None else allowed_roots
     table = materialize(batch.to_pyarrow(), storage_options=storage_options, allowed_roots=roots)

@@ -1,22 +1,17 @@
 """Forgetting shards: the removal of stored files together with the partition."""
 
-import os
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Final
 
 import dagster as dg
 
 from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.progress import progress
-from interleaved_assets.model.errors import OptionError, StorageError
+from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, StorageSettings
-
-_HOME_OF_MAKE: Final = ".dagster_home"
 
 
 def forgettable(
@@ -51,20 +46,15 @@ def forget_shards(
                 instance.delete_dynamic_partition(SHARDS, key)
 
 
-@contextmanager
-def present_instance() -> Iterator[dg.DagsterInstance | None]:
-    """The Dagster instance of ``DAGSTER_HOME``, else the one that ``make`` uses in this folder; None without either.
+def forget_in(
+    home: Path, find: Callable[[], Collection[str]], settings: Settings, *, remove: bool
+) -> dict[str, dict[str, int]]:
+    """What :func:`forgettable` finds of the shards that ``find`` returns, with the Dagster instance in ``home``.
 
-    Raises:
-        StorageError: the folder cannot be searched.
+    With ``remove`` it is removed as by :func:`forget_shards`.
     """
-    home = Path(os.environ.get("DAGSTER_HOME") or _HOME_OF_MAKE)
-    try:
-        is_there = (home / "dagster.yaml").is_file()
-    except PermissionError as error:
-        raise StorageError(f"cannot look for a Dagster instance in {home.absolute()}: {error.strerror}") from error
-    if not is_there:
-        yield None
-        return
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        yield instance
+        files = forgettable(find(), settings, instance)
+        if remove:
+            forget_shards(files, settings.storage, instance)
+    return files

@@ -23,7 +23,6 @@ from interleaved_assets.reporting.documents.choice import Choice, check_choice, 
 from interleaved_assets.reporting.documents.document import Document, build_documents
 from interleaved_assets.reporting.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
 from interleaved_assets.reporting.measures import measures_of
-from interleaved_assets.scoring.thumbnail import previews
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.shard_paths import ShardPaths
@@ -113,6 +112,8 @@ def thumbnails_of(scores: pa.Table | None, sample_ids: Sequence[str]) -> dict[Im
 
 def previews_of(rows: pa.Table) -> dict[ImageKey, bytes]:
     """Pictures of the images in ``rows``, made from their bytes; none of an image that cannot be decoded."""
+    from interleaved_assets.scoring.thumbnail import previews  # with OpenCV, which the report does without
+
     images = filter_rows(rows, pc.and_(pc.equal(rows["modality"], "image"), pc.is_valid(rows["binary_content"])))
     made = previews([content.as_buffer() for content in images["binary_content"]])
     return {key: picture for key, picture in zip(image_keys(images), made, strict=True) if picture is not None}
