@@ -50,7 +50,7 @@ def test_the_error_of_a_shard_is_on_its_page_at_every_stage_and_ends_the_run(tmp
             assert observed.asset_observation is not None
             assert observed.asset_observation.partition == "b"
             metadata = {key: value.value for key, value in observed.asset_observation.metadata.items()}
-            assert metadata == {"ERROR": cause, "FAILED_AT": "normalized"}
+            assert metadata == {"error": cause, "failed_at": "normalized"}
 
 
 def chain_job() -> dg.JobDefinition:

@@ -12,10 +12,9 @@ from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.status import Status
 
-FAILED_AT: Final = "FAILED_AT"
-ERROR: Final = "ERROR"
-"""Metadata of the observation of a failure: the first stage that failed, and its error. In capitals: Dagster sorts the
-entries of a shard's page by name, and these come first."""
+FAILED_AT: Final = "failed_at"
+ERROR: Final = "error"
+"""Metadata of the observation of a failure: the first stage that failed, and its error."""
 _RUNS_ASKED: Final = 100
 """Shards of a stage without an error of their own whose run is looked up; each takes two queries."""
 

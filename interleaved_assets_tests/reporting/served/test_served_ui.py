@@ -1,0 +1,69 @@
+"""``interleaved serve`` in a real browser: from the state of the data set to a ledger, the documents and the report."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from interleaved_assets.settings import load_settings
+from interleaved_assets_tests.browser import keep, new_page
+from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.reporting.served.test_server import ROWS, make, running
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server on three shards, one of which has failed, since which a threshold was changed."""
+    folder = tmp_path_factory.mktemp("project")
+    project(folder)
+    make(folder / "interleaved.toml")
+    project(folder, "[selection]\nmin_sharpness = 90\n")
+    with running(load_settings(folder / "interleaved.toml")) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    """A page on which an error of the browser, such as a refused style, fails the test."""
+    with new_page(browser, url) as page:
+        errors: list[str] = []
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        yield page
+        assert errors == []
+
+
+def test_stale_and_failed_shards_are_on_the_first_page_with_the_reason(page: Page) -> None:
+    page.goto("/")
+    states = page.locator("#states")
+    expect(states).to_contain_text("bad.tar is not a tar")
+    expect(states).to_contain_text("filtered stale: settings changed: min_sharpness 100.0 → 90.0")
+    expect(page.locator("#shards tbody tr").first).to_contain_text("bad")
+    keep(page, "serve-shards")
+
+
+def test_its_links_lead_to_ledger_documents_and_report(page: Page) -> None:
+    page.goto("/")
+    page.locator("#shards tr", has_text="many").get_by_role("link", name="filtered").click()
+    expect(page.locator("h1")).to_have_text("many: rows that filtered dropped")
+    keep(page, "serve-ledger")
+    page.get_by_role("link", name="next →").click()
+    expect(page.locator("#ledger")).to_contain_text(f"doc-{ROWS - 1}")
+    page.get_by_role("link", name="All shards").click()
+    page.get_by_role("link", name="web/caf%C3%A9%2C%201").click()
+    expect(page.locator("h1")).to_have_text("web/caf%C3%A9%2C%201")
+    assert int(page.locator("figure img").first.evaluate("image => image.naturalWidth")) > 40
+    page.go_back()
+    page.get_by_role("link", name="Report on the data set").click()
+    page.get_by_role("link", name="many").first.click()
+    expect(page.locator("h1")).to_have_text("many")
+
+
+def test_a_shard_is_found_by_a_part_of_its_key(page: Page) -> None:
+    page.goto("/")
+    page.get_by_label("part of a key").fill("caf%C3")
+    page.get_by_label("part of a key").press("Enter")
+    expect(page.locator("#shards tbody tr")).to_have_count(1)
+    expect(page.locator("#shards")).to_contain_text("web/caf%C3%A9%2C%201")
