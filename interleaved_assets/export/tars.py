@@ -20,6 +20,7 @@ from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.io.batches import binary_column
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
 from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, join
+from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
 from interleaved_assets.model.errors import ImageError, OptionError, error_code, row_error
@@ -139,7 +140,7 @@ class ImageTars:
         errors = [image for image in prepared if isinstance(image, str)]
         is_good = pa.array([isinstance(image, _Image) for image in prepared], pa.bool_())
         rows = self._rows(images.select(_FROM_ROWS).filter(is_good), scores.filter(is_good))
-        written = [self.schema.empty_table()]
+        written = [empty_table(self.schema)]
         done = 0
         while done < len(good):
             count = min(len(good) - done, self._settings.images_per_tar - self._in_chunk)

@@ -12,6 +12,7 @@ from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.cells import cell_values
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.ledger import empty_ledger
@@ -87,7 +88,7 @@ def write_images(
     return WrittenImages(
         [chunk.tar.uri for chunk in tars.chunks],
         [chunk.table.uri for chunk in tars.chunks],
-        pa.concat_tables([tars.schema.empty_table(), *(table for table, _ in written)]),
+        pa.concat_tables([empty_table(tars.schema), *(table for table, _ in written)]),
         pa.concat_tables([empty_ledger(), *(ledger for _, ledger in written)]),
     )
 

@@ -27,8 +27,18 @@ def cast_column(column: pa.ChunkedArray, dtype: pa.DataType) -> pa.ChunkedArray:
         plain = _without_views(column.type.value_type)
         column = pa.chunked_array([chunk.dictionary.cast(plain).take(chunk.indices) for chunk in column.chunks], plain)
     if not any_type(dtype, pa.types.is_null) and not any_type(column.type, _is_list_view):
-        return column.cast(dtype)
+        found = column.cast(dtype)
+        if pa.types.is_temporal(column.type) and (pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
+            _refuse_without_text(found)
+        return found
     return pa.chunked_array([_cast(chunk, dtype) for chunk in column.chunks], dtype)
+
+
+def _refuse_without_text(times: pa.ChunkedArray) -> None:
+    """Raise ArrowInvalid for a time that Arrow has written as ``<value out of range: 123>``."""
+    odd = times.filter(pc.starts_with(times, "<"))
+    if len(odd):
+        raise pa.ArrowInvalid(f"{odd[0].as_py()[1:-1]}, so the time has no text")
 
 
 def _as_lists(array: pa.Array) -> pa.Array:
@@ -55,6 +65,11 @@ def take(array: pa.Array | pa.ChunkedArray, indices: pa.Array) -> pa.Array | pa.
 def take_rows(table: pa.Table, indices: pa.Array) -> pa.Table:
     """``table.take(indices)`` for columns of every type; no index is null."""
     return pa.Table.from_arrays([take(column, indices) for column in table.columns], schema=table.schema)
+
+
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """A table without rows. Arrow's own ``schema.empty_table()`` refuses extension types in structs, lists and maps."""
+    return pa.Table.from_arrays([pa.nulls(0, dtype) for dtype in schema.types], schema=schema)
 
 
 def has_kernels(dtype: pa.DataType) -> bool:

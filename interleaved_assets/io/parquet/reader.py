@@ -17,6 +17,8 @@ from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
 from interleaved_assets.io.parquet.types import original_schema
 from interleaved_assets.io.reader import ShardReader, align_shard, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions
+from interleaved_assets.io.value_bytes import has_byte_length
+from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.columns import REQUIRED_COLUMNS, RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets.model.rows import filter_rows
@@ -89,7 +91,7 @@ class InterleavedParquetReader(ShardReader):
             filters=self._options.get("filters"),
         )
         # at least one table, so that a file without rows gives a batch
-        return (align_shard(table, schema, uri) for table in itertools.chain(tables, [schema.empty_table()]))
+        return (align_shard(table, schema, uri) for table in itertools.chain(tables, [empty_table(schema)]))
 
 
 def read_parquet_shard(
@@ -164,7 +166,8 @@ def _are_adjacent(source: ParquetSource) -> bool:
         column = table["sample_id"]
         if column.null_count:
             raise ShardError(f"{source.uri}: sample_id is null in {column.null_count} of {len(column)} rows")
-        if isinstance(column.type, pa.BaseExtensionType):  # a UUID, for which Arrow has no comparison
+        if not has_byte_length(column.type):
+            # to text: Arrow compares no UUIDs, and Python has no value for a time beyond the year 9999
             column = align_shard(table, None, source.uri)["sample_id"]
         for sample_id in column.take(pa.array(sample_starts(column))).to_pylist():
             if sample_id == last:

@@ -16,6 +16,7 @@ from interleaved_assets.io.parquet.types import decoded_type
 from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.warm import open_copy
+from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.errors import ShardError
 
 # A larger remote row group is not fetched whole, but streamed in windows of each column.
@@ -72,7 +73,7 @@ class ParquetSource:
     def read(self, columns: Collection[str], groups: Sequence[int] | None = None) -> pa.Table:
         """All rows of ``columns`` as one table; for small files. Raises as :meth:`rows`."""
         schema = self._decoded_schema(columns)
-        return pa.concat_tables([schema.empty_table(), *self.rows(columns, _UNLIMITED, groups)])
+        return pa.concat_tables([empty_table(schema), *self.rows(columns, _UNLIMITED, groups)])
 
     def _decoded_schema(self, columns: Collection[str]) -> pa.Schema:
         fields = [field.with_type(decoded_type(field.type)) for field in self.schema if field.name in columns]

@@ -17,7 +17,7 @@ from interleaved_assets.io.reader import align_shard
 from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
 from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.batch import key_problems
-from interleaved_assets.model.casting import any_type, with_columns
+from interleaved_assets.model.casting import any_type, empty_table, with_columns
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 
@@ -234,6 +234,6 @@ def _paged(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _leaves(schema: pa.Schema) -> list[str]:
     """Paths of the leaf columns as Parquet names them, such as ``tags.list.element``."""
     empty = io.BytesIO()
-    pq.write_table(schema.empty_table(), empty)
+    pq.write_table(empty_table(schema), empty)
     columns = pq.read_metadata(pa.py_buffer(empty.getbuffer())).schema
     return [columns.column(index).path for index in range(len(columns))]

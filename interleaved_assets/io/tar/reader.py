@@ -28,6 +28,7 @@ from interleaved_assets.io.tar.samples import (
     fit_samples,
     sample_document,
 )
+from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard
 
@@ -137,7 +138,7 @@ class InterleavedWebdatasetReader(ShardReader):
         with _opened([file.uri for file in files], options, columns, self.notes) as (shards, schema):
             for source, samples in shards:
                 tables = _tables(source, samples, schema, self._limit, options)
-                yield source.uri, tables if samples else [schema.empty_table()]
+                yield source.uri, tables if samples else [empty_table(schema)]
 
 
 class _Options(NamedTuple):

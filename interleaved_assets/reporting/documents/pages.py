@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
 from interleaved_assets.io.storage import files_below, join
+from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
@@ -126,7 +127,7 @@ def _schema(paths: ShardPaths) -> pa.Schema:
 def _read(paths: ShardPaths, columns: Sequence[str]) -> Iterator[pa.Table]:
     """The normalized rows; at least one table, which may be empty."""
     schema = _schema(paths)
-    yield pa.schema([field for field in schema if field.name in {*columns, "sample_id"}]).empty_table()
+    yield empty_table(pa.schema([field for field in schema if field.name in {*columns, "sample_id"}]))
     yield from read_parquet_shard(
         paths.output(NORMALIZED),
         columns=columns,

@@ -1,5 +1,6 @@
 """Every Arrow type that Parquet changes or lacks is read as it was written."""
 
+import re
 from decimal import Decimal
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaved_assets.io.parquet.reader import read_parquet_shard
+from interleaved_assets.io.parquet.reader import InterleavedParquetReader, read_parquet_shard
 from interleaved_assets.io.parquet.types import original_schema, stored_schema
-from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.model.errors import OptionError
-from interleaved_assets_tests.io.rows import rows_table
+from interleaved_assets.io.parquet.writer import InterleavedParquetWriter, parquet_shard
+from interleaved_assets.io.shard import read_shard
+from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
+from interleaved_assets.model.errors import OptionError, ShardError
+from interleaved_assets_tests.io.rows import rows_table, sample
 
 EMPTY = pa.struct([])
 
@@ -155,3 +158,100 @@ def test_a_file_without_arrow_s_own_schema_keeps_the_types_that_parquet_has() ->
 def test_other_columns_are_stored_as_they_are() -> None:
     schema = pa.schema([("a", pa.list_(pa.struct([("b", pa.int8())]))), ("c", pa.map_(pa.string(), pa.int8()))])
     assert stored_schema(schema) == schema
+
+
+def extension_values() -> dict[str, pa.ExtensionArray]:
+    return {
+        "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"a" * 16, b"b" * 16, None], pa.binary(16))),
+        "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a":1}', "[2]", None])),
+        "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 1, None], pa.int8())),
+        "opaque": pa.ExtensionArray.from_storage(pa.opaque(pa.int32(), "a", "b"), pa.array([1, 2, None], pa.int32())),
+    }
+
+
+def nested(values: pa.Array) -> dict[str, pa.Array]:
+    ends = pa.array([0, 1, 2, 3], pa.int32())
+    struct = pa.StructArray.from_arrays([values, pa.array([1, 2, 3])], ["x", "y"])
+    return {
+        "struct": struct,
+        "list": pa.ListArray.from_arrays(ends, values),
+        "fixed": pa.FixedSizeListArray.from_arrays(values, 1),
+        "map": pa.MapArray.from_arrays(ends, pa.array(["a", "b", "c"]), values),
+        "structs in lists": pa.ListArray.from_arrays(ends, struct),
+    }
+
+
+@pytest.mark.parametrize("form", ["struct", "list", "fixed", "map", "structs in lists"])
+@pytest.mark.parametrize("kind", ["uuid", "json", "bool8", "opaque"])
+def test_extension_types_in_structs_and_lists(tmp_path: Path, kind: str, form: str) -> None:
+    values = nested(extension_values()[kind])[form]
+    rows = sample("s0", b"image")
+    table = rows_table(rows, value=values)
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(rows_table(sample("s1", b"image")), tmp_path / "b.parquet")
+    pq.write_table(table.slice(0, 0), tmp_path / "empty.parquet")
+    (read,) = InterleavedParquetReader(str(tmp_path / "a.parquet"))
+    assert same_values(read.to_pyarrow()["value"], values)
+    for part in InterleavedParquetReader(str(tmp_path / "a.parquet"), max_batch_bytes=1):
+        assert part.count() == 3
+    (empty,) = InterleavedParquetReader(str(tmp_path / "empty.parquet"))
+    assert empty.to_pyarrow()["value"].type == read.to_pyarrow()["value"].type
+    # of two files, one without the column
+    both = pa.concat_tables(
+        batch.to_pyarrow() for batch in InterleavedParquetReader(str(tmp_path / "*.parquet"), files_per_partition=3)
+    )
+    assert same_values(both["value"].slice(0, 3), values)
+    assert both["value"].slice(3).null_count == 3
+    assert read.delete_rows([False, False, True]).to_pyarrow()["value"].to_pylist() == both["value"].to_pylist()[:2]
+    for writer in (InterleavedParquetWriter, InterleavedWebdatasetWriter):
+        (written,) = writer(str(tmp_path / writer.__name__)).write(read)
+        back = pa.concat_tables(read_shard(written))
+        assert back["value"].type == read.to_pyarrow()["value"].type
+        assert same_values(back["value"], values)
+
+
+def same_values(column: pa.ChunkedArray, values: pa.Array) -> bool:
+    return column.to_pylist() == values.to_pylist()
+
+
+FAR = 2**62
+
+
+@pytest.mark.parametrize("name", ["sample_id", "modality", "text_content"])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pa.array([FAR] * 3, pa.timestamp("us")), f"value out of range: {FAR}, so the time has no text"),
+        (pa.array([2**30] * 3, pa.date32()), f"value out of range: {2**30}, so the time has no text"),
+        (pa.array([0] * 3, pa.timestamp("us", "Nowhere/Land")), "Cannot locate or parse timezone 'Nowhere/Land'"),
+    ],
+)
+def test_times_without_a_text_are_refused_where_text_belongs(
+    tmp_path: Path, name: str, values: pa.Array, message: str
+) -> None:
+    table = shard_rows()
+    table = table.set_column(table.column_names.index(name), name, values)
+    pq.write_table(table, tmp_path / "a.parquet")
+    expected = f"column '{name}' is {values.type} and cannot become string: {message}"
+    with pytest.raises(ShardError, match=rf"^{re.escape(str(tmp_path))}/a\.parquet: {re.escape(expected)}"):
+        list(InterleavedParquetReader(str(tmp_path / "a.parquet")))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([316516233600 * 10**6] * 3, pa.timestamp("us")), "12000-01-01 08:00:00.000000"),
+        (pa.array([0] * 3, pa.timestamp("s", "Europe/Berlin")), "1970-01-01 01:00:00.000+0100"),
+        (pa.array([7] * 3, pa.duration("us")), "7"),
+        (pa.array([Decimal("1.50")] * 3), "1.50"),
+        (pa.array([1] * 3, pa.time64("us")), "00:00:00.000001"),
+    ],
+)
+def test_sample_ids_of_other_types_become_text(tmp_path: Path, values: pa.Array, expected: str) -> None:
+    pq.write_table(shard_rows().set_column(0, "sample_id", values), tmp_path / "a.parquet")
+    (batch,) = InterleavedParquetReader(str(tmp_path / "a.parquet"))
+    assert batch.to_pyarrow()["sample_id"].to_pylist() == [expected] * 3
+
+
+def shard_rows() -> pa.Table:
+    return rows_table([{"sample_id": "s", "position": row, "modality": "text"} for row in range(3)])
