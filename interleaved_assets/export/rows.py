@@ -1,4 +1,4 @@
-"""The image rows of samples, each with the texts around it and the place that it came from."""
+"""The image rows of samples, each with the texts around it, the place that it came from, and its document's fields."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,6 +9,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from interleaved_assets.io.batches import parts_within
+from interleaved_assets.io.tar.layout import EMPTY_LISTS, LIST_LENGTH, NULL_FIELDS, UNREFERENCED_MEMBERS
+from interleaved_assets.io.value_bytes import value_bytes
+from interleaved_assets.model.casting import take
+from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.source_ref import parse_source_ref
@@ -20,7 +24,9 @@ IMAGE_COLUMNS: Final = (
 """The columns of the row model that an export reads."""
 
 PART_TEXT_BYTES: Final = 64 * 2**20
-"""Bytes of the texts around the images that are written at once."""
+"""Bytes of the texts around the images, and of the fields of their documents, that are written at once."""
+
+_OF_THE_TAR: Final = frozenset({NULL_FIELDS, EMPTY_LISTS, LIST_LENGTH, UNREFERENCED_MEMBERS})
 
 _RANK: Final = {"text": 0, "image": 1}
 
@@ -48,9 +54,63 @@ def image_rows(rows: pa.Table) -> pa.Table:
     return images.append_column("original_path", pa.array(paths, pa.string()))
 
 
-def text_parts(images: pa.Table, most_bytes: int = PART_TEXT_BYTES) -> Iterator[slice]:
-    """Consecutive parts of what :func:`image_rows` gives, whose texts take at most ``most_bytes``, or of one image."""
-    return parts_within(_text_bytes(images["text_before"]) + _text_bytes(images["text_after"]), most_bytes)
+def document_fields(schema: pa.Schema) -> pa.Schema:
+    """The documents' own fields: the columns that are neither of the row model nor of the form of a tar."""
+    names = (name for name in schema.names if name not in RESERVED_COLUMNS and name not in _OF_THE_TAR)
+    return pa.schema([schema.field(name).with_nullable(True) for name in names])
+
+
+class DocumentFields:
+    """The documents' own fields for each image of ``rows``, in the order of :func:`image_rows`.
+
+    A value is that of the image's own row, as of ``image_metadata``; where that is null, it is that of the metadata row
+    of its sample. Values of one document may go along with any number of images, so they are copied in parts.
+
+    Attributes:
+        schema: the fields with their types.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.schema = document_fields(rows.schema)
+        self._rows = rows.select(self.schema.names)
+        images = np.flatnonzero(pc.equal(rows["modality"], "image"))
+        metadata = np.flatnonzero(pc.equal(rows["modality"], "metadata"))
+        samples = rows["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+        document = np.full(rows.num_rows, -1, np.int64)
+        document[samples[metadata]] = metadata
+        # by column, the row that has the value of each image; -1 for none
+        self._places = [
+            np.where(np.asarray(column.is_valid(), dtype=bool)[images], images, document[samples[images]])
+            for column in self._rows.columns
+        ]
+        self._images = len(images)
+
+    def part(self, part: slice) -> pa.Table:
+        """The fields of some of the images."""
+        columns = [
+            take(column, pa.array(places[part], mask=places[part] < 0))
+            for column, places in zip(self._rows.columns, self._places, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of the fields of each image."""
+        sizes = np.zeros(self._images, np.int64)
+        for column, places in zip(self._rows.columns, self._places, strict=True):
+            chunks = [np.broadcast_to(value_bytes(chunk), len(chunk)) for chunk in column.chunks]
+            # the last one is for place -1; views may sum up to more than an integer holds
+            of_rows = np.minimum(np.concatenate([*chunks, [0]]), 2**40).astype(np.int64)
+            sizes += of_rows[places]
+        return sizes
+
+
+def text_parts(
+    images: pa.Table, fields: DocumentFields | None = None, most_bytes: int = PART_TEXT_BYTES
+) -> Iterator[slice]:
+    """Consecutive parts of what :func:`image_rows` gives, whose texts and fields take at most ``most_bytes``, or of one
+    image."""
+    sizes = _text_bytes(images["text_before"]) + _text_bytes(images["text_after"])
+    return parts_within(sizes if fields is None else sizes + fields.sizes(), most_bytes)
 
 
 def _text_bytes(column: pa.ChunkedArray) -> NDArray[np.int64]:

@@ -1,13 +1,14 @@
 """Write images as tars of a fixed number, with a Parquet file beside each."""
 
+import base64
 import contextlib
 import json
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,11 +21,12 @@ from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.io.batches import binary_column
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
 from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, join
-from interleaved_assets.model.casting import empty_table
+from interleaved_assets.model.casting import empty_table, with_columns
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
 from interleaved_assets.model.errors import ImageError, OptionError, error_code, row_error
 from interleaved_assets.model.ledger import empty_ledger, ledger_of
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.decoders import processors
 from interleaved_assets.scoring.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.size import image_size
@@ -78,13 +80,27 @@ def score_fields(scores: pa.Schema) -> dict[str, pa.Field]:
     Keys are left out, and bytes and lists (thumbnails, embeddings). A name that a table of images has
     itself gets an underscore behind.
     """
+    return _renamed(
+        (
+            field
+            for field in scores
+            if field.name not in IMAGE_KEY
+            and not field.type.num_fields
+            and not any(is_of(field.type) for is_of in _ARE_BYTES)
+        ),
+        _TAKEN,
+    )
+
+
+def _renamed(fields: Iterable[pa.Field], taken: Collection[str]) -> dict[str, pa.Field]:
+    """``fields`` by their names; a name that is ``taken`` gets underscores behind."""
     found: dict[str, pa.Field] = {}
-    for field in scores:
-        if field.name in IMAGE_KEY or field.type.num_fields or any(is_of(field.type) for is_of in _ARE_BYTES):
-            continue
+    names = set(taken)
+    for field in fields:
         name = field.name
-        while name in _TAKEN or name in (other.name for other in found.values()):
+        while name in names:
             name += "_"
+        names.add(name)
         found[field.name] = field.with_name(name).with_nullable(True)
     return found
 
@@ -103,6 +119,7 @@ class ImageTars:
         self,
         place: ImageSet,
         scores: pa.Schema,
+        fields: pa.Schema,
         settings: ExportSettings,
         storage_options: StorageOptions,
         max_pixels: int,
@@ -112,7 +129,9 @@ class ImageTars:
         self._max_pixels = max_pixels
         self._scores = score_fields(scores)
         added = [field for field in self._scores.values() if field.name not in ("width", "height")]
-        self.schema = pa.schema([*_OWN_FIELDS, *added])
+        own = pa.schema([*_OWN_FIELDS, *added])
+        self._fields = _renamed(fields, {*own.names, _CONTENT.name})
+        self.schema = pa.schema([*own, *self._fields.values()])
         self._chunk_schema = self.schema if settings.remove_image_data else self.schema.append(_CONTENT)
         self.images, self.image_bytes = 0, 0
         self.chunks: list[Chunk] = []
@@ -120,7 +139,7 @@ class ImageTars:
         self._open: tuple[Chunk, MemberWriter] | None = None
         self._in_chunk = 0
 
-    def write(self, images: pa.Table, scores: pa.Table) -> tuple[pa.Table, pa.Table]:
+    def write(self, images: pa.Table, scores: pa.Table, fields: pa.Table | None = None) -> tuple[pa.Table, pa.Table]:
         """Append images; returns their rows of the table of all images, and the ledger of those that failed.
 
         An image fails if it has no bytes, or if it cannot be written in another format. The ledger has its error as the
@@ -130,6 +149,7 @@ class ImageTars:
             images: as from :func:`~interleaved_assets.export.rows.image_rows`; its texts are all held at once, so that
                 more than one of :func:`~interleaved_assets.export.rows.text_parts` may take much memory.
             scores: one row for each of them, in their order: ``position`` in the raw shard, and any scores.
+            fields: the same with the fields of their documents, null if there are none.
 
         Raises:
             OptionError: two images have the same sample id and position.
@@ -140,6 +160,9 @@ class ImageTars:
         errors = [image for image in prepared if isinstance(image, str)]
         is_good = pa.array([isinstance(image, _Image) for image in prepared], pa.bool_())
         rows = self._rows(images.select(_FROM_ROWS).filter(is_good), scores.filter(is_good))
+        if fields is not None and fields.num_columns:
+            for column, name in zip(filter_rows(fields, is_good).columns, fields.column_names, strict=True):
+                rows = rows.append_column(self._fields[name].name, column)
         written = [empty_table(self.schema)]
         done = 0
         while done < len(good):
@@ -219,8 +242,8 @@ class ImageTars:
             "height": pa.array([image.height for image in images], pa.int32()),
             "content_type": pa.array([image.content_type for image in images], pa.string()),
         }
-        columns = [own[name] if name in own else rows[name] for name in self.schema.names]
-        table = pa.table(columns, names=self.schema.names).cast(self.schema)
+        columns = {name: own[name] if name in own else rows[name] for name in (*own, *rows.column_names)}
+        table = with_columns(pa.table(columns), self.schema)
         for member, document, image in zip(members, _documents(table), images, strict=True):
             tar.put(member, image.content)
             tar.put(f"{member.partition('.')[0]}.json", document)
@@ -253,17 +276,20 @@ def image_tars(
     scores: pa.Schema,
     settings: ExportSettings,
     *,
+    fields: pa.Schema | None = None,
     storage_options: StorageOptions = None,
     max_pixels: int = DEFAULT_MAX_PIXELS,
 ) -> Iterator[ImageTars]:
     """Write images to ``images-<name>-000000.tar`` and so on, each with a Parquet file of the same name beside it.
 
     A tar has, for each image, ``<id>.<ending>`` and ``<id>.json`` with its row of the table. Each file appears whole or
-    not at all; after an exception those that are complete stay. The bytes of the files depend on the images, the scores
-    and the settings alone, not on how images are split into tables.
+    not at all; after an exception those that are complete stay. The bytes of the files depend on the images, the
+    scores, the fields and the settings alone, not on how images are split into tables.
+
+    ``scores`` and ``fields`` are the columns of the tables that :meth:`ImageTars.write` is given.
     """
     with ExitStack() as stack:
-        tars = ImageTars(place, scores, settings, storage_options, max_pixels, stack)
+        tars = ImageTars(place, scores, fields or pa.schema([]), settings, storage_options, max_pixels, stack)
         yield tars
         tars.finish()
 
@@ -303,9 +329,18 @@ def _without_bytes(error: str | None) -> str:
 def _documents(table: pa.Table) -> Iterator[bytes]:
     """What the JSON of each image says."""
     for row in row_values(table.drop_columns(sorted(_WHERE))):
-        body = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in row.items()
-        }
-        # scores may be dates or decimals, for which JSON has text
-        yield json.dumps(body, ensure_ascii=False, allow_nan=False, default=str).encode()
+        yield json.dumps(_finite(row), ensure_ascii=False, allow_nan=False, default=_as_text).encode()
+
+
+def _finite(value: Any) -> Any:
+    """``value`` with null for numbers that JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _as_text(value: Any) -> str:
+    """Dates, decimals and other values that JSON has no type for, as text; bytes as Base64."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -1,13 +1,15 @@
 """Write the images of one batch: the library's side of the image export."""
 
 import hashlib
+import itertools
 import uuid
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from interleaved_assets.export.names import scope_of, set_name
-from interleaved_assets.export.rows import IMAGE_COLUMNS, image_rows, text_parts
+from interleaved_assets.export.rows import IMAGE_COLUMNS, DocumentFields, image_rows, text_parts
 from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.storage import StorageOptions
@@ -47,9 +49,10 @@ def write_images(
     A tar has, for each image, its bytes as ``<image id>.<ending>`` and its row of the Parquet file as
     ``<image id>.json``. The row has ``image_id``, ``tar_file``, ``member``, ``original_path``, ``source_ref``,
     ``sample_id``, ``position``, ``original_position``, ``width``, ``height``, ``content_type``, ``text_before`` and
-    ``text_after`` (the nearest texts of the sample), and the scores; the JSON has the same but for ``tar_file`` and
-    ``member``, null for a score that is not finite, and text for a date or whatever else JSON has no value for. Images
-    without bytes fail: call ``materialize`` before.
+    ``text_after`` (the nearest texts of the sample), the scores, and the document's own fields: the passthrough
+    columns, with the value of the image's own row, or else of its sample's metadata row. The JSON has the same but for
+    ``tar_file`` and ``member``, null for a number that is not finite, Base64 for bytes, and text for a date or whatever
+    else JSON has no value for. Images without bytes fail: call ``materialize`` before.
 
     Args:
         batch: the images that are written, with the texts of their samples.
@@ -72,19 +75,27 @@ def write_images(
         if name not in rows.column_names:
             field = INTERLEAVED_SCHEMA.field(name)
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-    images = image_rows(rows)
+    images, fields = image_rows(rows), DocumentFields(rows)
+    parts = list(text_parts(images, fields))
     matched = images.select(["sample_id", "position"])
     if scores is not None:
         found = match_scores(images, scores)
         added = scores.drop_columns(["sample_id", "position"]).take(pa.array(found, mask=found < 0))
         for field in added.schema:
             matched = matched.append_column(field, added[field.name])
-    content = _content_hash(images, matched)
+    content = _content_hash(images, matched, (fields.part(part) for part in parts))
     files = "\n".join(batch.source_files)
     name = set_name(f"{files}\n{content}\n{settings.version()}" if settings.deterministic_name else uuid.uuid4().hex)
     place = ImageSet(str(output_dir), name, scope_of(files or content))
-    with image_tars(place, matched.schema, settings, storage_options=storage_options, max_pixels=max_pixels) as tars:
-        written = [tars.write(images[part], matched[part]) for part in text_parts(images)]
+    with image_tars(
+        place,
+        matched.schema,
+        settings,
+        fields=fields.schema,
+        storage_options=storage_options,
+        max_pixels=max_pixels,
+    ) as tars:
+        written = [tars.write(images[part], matched[part], fields.part(part)) for part in parts]
     return WrittenImages(
         [chunk.tar.uri for chunk in tars.chunks],
         [chunk.table.uri for chunk in tars.chunks],
@@ -93,10 +104,10 @@ def write_images(
     )
 
 
-def _content_hash(images: pa.Table, scores: pa.Table) -> str:
+def _content_hash(images: pa.Table, scores: pa.Table, fields: Iterable[pa.Table]) -> str:
     """SHA-256 of all cells, whatever the chunks of the tables."""
     digest = hashlib.sha256()
-    for table in (images, scores):
+    for table in itertools.chain((images, scores), fields):
         for name in table.column_names:
             digest.update(f"{name}\n".encode())
             if name == "binary_content":

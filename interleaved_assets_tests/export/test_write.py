@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from interleaved_assets.export import ExportSettings, WrittenImages, write_images
 from interleaved_assets.export.names import scope_of
-from interleaved_assets.export.rows import image_rows, text_parts
+from interleaved_assets.export.rows import DocumentFields, image_rows, text_parts
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io import ShardLayout, read_tar_shard
 from interleaved_assets.io.storage.atomic import AtomicOutput
-from interleaved_assets.model import InterleavedBatch, OptionError, StorageError
+from interleaved_assets.model import INTERLEAVED_SCHEMA, InterleavedBatch, OptionError, StorageError
 from interleaved_assets.scoring import score_images
 from interleaved_assets_tests.io.batches_strategy import SAMPLE_IDS
 from interleaved_assets_tests.io.rows import rows_table, sample
@@ -335,5 +335,99 @@ def test_a_long_text_is_held_once_whatever_the_number_of_its_images() -> None:
     parts = list(text_parts(images))
     assert [part.stop - part.start for part in parts] == [67] * 44 + [52]
     assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
-    assert list(text_parts(images.slice(0, 2), 1)) == [slice(0, 1), slice(1, 2)]
+    assert list(text_parts(images.slice(0, 2), most_bytes=1)) == [slice(0, 1), slice(1, 2)]
     assert list(text_parts(images.slice(0, 0))) == []
+
+
+def documents_with_fields() -> pa.Table:
+    """Two samples of a metadata row, a text and two images; the second has no metadata row."""
+    rows = rows_table([*sample("a", *PICTURES[:2]), *sample("b", *PICTURES[2:4])])
+    keep = [
+        row["sample_id"] == "a" or row["modality"] != "metadata"
+        for row in rows.select(["sample_id", "modality"]).to_pylist()
+    ]
+    rows = rows.filter(pa.array(keep))
+    kinds = rows["modality"].to_pylist()
+    of_documents = {
+        "url": pa.array(["https://example.org/a" if kind == "metadata" else None for kind in kinds]),
+        "facts": pa.array(
+            [{"n": 1.5, "tags": ["x", None]} if kind == "metadata" else None for kind in kinds],
+            pa.struct([("n", pa.float32()), ("tags", pa.list_(pa.large_string()))]),
+        ),
+        "odd": pa.array([[float("nan"), 2.0] if kind == "metadata" else None for kind in kinds]),
+        "raw": pa.array([b"\xff\0" if kind == "metadata" else None for kind in kinds]),
+        "at": pa.array([datetime.date(2024, 2, 29) if kind == "metadata" else None for kind in kinds]),
+        "own": pa.StructArray.from_arrays(
+            [
+                pa.ExtensionArray.from_storage(
+                    pa.uuid(), pa.array([b"u" * 16 if kind == "metadata" else None for kind in kinds], pa.binary(16))
+                )
+            ],
+            ["id"],
+            mask=pa.array([kind != "metadata" for kind in kinds]),
+        ),
+        "width": pa.array([7 if kind == "metadata" else None for kind in kinds]),
+        "caption": pa.array([f"caption {row}" if kind != "text" else None for row, kind in enumerate(kinds)]),
+        "_null_fields": pa.array([["gone"]] * len(kinds)),
+    }
+    for name, column in of_documents.items():
+        rows = rows.append_column(name, column)
+    return rows
+
+
+def test_fields_of_documents_go_along_with_their_images(tmp_path: Path) -> None:
+    rows = documents_with_fields()
+    captions = rows.filter(pc.equal(rows["modality"], "image"))["caption"].to_pylist()
+    found = write(tmp_path, InterleavedBatch(rows, ("/raw/a.tar",)), images_per_tar=3)
+    table = pa.concat_tables(pq.read_table(path) for path in found.tables)
+    assert repr(table.to_pylist()) == repr(found.images.to_pylist())  # NaN is not equal to itself
+    added = [name for name in rows.column_names if name not in INTERLEAVED_SCHEMA.names and name != "_null_fields"]
+    assert table.column_names[-len(added) :] == ["width_" if name == "width" else name for name in added]
+    for name in added:
+        column = table["width_" if name == "width" else name]
+        assert column.type == rows.schema.field(name).type
+        document = rows[name][0].as_py()
+        expected = captions if name == "caption" else [document, document, None, None]
+        assert repr(column.to_pylist()) == repr(expected)
+    assert table["width"].to_pylist() == [8, 9, 10, 11]
+    bodies = [
+        json.loads(content) for tar in found.tars for name, content in members_of(tar).items() if name.endswith(".json")
+    ]
+    expected = {
+        "url": "https://example.org/a",
+        "facts": {"n": 1.5, "tags": ["x", None]},
+        "odd": [None, 2.0],
+        "raw": "/wA=",
+        "at": "2024-02-29",
+        "own": {"id": "75757575-7575-7575-7575-757575757575"},
+        "width_": 7,
+    }
+    assert [{name: body[name] for name in expected} for body in bodies] == [
+        expected,
+        expected,
+        dict.fromkeys(expected),
+        dict.fromkeys(expected),
+    ]
+    assert [body["caption"] for body in bodies] == captions
+
+
+def test_other_fields_give_other_names_of_files(tmp_path: Path) -> None:
+    rows = documents_with_fields()
+    other = rows.set_column(rows.column_names.index("url"), "url", pa.array(["b", *[None] * (rows.num_rows - 1)]))
+    names = [write(tmp_path, InterleavedBatch(each, ("/raw/a.tar",))).tars for each in (rows, other, rows)]
+    assert names[0] == names[2] != names[1]
+
+
+def test_fields_that_are_long_are_written_in_parts(tmp_path: Path) -> None:
+    rows = rows_table(sample("a", *PICTURES[:1] * 40))
+    note = pa.array([{"text": "x" * 100_000}, *[None] * (rows.num_rows - 1)])
+    rows = rows.append_column("note", note)
+    images, fields = image_rows(rows), DocumentFields(rows)
+    parts = list(text_parts(images, fields, most_bytes=1_000_000))
+    assert [part.stop - part.start for part in parts] == [9, 9, 9, 9, 4]
+    assert fields.part(parts[-1])["note"].to_pylist() == [{"text": "x" * 100_000}] * 4
+    place = ImageSet(str(tmp_path), "0" * 16, "0" * 12)
+    with image_tars(place, pa.schema([]), ExportSettings(), fields=fields.schema) as tars:
+        for part in parts:
+            tars.write(images[part], images[part].select(["position"]), fields.part(part))
+    assert pq.read_table(tars.chunks[0].table.uri)["note"].to_pylist() == [note[0].as_py()] * 40

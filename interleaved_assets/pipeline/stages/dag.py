@@ -70,7 +70,7 @@ def stage_dag(settings: Settings) -> StageDag:
             Stage(
                 IMAGE_EXPORT,
                 inputs,
-                version=1,
+                version=2,
                 settings=_export_settings,
                 run=_export_images,
                 packages=lambda settings: {"pillow"} if settings.export.reencode else set(),

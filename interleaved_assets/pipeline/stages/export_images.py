@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.export.names import is_image_file, scope_of, set_name
-from interleaved_assets.export.rows import IMAGE_COLUMNS, image_rows, text_parts
+from interleaved_assets.export.rows import IMAGE_COLUMNS, DocumentFields, document_fields, image_rows, text_parts
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.batches import prefetch
+from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import remove_others
 from interleaved_assets.model.errors import ShardError
@@ -37,6 +38,7 @@ def export_images(shard: ShardTask) -> Work:
     """
     settings, paths = shard.settings, shard.paths
     scores = _kept_scores(shard)
+    fields = document_fields(parquet_shard_schema(paths.output(FILTERED), storage_options=shard.options))
     place = ImageSet(paths.images(), _set_name(shard), scope_of(shard.key))
     seen, written = RowCounter(), RowCounter()
     samples, done = 0, 0
@@ -47,19 +49,20 @@ def export_images(shard: ShardTask) -> Work:
             place,
             scores.schema,
             settings.export,
+            fields=fields,
             storage_options=shard.options,
             max_pixels=settings.scoring.max_pixels,
         ) as tars,
         parquet_shard(paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(paths.output(NAME), tars.schema, storage_options=shard.options) as rows_file,
     ):
-        for table in prefetch(shard.rows_of(FILTERED, IMAGE_COLUMNS)):
-            images = image_rows(table)
+        for table in prefetch(shard.rows_of(FILTERED, [*IMAGE_COLUMNS, *fields.names])):
+            images, own = image_rows(table), DocumentFields(table)
             of_images = scores.slice(done, images.num_rows)
             if not images["sample_id"].equals(of_images["sample_id"]):
                 raise _other_images(shard)
-            for part in text_parts(images):
-                rows, ledger = tars.write(images[part], of_images[part])
+            for part in text_parts(images, own):
+                rows, ledger = tars.write(images[part], of_images[part], own.part(part))
                 check_balance(f"shard {shard.key}, {NAME}", part.stop - part.start, rows.num_rows, ledger)
                 rows_file.write(rows)
                 written.add(rows.append_column("modality", pa.repeat(pa.scalar("image"), rows.num_rows)))

@@ -322,3 +322,39 @@ def test_exported_tars_are_raw_shards_of_another_project(settings: Settings, tmp
         json.loads((tmp_path / "second/out/records/normalized/0.json").read_text())["counted"]["unreferenced_members"]
         == 0
     )
+
+
+def test_fields_of_documents_are_in_the_table_and_beside_each_image(tmp_path: Path) -> None:
+    metadata = [{"width": 64, "page": 1}, {"width": 64, "page": 2}]
+    documents = {
+        "a": document(
+            *("one", sharp_image(1), sharp_image(2)),
+            url="https://example.org/a",
+            license="CC-BY 4.0",
+            image_metadata=metadata,
+            tags=["x", "y"],
+        ),
+        "b": document("two", sharp_image(3), year=2024),
+    }
+    write_shard(tmp_path / f"raw/{KEY}.tar", documents)
+    record = through_all(project(tmp_path, ON))
+    kept = pq.read_schema(tmp_path / f"out/filtered/{KEY}.parquet")
+    rows = pq.read_table(record.outputs["rows"].uri)
+    expected = {
+        "url": ["https://example.org/a"] * 2 + [None],
+        "license": ["CC-BY 4.0"] * 2 + [None],
+        "image_metadata": [*metadata, None],
+        "tags": [["x", "y"]] * 2 + [None],
+        "year": [None, None, 2024],
+    }
+    for name, values in expected.items():
+        assert (rows[name].to_pylist(), rows.schema.field(name).type) == (values, kept.field(name).type)
+        assert name in record.columns
+    back = [
+        row
+        for tar in tars(record)
+        for table in read_tar_shard(tar, layout=ShardLayout(layout="images"), materialize=True)
+        for row in table.to_pylist()
+        if row["position"] < 0
+    ]
+    assert {name: [row[name] for row in back] for name in expected} == expected
