@@ -13,6 +13,10 @@ from interleaved_assets.reporting.measures import Measure
 
 _WORTH_CUTTING: Final = 8
 """Characters that ids have to share at their beginning before these are left out."""
+LONGEST_ID: Final = 20
+"""Characters of an id that such a table shows; ``interleaved drops`` has all of them."""
+_ID_START: Final = 9
+_ID_END: Final = 10
 
 _Item = TypeVar("_Item")
 
@@ -50,3 +54,8 @@ def common_prefix(ids: Collection[str]) -> str:
     first, last = min(ids, default=""), max(ids, default="")
     length = next((place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), 0)
     return first[:length] if length >= _WORTH_CUTTING else ""
+
+
+def short_id(sample_id: str) -> str:
+    """``sample_id`` in a table that does not break words: the middle of a long one is left out."""
+    return sample_id if len(sample_id) <= LONGEST_ID else f"{sample_id[:_ID_START]}…{sample_id[-_ID_END:]}"

@@ -16,7 +16,7 @@ from interleaved_assets.reporting.shard.report import REPORT_BYTES
 from interleaved_assets.reporting.shard.stored_pictures import Drawn as Drawing
 from interleaved_assets.reporting.shard.stored_pictures import selection_pictures
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
 
 
 @pytest.fixture
@@ -144,6 +144,14 @@ def test_dropped_rows_are_a_table_with_the_command_for_all(settings: Settings, t
     assert page == tmp_path / "out/pages/a.html"
     assert "doc-1-b" in page.read_text()
     assert shard_pictures(made["normalized"], settings) == {}
+
+
+def test_long_ids_are_cut_in_the_table_of_dropped_rows(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    ids = ["9f86d081884c7d659a2feaa0c55ad015", "9f86d081884c7d659a2feaa0c55ad016"]
+    write_shard(tmp_path / "raw/a.tar", {one: document("one", blurred_image()) for one in ids})
+    rows = shard_pictures(records(settings)["filtered"], settings)["dropped_rows"].records
+    assert [row.data["sample"] for row in rows] == ["9f86d0818…a0c55ad015", "9f86d0818…a0c55ad016"]
 
 
 def test_the_page_has_at_most_the_documents_of_its_setting_or_is_off(settings: Settings, tmp_path: Path) -> None:

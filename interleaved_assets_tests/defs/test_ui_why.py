@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
+from interleaved_assets.reporting.drops import short_id
 from interleaved_assets_tests.browser import TALL, WIDTH, expand_graph, keep, new_page
 from interleaved_assets_tests.defs.test_ui import metadata_row
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
@@ -17,7 +18,7 @@ from interleaved_assets_tests.live import LiveDagster, live_dagster, opened
 
 pytestmark = pytest.mark.system
 
-PREFIX = "CC-MAIN-20260118-segment-00000000"
+PREFIX = "9f86d081884c7d659a2feaa0c55ad01"  # of ids with 32 digits
 LONG_TEXT = "Words of a document that has far too few of them for its pictures, and is dropped as a whole. "
 NOT_A_TAR = "is not a tar: its first 512 bytes are not a tar header"
 AT_ONCE = "[watch]\nquiet_seconds = 0\n"  # the night leaves shards out that were written in the last minute
@@ -66,7 +67,10 @@ def test_dropped_rows_stand_on_the_page_of_the_shard(page: Page) -> None:
     rows = metadata_row(page, "dropped_rows")
     expect(rows).to_contain_text("sharpness 0 < 100")
     expect(rows).to_contain_text(f"… ({len(LONG_TEXT * 3)} characters)")
-    expect(rows).to_contain_text(f"{PREFIX}2")
+    expect(rows).to_contain_text(short_id(f"{PREFIX}2"))
+    column = rows.get_by_text("content or detail").bounding_box()
+    assert column is not None
+    assert column["x"] + column["width"] <= WIDTH  # long ids do not push it off the page
     expect(metadata_row(page, "all_dropped_rows")).to_contain_text("interleaved drops --shard long")
     expect(metadata_row(page, "page")).to_contain_text("pages/long.html")
     keep(page, "why-dropped-rows")

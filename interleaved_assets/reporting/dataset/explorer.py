@@ -13,6 +13,7 @@ from interleaved_assets.selection.settings import SelectionSettings, bound_setti
 
 STEPS: Final = 280
 """Thresholds that a slider offers, at most."""
+_TICKS: Final = 5
 Side = Literal["minimum", "maximum"]
 
 
@@ -45,6 +46,13 @@ class Slider(NamedTuple):
     missing: int
     steps: list[Step]
     in_force: Step | None
+
+    @property
+    def ticks(self) -> list[float | int]:
+        """Thresholds for the axis below the slider, evenly spread over its stops, which are no even scale of values."""
+        last = len(self.steps) - 1
+        parts = min(_TICKS - 1, last)
+        return [self.steps[round(part * last / parts)].threshold for part in range(parts + 1)]
 
 
 def sliders(sketches: Sequence[ScoreSketch], selection: SelectionSettings) -> list[Slider]:

@@ -80,7 +80,7 @@ def html_report(
         ],
         percents=[f"{percent:g} %" for percent in PERCENTS],
         scores=[(sketch, sketch.percentiles(PERCENTS), score_charts(sketch)) for sketch in data.scored],
-        sliders=[slider._asdict() for slider in sliders(data.scored, selection)],
+        sliders=[{**slider._asdict(), "ticks": slider.ticks} for slider in sliders(data.scored, selection)],
         own_in_force={name: bounds.model_dump(exclude_none=True) for name, bounds in selection.own.items()},
         pages={} if pages is None else pages,
         shards=shards,

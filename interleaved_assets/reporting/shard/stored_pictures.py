@@ -17,7 +17,7 @@ from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.documents.choice import Choice
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import shard_documents
-from interleaved_assets.reporting.drops import choose_drops, reason_text
+from interleaved_assets.reporting.drops import choose_drops, reason_text, short_id
 from interleaved_assets.reporting.facts import ImageKey
 from interleaved_assets.reporting.measures import measures_of
 from interleaved_assets.reporting.shard.report import plots_url, shard_report
@@ -94,7 +94,7 @@ def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
     return [
         {
             "why": reason_text(row, measures),
-            "sample": row["sample_id"],
+            "sample": short_id(row["sample_id"]),
             "position": row["position"],
             "modality": row["modality"],
             "content or detail": cut_text(contents.get(key) or row["detail"] or "", _CONTENT_LENGTH),

@@ -66,7 +66,9 @@ if (explorer) {
       const [from, to] = [bar, bar + 1].map((edge) => Math.round((edge / BARS) * (steps.length - 1)));
       heights.push([from, to, Math.abs(steps[to].dropped - steps[from].dropped)]);
     }
-    const highest = Math.sqrt(Math.max(...heights.map(([, , height]) => height), 1));
+    const most = Math.max(...heights.map(([, , height]) => height), 1);
+    const highest = Math.sqrt(most);
+    slider.card.querySelector(".height").textContent = `highest bar: ${number(most)} ${slider.unit}s, heights by square root`;
     // numbers alone, none of them text from data
     svg.innerHTML = heights.filter(([, , height]) => height).map(([from, to, value]) => {
       const [left, right] = [from, to].map((step) => (100 * step) / (steps.length - 1));

@@ -93,3 +93,10 @@ def test_settings_that_filters_have() -> None:
     assert explored("aspect", np.arange(9.0), SelectionSettings(order=("sharpness",))) == []
     assert explored("sharpness", np.array([])) == []
     assert explored("sharpness", np.array([np.nan])) == []
+
+
+def test_the_axis_has_thresholds_of_stops_from_the_first_to_the_last() -> None:
+    (slider, *_) = explored("sharpness_256", np.random.default_rng(2).gamma(2, 100, 3000))
+    thresholds = [step.threshold for step in slider.steps]
+    assert (slider.ticks[0], slider.ticks[-1], len(slider.ticks)) == (thresholds[0], thresholds[-1], 5)
+    assert set(slider.ticks) <= set(thresholds)

@@ -89,6 +89,16 @@ def shown(page: Page, setting: str) -> tuple[str, int, int]:
     return match[1], int(match[3]) - int(match[2]), int(match[3])
 
 
+def test_every_card_has_an_axis(page: Page) -> None:
+    for setting in ("min_sharpness", "max_aspect_ratio", "min_short_side"):
+        card = slider(page, setting)
+        shown_at = [float(tick.replace(",", "")) for tick in card.locator(".axis span").all_inner_texts()]
+        assert len(shown_at) == 5
+        assert shown_at == sorted(shown_at)
+        card.locator("input").fill(card.locator("input").get_attribute("min") or "")
+        expect(card.locator(".height")).to_have_text(re.compile(r"highest bar: \d+ images, heights by square root"))
+
+
 @pytest.mark.parametrize(
     ("setting", "name"),
     [("min_sharpness", "sharpness"), ("max_aspect_ratio", "aspect"), ("min_short_side", "short_side")],
