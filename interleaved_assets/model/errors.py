@@ -43,6 +43,11 @@ NOT_COMPARED: Final = ("no_text", "prescreened")
 """Codes of images without a CLIP score because their sample has no text, or by the prescreen; not counted as errors."""
 
 
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra of this package, which is on no package registry."""
+    return f"pip install '.[{extra}]' in a checkout of this package, or pip install '<its wheel>[{extra}]'"
+
+
 class InterleavedError(Exception):
     """Base of all errors that this package raises. Its text has no credentials and no control characters."""
 

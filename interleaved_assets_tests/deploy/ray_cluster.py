@@ -109,7 +109,7 @@ def _ports() -> list[str]:
 def ray_cluster(start: Path, hidden: Path, worker_environment: Mapping[str, str]) -> Iterator[RayCluster]:
     """A head and no node; ``worker_environment`` is that of the nodes, on top of the test's."""
     if find_spec("ray") is None:
-        pytest.skip("no Ray: pip install 'interleaved-assets[ray]'")
+        pytest.skip("no Ray: pip install '.[ray]'")
     refused = subprocess.run([*_APART, *_BLIND, hidden, hidden, "true"], capture_output=True, text=True, check=False)
     if refused.returncode:
         pytest.skip(

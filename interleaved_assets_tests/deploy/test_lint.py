@@ -31,5 +31,5 @@ def test_script(script: Path) -> None:
 
 def _program(name: str) -> str:
     found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
-    assert found, f"{name} is missing: pip install 'interleaved-assets[dev]'"
+    assert found, f"{name} is missing: pip install '.[dev]'"
     return found

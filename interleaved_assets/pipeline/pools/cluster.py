@@ -20,7 +20,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from interleaved_assets.model.errors import ClusterUnavailable, MissingDependency, ShardError, WorkerLost
+from interleaved_assets.model.errors import (
+    ClusterUnavailable,
+    MissingDependency,
+    ShardError,
+    WorkerLost,
+    how_to_install,
+)
 from interleaved_assets.pipeline.pools.arrival import TICK_S, Arrival, too_slow
 from interleaved_assets.settings import PluginSettings
 
@@ -318,7 +324,7 @@ def _connect() -> None:
     try:
         import ray
     except ImportError as error:
-        raise MissingDependency("run.executor = \"ray\" needs the package ray: pip install 'ray[default]'") from error
+        raise MissingDependency(f'run.executor = "ray" needs the package ray: {how_to_install("ray")}') from error
 
     if ray.is_initialized():
         return

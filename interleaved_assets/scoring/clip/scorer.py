@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from interleaved_assets.io.storage import StorageOptionsByScheme
-from interleaved_assets.model.errors import MissingDependency, SettingsError
+from interleaved_assets.model.errors import MissingDependency, SettingsError, how_to_install
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.clip.settings import ClipSettings
 
@@ -76,7 +76,7 @@ def load_scorer(
         if error.name not in ("torch", "torchvision", "open_clip", "safetensors"):
             raise
         raise MissingDependency(
-            f"CLIP scoring needs {error.name}, which is not installed here: pip install 'interleaved-assets[clip]'"
+            f"CLIP scoring needs {error.name}, which is not installed here: {how_to_install('clip')}"
         ) from error
     model = load_clip(settings, options)
     if model.is_demo and not settings.allow_demo_model and not is_demo_data():

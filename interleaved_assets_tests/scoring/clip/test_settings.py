@@ -93,4 +93,4 @@ def test_a_worker_without_torch_names_the_extra(tmp_path: Path) -> None:
     code, printed = run_forked(load_without_torch, output=tmp_path / "printed")
     assert code == 1
     assert "MissingDependency: CLIP scoring needs" in printed
-    assert "pip install 'interleaved-assets[clip]'" in printed
+    assert "pip install '.[clip]' in a checkout of this package, or pip install '<its wheel>[clip]'" in printed
