@@ -31,7 +31,7 @@ help:
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/python3.11 ...")'
-	@echo "Installing 200 packages into $(VENV), once: 2 GB, or 7 GB where the registry's torch is the CUDA build; some minutes."
+	@echo "Installing about 200 packages into $(VENV), once: some minutes, and up to 7 GB with the CUDA build of torch."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip]'
 	touch $@
