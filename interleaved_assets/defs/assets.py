@@ -22,6 +22,7 @@ from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings, StorageSettings
+from interleaved_assets.settings.sections import ServeSettings
 
 OWNERS: Final = ["team:data-curation"]
 _PUBLISHED_ONCE: Final = (
@@ -129,6 +130,11 @@ def _check_specs(asset: str, checks: Sequence[ShardCheck]) -> list[dg.AssetCheck
     ]
 
 
+def _state_of_shards(serve: ServeSettings) -> dict[str, dg.UrlMetadataValue]:
+    """A link on the page of the asset to the state of all shards: Dagster has no page that says why shards failed."""
+    return {"state_of_all_shards": dg.MetadataValue.url(serve.url)} if serve.url else {}
+
+
 def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.AssetsDefinition:
     display = STAGE_DISPLAYS[stage.name]
     # stages that take their shards together run on a device
@@ -149,7 +155,7 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         tags={"layer": display.group, "pool": pool},  # for selections such as tag:pool=gpu
         pool=pool,
         op_tags=tags,
-        metadata=definition_metadata(stage, settings),
+        metadata=definition_metadata(stage, settings) | _state_of_shards(settings.serve),
         check_specs=_check_specs(stage.name, display.checks),
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:

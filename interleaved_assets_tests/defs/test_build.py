@@ -36,6 +36,14 @@ def test_what_launches_runs_is_off_and_what_shows_stale_shards_is_on_from_the_st
     }
 
 
+def test_assets_lead_to_the_state_of_all_shards_where_outputs_are_served(tmp_path: Path) -> None:
+    for text, shown in (("", None), ('[serve]\nurl = "http://127.0.0.1:3010"\n', "http://127.0.0.1:3010")):
+        nodes = build_definitions(project(tmp_path, text)).resolve_asset_graph().asset_nodes
+        links = {node.key.path[-1]: node.metadata.get("state_of_all_shards") for node in nodes}
+        for name in ("normalized", "final_tars"):
+            assert (links[name].value if links[name] else None) == shown
+
+
 def test_every_asset_has_a_description_and_an_owner(tmp_path: Path) -> None:
     layers = {
         "raw_shards": ("ingest", "raw", {"tar"}, None),
