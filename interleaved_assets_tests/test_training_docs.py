@@ -1,6 +1,10 @@
 """The examples of docs/training.md, run on a release of two small shards, whose final tars are split."""
 
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,7 @@ import pytest
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 
 PAGE = Path(__file__).parents[1] / "docs/training.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -25,7 +29,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         good_shard(folder / f"raw/{seed}.tar", seed=seed)
         for stage in stage_dag(settings).values():
             take_through(stage, str(seed), settings)
-    make_release("v1", settings, to=str(folder / "v1"))
+    make_release("v1", settings, to=str(folder / "v1"), documents=True)
     return {"FOLDER": str(folder / "v1"), "OUTPUT_ROOT": str(folder / "out")}
 
 
@@ -89,9 +93,22 @@ def test_pyarrow_reads_the_rows(places: dict[str, Any]) -> None:
 
 def test_datasets_reads_the_rows(places: dict[str, Any]) -> None:
     pytest.importorskip("datasets")
-    names = run("streaming=True", places)
+    names = run("binary_content", places)
     assert names["first"]["sample_id"] == "doc-0-a"
     assert sum(row["modality"] == "image" for row in names["rows"]) == 8
+
+
+def test_datasets_loads_the_folder(places: dict[str, Any]) -> None:
+    datasets = pytest.importorskip("datasets")
+    names = run("load_dataset(FOLDER", places)
+    assert [row["key"] for row in names["encoded"]] == KEYS
+    assert names["first"]["texts"] == ["one two three", None, "four"]
+    assert [image and image["path"] for image in names["first"]["images"]] == [None, "doc-0-a.1.png", None]
+    loaded = datasets.load_dataset(places["FOLDER"])["train"]
+    assert [[image and image.size for image in row["images"]] for row in loaded.select([0, 1])] == [
+        [None, (64, 48), None],
+        [None, (64, 48)],
+    ]
 
 
 def test_datasets_reads_the_tars_through_a_generator(places: dict[str, Any]) -> None:
@@ -112,3 +129,45 @@ def test_its_own_reader_of_tars_fails_or_loses_images_as_the_page_says(places: d
     assert last["json"]["images"] == ["b.0.png", None, "b.2.png"]
     assert last["1.png"] is None
     assert {"0.png", "2.png"} & {*last} == set()
+
+
+@pytest.mark.system  # its preparation starts processes
+@pytest.mark.torch
+def test_energon_reads_the_tars_with_the_loader_of_the_page(
+    places: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    energon = pytest.importorskip("megatron.energon")
+    folder = tmp_path / "v1"
+    shutil.copytree(places["FOLDER"], folder)
+    write_shard(folder / "tars/gap.tar", {"gap": document("before", blurred_image(), None, "after", sharp_image(1))})
+    (command,) = re.findall("^energon prepare .*", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    command = command.replace("FOLDER", str(folder)).replace("8,1,1", "1,0,0")
+    subprocess.run([sys.executable, "-m", "megatron.energon.cli.main", *shlex.split(command)[1:]], check=True)
+    (page,) = [block for block in BLOCKS if "part_filter" in block]
+    assert "sample_loader" in run("part_filter", places)
+
+    def samples(folder: Path, loader: str) -> dict[str, list[Any]]:
+        (folder / ".nv-meta/sample_loader.py").write_text(loader)
+        dataset = energon.get_train_dataset(
+            folder,
+            batch_size=None,
+            shuffle_buffer_size=None,
+            max_samples_per_sequence=None,
+            repeat=False,
+            worker_config=energon.WorkerConfig(rank=0, world_size=1, num_workers=0),
+        )
+        found = energon.get_loader(dataset)
+        return {sample.__key__.rpartition("/")[2]: sample.sequence for sample in found}
+
+    other = shutil.copytree(folder, tmp_path / "other")  # a loader is imported once for each folder
+    read = samples(folder, page)
+    assert sorted(read) == [*KEYS, "gap"]
+    assert [item if isinstance(item, str) else tuple(item.shape) for item in read["doc-0-c"]] == [
+        (3, 48, 64),
+        "seven",
+        (3, 48, 64),
+        "eight nine",
+    ]
+    assert [isinstance(item, str) for item in read["gap"]] == [True, False, True, False]
+    assert samples(other, page.replace('raw[image.split(".", 1)[1]]', "raw[image]")) == {}
+    assert "KeyError: 'doc-0-a.1.png'" in capfd.readouterr().err

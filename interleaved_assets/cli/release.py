@@ -8,13 +8,27 @@ from interleaved_assets.settings import load_settings
 
 
 def show_release(
-    file: str | None, *, name: str, to: str | None, incomplete: bool, allow_duplicates: bool, as_json: bool
+    file: str | None,
+    *,
+    name: str,
+    to: str | None,
+    documents: bool,
+    incomplete: bool,
+    allow_duplicates: bool,
+    as_json: bool,
 ) -> int:
     """Make the release and print what it holds and where; returns the exit code."""
     out = console()
     watch = partial(progress, out=out, as_json=as_json, lines=True)
+    settings = load_settings(file)
     release = make_release(
-        name, load_settings(file), to=to, incomplete=incomplete, allow_duplicates=allow_duplicates, watch=watch
+        name,
+        settings,
+        to=to,
+        documents=documents,
+        incomplete=incomplete,
+        allow_duplicates=allow_duplicates,
+        watch=watch,
     )
     manifest = release.manifest
     counts = manifest.counts

@@ -15,6 +15,12 @@ from interleaved_assets.cli.commands.options import FILE, FOLDER, as_json
     help="Also copy the tars into this empty folder, a release by itself.",
     type=FOLDER,
 )
+@click.option(
+    "--documents",
+    is_flag=True,
+    help="With --to: also write the documents as Parquet, a row for each, which datasets.load_dataset(FOLDER) reads. "
+    "Takes the space of the tars once more.",
+)
 @click.option("--incomplete", is_flag=True, help="Leave out shards that are not current; default: refuse.")
 @click.option(
     "--allow-duplicates", is_flag=True, help="Release shards with the same documents as another; default: refuse."
@@ -31,6 +37,7 @@ def release_command(file: str | None, **given: Any) -> int:
     \b
     interleaved release v1
     interleaved release v1 --to s3://bucket/releases/v1
+    interleaved release v1 --to /data/v1 --documents
     """
     from interleaved_assets.cli.release import show_release
 

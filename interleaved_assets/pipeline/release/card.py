@@ -5,6 +5,7 @@ import re
 from typing import Final
 
 from interleaved_assets.model.shown import markdown_table
+from interleaved_assets.pipeline.release.documents import DOCUMENTS_FOLDER
 from interleaved_assets.pipeline.release.manifest import Manifest, Values
 
 _TARS_LISTED: Final = 50
@@ -14,17 +15,21 @@ _KNOWN_LICENCE: Final = re.compile(r"cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-[234]\.[05]|
 """The identifiers of licences in the YAML head that documents commonly name."""
 
 
-def data_set_card(manifest: Manifest) -> str:
-    """The card of the release, the same for the same manifest: counts, filters, drops, licences, sources, checksums."""
+def data_set_card(manifest: Manifest, *, documents: bool) -> str:
+    """The card of the release, the same for the same manifest: counts, filters, drops, licences, sources, checksums.
+
+    ``documents``: whether the release has them as Parquet too.
+    """
     counts, before = manifest.counts, manifest.counts_in
     parts = [
-        _head(manifest),
+        _head(manifest, documents=documents),
         f"# {manifest.name}",
         f"Interleaved texts and images: {counts.samples:,} documents with {counts.texts:,} texts and {counts.images:,} "
         f"images in {len(manifest.tars):,} tar{'' if len(manifest.tars) == 1 else 's'}, "
         f"{sum(tar.size for tar in manifest.tars):,} bytes. A document is `<key>.json`, whose parallel lists `texts` "
         "and `images` give the order, followed by its images `<key>.<position>.<extension>`. `manifest.json` names "
         "every tar with its SHA-256; `wids.json` is the index for random access.",
+        _loading(documents=documents),
         "## From raw shards to this release",
         markdown_table(
             ("", "raw", "kept"),
@@ -61,7 +66,7 @@ def data_set_card(manifest: Manifest) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _head(manifest: Manifest) -> str:
+def _head(manifest: Manifest, *, documents: bool) -> str:
     fields: dict[str, object] = {
         "pretty_name": manifest.name,
         "tags": ["webdataset", "interleaved", "image-text"],
@@ -69,9 +74,24 @@ def _head(manifest: Manifest) -> str:
     }
     if (licence := _single_licence(manifest)) is not None:
         fields["license"] = licence
+    if documents:
+        files = [{"split": "train", "path": f"{DOCUMENTS_FOLDER}/*.parquet"}]
+        fields["configs"] = [{"config_name": "default", "data_files": files}]
     # JSON is YAML: no value needs quoting rules of its own
     lines = [f"{name}: {json.dumps(value)}" for name, value in fields.items()]
     return "\n".join(["---", *lines, "---"])
+
+
+def _loading(*, documents: bool) -> str:
+    if documents:
+        return (
+            f"`datasets.load_dataset` reads `{DOCUMENTS_FOLDER}/*.parquet`: one row a document, with its `key`, "
+            "`texts` and `images` with nulls in place, its other `fields` as JSON, and its `tar`."
+        )
+    return (
+        "Read the tars with `webdataset`, not with `datasets.load_dataset`, which leaves out images at positions that "
+        "the first documents do not have: this release was made without documents as Parquet (`--documents`)."
+    )
 
 
 def _size_category(samples: int) -> str:

@@ -33,6 +33,7 @@ from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_datas
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Counts, OutputFile, Record
 from interleaved_assets.pipeline.release.card import data_set_card
+from interleaved_assets.pipeline.release.documents import documents_files, write_documents
 from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE, begin_folder, end_folder, made_by_another
 from interleaved_assets.pipeline.release.found_values import Counted, licences_and_sources, values_of_shard
 from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, Manifest, ReleasedTar, release_folder
@@ -45,6 +46,8 @@ from interleaved_assets.settings import Settings, StorageSettings
 INDEX_FILE: Final = "wids.json"
 CARD_FILE: Final = "README.md"
 _COPIERS: Final = 4
+_WRITERS: Final = 2
+"""Threads that write documents; each holds some 200 MB."""
 _BLOCK: Final = 4 * 2**20
 _SHARDS_NAMED: Final = 10
 _PACKAGES: Final = ("interleaved-assets", "numpy", "opencv-python-headless", "pillow", "pyarrow", "webdataset")
@@ -79,6 +82,7 @@ def make_release(
     settings: Settings,
     *,
     to: str | None = None,
+    documents: bool = False,
     incomplete: bool = False,
     allow_duplicates: bool = False,
     watch: Watch | None = None,
@@ -97,18 +101,24 @@ def make_release(
     Args:
         name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``.
         to: an empty folder or URL outside both roots; local tars are linked (hard links) where the file system allows.
+        documents: whether to write the documents as Parquet too, for ``datasets.load_dataset``; needs ``to``.
         incomplete: whether to leave out shards that are not current, instead of refusing.
         allow_duplicates: whether to release shards with the same documents, instead of refusing; the manifest names
             them.
         watch: shows the progress of each part of the work.
 
     Raises:
-        OptionError: ``name`` or ``to`` cannot be used, the release exists or another process has just made it, no
-            shard is current, some are not and ``incomplete`` is not given, or shards have the same documents and
-            ``allow_duplicates`` is not given.
+        OptionError: ``name`` or ``to`` cannot be used, ``documents`` is given without ``to``, the release exists or
+            another process has just made it, no shard is current, some are not and ``incomplete`` is not given, or
+            shards have the same documents and ``allow_duplicates`` is not given.
         ShardError: a tar differs from its record.
     """
     place = release_folder(name, settings.storage.output_root)
+    if documents and to is None:
+        raise OptionError(
+            "documents are written from tars that no run changes: give a folder for a copy of them too, as in "
+            f"interleaved release {name} --to FOLDER --documents"
+        )
     manifest_at = join(place, MANIFEST_FILE)
     folder = place if to is None else _checked_folder(to, settings.storage)
     options = settings.storage.options if to is None else options_of(folder, settings.storage.options_by_scheme())
@@ -135,14 +145,18 @@ def make_release(
     if registered not in (None, _json(release.manifest)):
         raise _exists(name, manifest_at)
     own = {INDEX_FILE, CARD_FILE, *(tar.path for tar in manifest.tars)}
+    if documents:
+        own |= {*documents_files(manifest)}
     has_all = begin_folder(name, folder, _json(manifest), options, own=own, is_copy=to is not None)
     if has_all:
         _check_finished(manifest, folder, settings.storage)
     else:
         if to is not None:
             _copy_tars(shards, manifest, settings.storage, folder, options, watch)
+        if documents:
+            _write_documents(manifest, folder, options, watch)
         _write(join(folder, INDEX_FILE), index, options)
-        _write(join(folder, CARD_FILE), data_set_card(manifest).encode(), options)
+        _write(join(folder, CARD_FILE), data_set_card(manifest, documents=documents).encode(), options)
     # also where it is there: this removes what a writer that was killed has left beside it
     if not create_file(join(folder, MANIFEST_FILE), _json(manifest), options) and not has_all:
         raise made_by_another(name, folder)
@@ -353,6 +367,15 @@ def _copy_tars(
 
     recorded_tars = [tar for shard in shards for tar in _tars_of(shard).values()]
     _watched(watch, "copying tars", copy, list(zip(recorded_tars, manifest.tars, strict=True)), _COPIERS)
+
+
+def _write_documents(manifest: Manifest, folder: str, options: StorageOptions, watch: Watch | None) -> None:
+    def write(pair: tuple[ReleasedTar, str]) -> None:
+        tar, path = pair
+        write_documents(tar, folder, path, options)
+
+    pairs = list(zip(manifest.tars, documents_files(manifest), strict=True))
+    _watched(watch, "writing documents", write, pairs, _WRITERS)
 
 
 def _link(source: str, target: str) -> bool:

@@ -3,16 +3,19 @@
 import gzip
 import json
 import os
+import re
+import tarfile
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Counts
-from interleaved_assets.pipeline.release import found_values, make
+from interleaved_assets.pipeline.release import documents, found_values, make
 from interleaved_assets.pipeline.release.card import _single_licence
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.manifest import Manifest, Values, read_manifest
@@ -108,6 +111,64 @@ def test_the_card_is_read_by_hugging_face(settings: Settings, tmp_path: Path) ->
     assert "| CC-BY 4.0 | 4 |" in text
     assert "| sharpness\\_below | 1 |" in text
     assert "| qr |  | 0.05 |" in text
+
+
+def test_datasets_loads_the_folder_of_a_release(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    make_release("v1", settings, to=str(tmp_path / "copy"), documents=True)
+    loaded = datasets.load_dataset(str(tmp_path / "copy"), cache_dir=str(tmp_path / "cache"))
+    rows = {row["key"]: row for row in loaded["train"].cast_column("images", [datasets.Image(decode=False)])}
+    assert list(rows) == ["d0", "d1", "d2", "d3", "doc-0-a", "doc-0-b", "doc-0-c"]
+    last = rows["doc-0-c"]
+    assert last["texts"] == [None, "seven", None, "eight nine"]
+    tokens = ["doc-0-c.0.png", None, "doc-0-c.2.png", None]
+    assert [image and image["path"] for image in last["images"]] == tokens
+    with tarfile.open(tmp_path / "copy/tars/web/a.tar") as tar:
+        in_tar = [token and tar.extractfile(token).read() for token in tokens]
+    assert [image and image["bytes"] for image in last["images"]] == in_tar
+    assert json.loads(rows["doc-0-b"]["fields"])["year"] == 2024
+    assert (rows["d0"]["tar"], last["tar"]) == ("tars/b%20c.tar", "tars/web/a.tar")
+    streamed = datasets.load_dataset(str(tmp_path / "copy"), split="train", streaming=True)
+    first = next(iter(streamed))
+    assert (first["texts"], first["images"][0], first["images"][1].size) == (["some words", None], None, (64, 48))
+    assert findings(tmp_path / "copy/manifest.json") == []
+
+
+def test_documents_are_written_in_groups_of_rows_and_with_bytes_as_they_are(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "_GROUP_BYTES", 1)
+    for name in ("one", "two"):
+        make_release(name, settings, to=str(tmp_path / name), documents=True)
+    files = [f"documents/train-0000{number}-of-00002.parquet" for number in range(2)]
+    assert [pq.ParquetFile(tmp_path / "one" / name).num_row_groups for name in files] == [4, 3]
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_documents_need_a_copy_and_rows_that_fit(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ["--settings", str(tmp_path / "interleaved.toml"), "release", "v1", "--documents"]
+    assert main(base) == 2
+    assert "give a folder for a copy of them too, as in interleaved release v1 --to FOLDER" in capsys.readouterr().err
+    assert not (tmp_path / "out/releases").exists()
+    monkeypatch.setattr(documents, "_MOST_BYTES", 1000)
+    assert main([*base, "--to", str(tmp_path / "copy")]) == 2
+    assert re.search(r"tars/b%20c.tar: document 'd0' has [\d,]+ bytes, and a row", capsys.readouterr().err)
+    monkeypatch.undo()
+    assert main([*base, "--to", str(tmp_path / "copy")]) == 0  # goes on with what the failed call has left
+    assert len(list((tmp_path / "copy/documents").iterdir())) == 2
+
+
+def test_the_card_names_only_what_loads(settings: Settings, tmp_path: Path) -> None:
+    make_release("v1", settings, to=str(tmp_path / "copy"))
+    text = (tmp_path / "copy/README.md").read_text()
+    assert "configs" not in text
+    assert "Read the tars with `webdataset`, not with `datasets.load_dataset`" in text
 
 
 def test_a_copy_outlives_a_later_run(settings: Settings, tmp_path: Path) -> None:
@@ -306,11 +367,11 @@ def test_drops_of_images_alone_take_no_document_from_the_counts(
     paths = settings.storage.shard("b%20c")
     records = read_valid_records(paths, [FILTERED, FINAL_TARS])
     lossy = {**records, FINAL_TARS: records[FINAL_TARS].model_copy(update={"dropped": {"short_read": 1}})}
-    for sample_ids, documents in (([], 4), (["d1"], 3)):
+    for sample_ids, kept in (([], 4), (["d1"], 3)):
         columns = {"sample_id": sample_ids, "modality": ["metadata"] * len(sample_ids)}
         ledger = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
         monkeypatch.setattr(found_values, "read_ledgers", lambda *_, ledger=ledger, **__: ledger)
-        assert found_values.values_of_shard(paths, lossy)["license"] == {"CC-BY 4.0": documents}
+        assert found_values.values_of_shard(paths, lossy)["license"] == {"CC-BY 4.0": kept}
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def be_killed(file: str, to: str | None, moment: int, environment: dict[str, str
             os.kill(os.getpid(), signal.SIGKILL)
 
     (watch_s3 if environment else watch_files)(reached, setattr)
-    make_release("v1", load_settings(file), to=to)
+    make_release("v1", load_settings(file), to=to, documents=to is not None and not environment)
 
 
 def kill_at(moment: int, folder: Path, to: str | None, environment: dict[str, str] | None = None) -> None:
@@ -109,16 +109,16 @@ def test_a_release_that_is_killed_at_any_moment_is_completed_by_the_same_call(
     moments: list[None] = []
     with monkeypatch.context() as patches:
         watch_files(lambda: moments.append(None), patches.setattr)
-        make_release("v1", settings, to=to)
+        make_release("v1", settings, to=to, documents=copied)
     wanted = files(copy, releases)
     manifest = wanted[str(releases / "v1/manifest.json")]
-    # a mark, index, card, manifest; with a copy a tar and a second manifest
-    assert len(moments) >= (10 if copied else 7)
+    # a mark, index, card, manifest; with a copy a tar, documents and a second manifest
+    assert len(moments) >= (11 if copied else 7)
     for moment in range(1, len(moments), every):
         shutil.rmtree(copy, ignore_errors=True)
         shutil.rmtree(releases)
         kill_at(moment, tmp_path, to)
-        made = make_release("v1", settings, to=to)
+        made = make_release("v1", settings, to=to, documents=copied)
         assert files(copy, releases) == wanted, moment  # neither another byte nor another file
         assert json.loads(manifest) == made.manifest.model_dump(mode="json"), moment
         assert_sound(made.uri)
