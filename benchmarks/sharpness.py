@@ -26,11 +26,11 @@ from interleaved_assets.scoring.sharpness import sharpness, sharpness_256
 SIZES = ((400, 300), (640, 480), (1200, 900), (300, 400), (900, 700))
 BLURS = (0.004, 0.006, 0.008)
 SCALES = {"as it is": 1.0, "enlarged twice": 2.0, "reduced to half": 0.5}
-MEASURES: dict[str, tuple[Callable[[BgrImage], float], float]] = {
-    "`sharpness`": (sharpness, 100.0),
-    "`sharpness_256`": (sharpness_256, 100.0),
+MEASURES: dict[str, tuple[Callable[[BgrImage], float], tuple[float, ...]]] = {
+    "`sharpness`": (sharpness, (100.0,)),
+    "`sharpness_256`": (sharpness_256, (100.0, 150.0)),
 }
-"""The measures, each with the threshold of the shipped settings or of NeMo Curator."""
+"""The measures, each with thresholds: that of NeMo Curator; the former and the present one of the shipped settings."""
 
 
 class Case(NamedTuple):
@@ -73,26 +73,28 @@ def balanced_accuracy(sharp_ones: np.ndarray, blurred: np.ndarray, threshold: fl
 
 
 def rows(found: list[Case]) -> Iterator[list[str]]:
-    for name, (_, threshold) in MEASURES.items():
+    for name, (_, thresholds) in MEASURES.items():
         plain = [case for case in found if case.scale == "as it is"]
         value = {(case.picture, case.blur, case.scale): case.values[name] for case in found}
         enlarged = [(value[case.picture, case.blur, "enlarged twice"], case.values[name]) for case in plain]
-        flipped = sum((one >= threshold) != (other >= threshold) for one, other in enlarged)
         sharp_ones = np.array([case.values[name] for case in found if not case.blur])
         blurred = np.array([case.values[name] for case in found if case.blur])
-        lost = np.mean([one < threshold for case, (one, _) in zip(plain, enlarged, strict=True) if not case.blur])
         candidates = np.unique(np.concatenate([sharp_ones, blurred]))
         best = max(candidates, key=lambda at: balanced_accuracy(sharp_ones, blurred, at))
-        yield [
-            name,
-            f"{threshold:g}",
-            f"{flipped} of {len(enlarged)}",
-            f"{lost:.0%}",
-            f"{balanced_accuracy(sharp_ones, blurred, threshold):.3f}",
-            f"{balanced_accuracy(sharp_ones, blurred, best):.3f} at {best:.0f}",
-            " · ".join(f"{np.percentile(sharp_ones, at):.0f}" for at in (1, 5, 50)),
-            " · ".join(f"{np.percentile(blurred, at):.0f}" for at in (50, 95, 99)),
-        ]
+        for threshold in thresholds:
+            flipped = sum((one >= threshold) != (other >= threshold) for one, other in enlarged)
+            lost = np.mean([one < threshold for case, (one, _) in zip(plain, enlarged, strict=True) if not case.blur])
+            yield [
+                name,
+                f"{threshold:g}",
+                f"{flipped} of {len(enlarged)}",
+                f"{lost:.0%}",
+                f"{np.mean(sharp_ones >= threshold):.3f}",
+                f"{balanced_accuracy(sharp_ones, blurred, threshold):.3f}",
+                f"{balanced_accuracy(sharp_ones, blurred, best):.3f} at {best:.0f}",
+                " · ".join(f"{np.percentile(sharp_ones, at):.0f}" for at in (1, 5, 50)),
+                " · ".join(f"{np.percentile(blurred, at):.0f}" for at in (50, 95, 99)),
+            ]
 
 
 HEAD = [
@@ -100,6 +102,7 @@ HEAD = [
     "threshold",
     "flip when enlarged",
     "sharp ones lost enlarged",
+    "sharp ones kept",
     "balanced accuracy",
     "best",
     "sharp, percentiles 1 · 5 · 50",

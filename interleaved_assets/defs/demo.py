@@ -65,7 +65,7 @@ scorers = ["sharpness", "sharpness_256", "qr", "thumbnail"]
 qr_detector = "zxing+aruco"
 
 [selection]
-min_sharpness_256 = 100     # variance of the Laplacian at 256 pixels; blurred pictures are below
+min_sharpness_256 = 150     # variance of the Laplacian at 256 pixels; blurred pictures are below
 min_sharpness = 0           # the same at full resolution; 0 keeps all
 max_qr_area_ratio = 0.05    # share of the picture under QR codes
 min_aspect_ratio = 0.3      # width / height

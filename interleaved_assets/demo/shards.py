@@ -73,7 +73,7 @@ def _pdf_uncompressed(rng: np.random.Generator) -> Iterator[Member]:
 
 def _pdf_jpeg(rng: np.random.Generator) -> Iterator[Member]:
     for number in range(14):
-        pictures = [sharp(rng, *_size(rng, 1.5)) for _ in range(1 + number % 4)]
+        pictures = [sharp(rng, *_size(rng, 1.75)) for _ in range(1 + number % 4)]
         key = _digest("mint/pdf-001", number)
         document = Document(key, _interleave(rng, pictures, words=120), _pdf_fields(rng, key, number))
         yield from tiff_members(document, "jpeg")

@@ -11,7 +11,7 @@ from interleaved_assets.settings.sections import Settings
 _RECOMMENDED: Final[Mapping[str, Any]] = {
     "errors.on_materialize_error": "drop_row",
     "scoring.scorers": ("sharpness", "sharpness_256", "qr", "thumbnail"),
-    "selection.min_sharpness_256": 100.0,
+    "selection.min_sharpness_256": 150.0,
     "selection.min_sharpness": 0.0,
     "selection.on_score_error": "drop_row",
     "serve.url": "http://127.0.0.1:3010",

@@ -16,6 +16,8 @@ from PIL import Image, UnidentifiedImageError
 
 from interleaved_assets.demo.documents import Member, pack_tar
 from interleaved_assets.demo.shards import SHARDS, demo_shards, write_demo_shards
+from interleaved_assets.scoring.sharpness import sharpness_256
+from interleaved_assets.settings import load_settings
 
 SHARPNESS_THRESHOLD = 100
 
@@ -161,6 +163,23 @@ def test_sharp_pictures_pass_the_blur_filter_and_blurred_ones_do_not(folder: Pat
     assert len(blurred) >= 4
     assert len(sharp) >= 60
     assert max(blurred) < SHARPNESS_THRESHOLD <= min(sharp)
+
+
+def test_the_shipped_bound_of_sharpness_at_256_pixels_keeps_every_sharp_picture(folder: Path) -> None:
+    bound = load_settings(Path(__file__).parents[2] / "interleaved.toml").selection.min_sharpness_256
+    assert bound == 150
+    pictures = [
+        (note, cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR))
+        for name in ("web/articles-000.tar", "web/galleries-000.tar")
+        for note, data in noted_pictures(folder, name)
+    ]
+    for member in members(folder, "mint/pdf-001.tar"):
+        if member.name.endswith(".tiff"):
+            ok, frames = cv2.imdecodemulti(np.frombuffer(member.data, np.uint8), cv2.IMREAD_COLOR)
+            assert ok
+            pictures += [("sharp", frame) for frame in frames]
+    assert min(sharpness_256(image) for note, image in pictures if note.startswith("sharp")) >= bound
+    assert max(sharpness_256(image) for note, image in pictures if note.startswith("blurred")) < bound
 
 
 def test_blurred_frames_are_among_the_uncompressed_ones_and_none_among_the_jpegs(folder: Path) -> None:
