@@ -72,7 +72,7 @@ def main() -> None:
                 environment({"DAGSTER_HOME": str(home), "DAGSTER_EVENT_BATCH_SIZE": BATCH[arguments.storage]})
             )
             instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
-            register_all(instance, settings.storage)
+            register_all(instance, settings)
             bare = write_settings(work / "bare", raw_root=settings.storage.raw_root)
             found: dict[str, dict[str, Any]] = {}
             queueing = queued(instance, settings, server)

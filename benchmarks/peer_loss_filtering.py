@@ -34,6 +34,8 @@ def failed_fetch(side: Side, folder: Path) -> Outcome:
     tar = make_tar(folder / "shard.tar", image_document(a=encoded(picture(1))))
     batches = side.read([tar], lazy=True)
     tar.rename(folder / "moved.tar")
+    if image_rows(side.rows(batches))[0]["binary_content"] is not None:
+        return Outcome(False, "the filter fetches nothing: the image was read with its document")
     return _explained(side, batches, "aspect")
 
 

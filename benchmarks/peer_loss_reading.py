@@ -43,7 +43,7 @@ def unknown_image_token(side: Side, folder: Path) -> Outcome:
 
 def equal_stems(side: Side, folder: Path) -> Outcome:
     """Equal stems in different folders merge."""
-    members = {f"{place}/doc.json": {"texts": [f"text of {place}"], "images": [None]} for place in "ab"}
+    members = {f"{place}/doc.json": {"texts": [f"text of {place}"], "images": [None], "id": place} for place in "ab"}
     return _two_documents(side, side.read([make_tar(folder / "shard.tar", members)]), folder)
 
 

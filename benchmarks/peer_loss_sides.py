@@ -1,7 +1,8 @@
 """The calls that the loss cases need, implemented for both libraries; each side is imported only where it runs."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -37,19 +38,52 @@ class Side(Protocol):
         """Rows that the last read or filter reported as dropped: stage, reason and detail."""
 
 
+class PeerOption(NamedTuple):
+    """A documented option of nemo-curator that may avoid a loss: arguments in place of those that a case passes."""
+
+    name: str
+    reader: Mapping[str, Any] = {}
+    filter: Mapping[str, Any] = {}
+    writer: Mapping[str, Any] = {}
+    depends: str = ""
+    """What the input has to be like."""
+
+
+PEER_OPTIONS = (
+    PeerOption("`fields`", reader={"fields": ("url", "licence", "language", "tags", "key", "more")}),
+    PeerOption("`materialize_on_read=True`", reader={"materialize_on_read": True}),
+    PeerOption("`materialize_on_read=False`", reader={"materialize_on_read": False}),
+    PeerOption("`file_extensions`", reader={"file_extensions": [".tar", ".gz"]}),
+    PeerOption("`per_image_fields`", reader={"per_image_fields": ("image_metadata",)}),
+    PeerOption("`drop_invalid_rows=False`", filter={"drop_invalid_rows": False}),
+    PeerOption("another `mode`", writer={"mode": "append"}),
+    PeerOption("another `mode`", writer={"mode": "ignore"}),
+    *(
+        PeerOption(f"`on_materialize_error='{policy}'`", writer={"on_materialize_error": policy})
+        for policy in ("warn", "drop_row", "drop_sample")
+    ),
+    PeerOption("`sample_id_field`", reader={"sample_id_field": "id"}, depends="where documents have different ids"),
+    PeerOption("no `sample_id_field`", reader={"sample_id_field": None}, depends="where file names differ"),
+)
+"""Each is tried on every case."""
+
+
 class PeerSide:
     """nemo-curator's stages, called directly."""
 
-    def __init__(self) -> None:
+    def __init__(self, option: PeerOption | None = None) -> None:
         from loguru import logger
 
         logger.remove()
+        self._option = option or PeerOption("")
 
     def read(self, paths: list[Path], *, lazy: bool = False, sample_id_field: str | None = None) -> Batches:
         from nemo_curator.stages.interleaved.io.readers import InterleavedWebdatasetReaderStage
         from nemo_curator.tasks import FileGroupTask
 
-        reader = InterleavedWebdatasetReaderStage(materialize_on_read=not lazy, sample_id_field=sample_id_field)
+        given = {"materialize_on_read": not lazy, "sample_id_field": sample_id_field} | self._option.reader
+        given.pop("file_extensions", None)  # of the stage that lists files
+        reader = InterleavedWebdatasetReaderStage(**given)
         read = reader.process(FileGroupTask(dataset_name="case", data=[str(path) for path in paths]))
         return read if isinstance(read, list) else [read]
 
@@ -57,7 +91,7 @@ class PeerSide:
         from nemo_curator.stages.interleaved.io.reader import InterleavedWebdatasetReader
         from nemo_curator.tasks import EmptyTask
 
-        partitioning, _ = InterleavedWebdatasetReader(file_paths=str(folder)).decompose()
+        partitioning, _ = InterleavedWebdatasetReader(file_paths=str(folder), **self._option.reader).decompose()
         return sum(len(task.data) for task in partitioning.process(EmptyTask()))
 
     def batches(self, table: pa.Table) -> Batches:
@@ -72,11 +106,13 @@ class PeerSide:
         from nemo_curator.stages.interleaved.filter import InterleavedBlurFilterStage, InterleavedQRCodeFilterStage
         from nemo_curator.stages.interleaved.stages import InterleavedAspectRatioFilterStage
 
-        stage = {
-            "aspect": lambda: InterleavedAspectRatioFilterStage(min_aspect_ratio=0.0, max_aspect_ratio=10.0),
-            "blur": lambda: InterleavedBlurFilterStage(score_threshold=0.0),
-            "qr": lambda: InterleavedQRCodeFilterStage(score_threshold=0.05),
-        }[kind]()
+        kinds: dict[str, tuple[Any, dict[str, Any]]] = {
+            "aspect": (InterleavedAspectRatioFilterStage, {"min_aspect_ratio": 0.0, "max_aspect_ratio": 10.0}),
+            "blur": (InterleavedBlurFilterStage, {"score_threshold": 0.0}),
+            "qr": (InterleavedQRCodeFilterStage, {"score_threshold": 0.05}),
+        }
+        stage_class, given = kinds[kind]
+        stage = stage_class(**given, **self._option.filter)
         return [stage.process(batch) for batch in batches]
 
     def writer(self, folder: Path, form: str, mode: str) -> Any:
@@ -86,7 +122,7 @@ class PeerSide:
         )
 
         kind = InterleavedWebdatasetWriterStage if form == "wds" else InterleavedParquetWriterStage
-        return kind(path=str(folder), mode=mode)
+        return kind(**{"path": str(folder), "mode": mode} | self._option.writer)
 
     def write(self, batches: Batches, folder: Path, form: str = "wds") -> list[Path]:
         writer = self.writer(folder, form, "ignore")

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scale_data import CURSOR, observed, store, write_first_snapshot, write_settings, write_shards
+from benchmarks.scale_data import CURSOR, observed, store
 from benchmarks.scale_world import Figure, World, memory_figures
 
 TICK_SECONDS, TICK_MIB = 5, 200
@@ -19,27 +19,23 @@ def sensor(world: World) -> list[Figure]:
 
 
 def many(world: World) -> list[Figure]:
-    """The same with ten times as many files."""
-    folder, shards = world.work / "many", TIMES_MORE * world.shards
-    settings = write_settings(folder)
+    """The same with ten times as many files, in an instance of their own."""
+    more = World(world.work / "many", "sqlite", TIMES_MORE * world.shards)
     try:
-        write_shards(folder / "raw", world.tars, range(shards))
-        file = folder / "interleaved.toml"
-        first = world.probe("sensor", settings_file=file)["evaluations"][0]
-        assert first["events"] == min(settings.watch.max_per_tick, shards), first
-        write_first_snapshot(settings)
+        first = more.probe("sensor")["evaluations"][0]
+        assert first["events"] == min(more.settings.watch.max_per_tick, more.shards), first
+        shutil.rmtree(more.settings.storage.output_root)  # the snapshot of that tick
+        more.registered()
         return [
             Figure("very first tick, no snapshot yet", first["seconds"], "s"),
             Figure("memory of the whole process in that tick", first["peak_mib"], "MiB"),
             *(
                 figure._replace(target=None)  # what is promised of so many is that they are listed at all
-                for figure in quiet_ticks(
-                    world.probe("sensor", "--cursor", CURSOR, "--times", "3", settings_file=file), shards
-                )
+                for figure in quiet_ticks(more.probe("sensor", "--cursor", CURSOR, "--times", "3"), more.shards)
             ),
         ]
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(more.work)
 
 
 def automation(world: World) -> list[Figure]:

@@ -68,7 +68,7 @@ class World:
         """Every shard is a partition and was observed, and the sensor's snapshot says so; gives the keys."""
         if not self.sources:
             with self.instance() as instance:
-                self.sources = register_all(instance, self.settings.storage)
+                self.sources = register_all(instance, self.settings)
         return list(self.sources)
 
     def finished(self) -> list[str]:
