@@ -6,6 +6,10 @@ only the work is timed, not the imports. The best turn of each counts.
 
     python -m benchmarks.chain --work build/bench --peer-python build/peer/bin/python
 
+``--shards`` and ``--samples`` take other numbers: 6 shards of 85 documents are 400 MB, 10 of 162 documents 1.29 GB in
+shards of 128 MB. The peer reads lazily, its default, and eagerly; the start of Ray is part of its seconds, and named
+apart. ``stages, opencv`` detects QR codes with OpenCV, as the peer does.
+
 ``--before`` names a checkout of another state of this project: its turns are taken in between, under the same
 benchmark, and the outputs of both must be equal byte for byte.
 """
@@ -22,35 +26,36 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.dataset import FORMS, ensure_dataset
+from benchmarks.dataset import FORMS, DatasetSize, ensure_dataset
 
 REPOSITORY = Path(__file__).parents[1]
 TARGET_SECONDS = {"raw": 6.0, "jpeg": 4.5}
 """Of the bare stage functions, on two quiet cores."""
 TARGET_OVERHEAD, TARGET_PEER = 1.3, 5.0
+PEER, PEER_EAGER, SAME_DETECTOR = "peer", "peer, eager", "stages, opencv"
 
 Turn = Callable[[list[Path], Path], dict[str, Any]]
 """Takes the shards through the chain into a new folder; returns its figures."""
 
 
-def own(way: str, checkout: Path) -> Turn:
-    """The chain of the project in ``checkout``, under this benchmark."""
+def own(way: str, checkout: Path, *more: str) -> Turn:
+    """The chain of the project in ``checkout``, under this benchmark; ``more`` are arguments of the turn."""
 
     def run(tars: list[Path], work: Path) -> dict[str, Any]:
         script = REPOSITORY / "benchmarks" / "chain_turn.py"
         # -P: the folder of the script must not come before the checkout
-        command = [sys.executable, "-P", str(script), way, "--raw", str(tars[0].parent), "--work", str(work)]
+        command = [sys.executable, "-P", str(script), way, "--raw", str(tars[0].parent), "--work", str(work), *more]
         return _answer(command, "", {**os.environ, "PYTHONPATH": str(checkout.resolve())})
 
     return run
 
 
-def peer(python: Path) -> Turn:
+def peer(python: Path, *, eager: bool) -> Turn:
     """The peer's pipeline with blur, QR and ratio filters on Ray Data."""
 
     def run(tars: list[Path], work: Path) -> dict[str, Any]:
         script = REPOSITORY / "benchmarks" / "peer_chain.py"
-        request = {"inputs": [str(path) for path in tars], "output": str(work / "out")}
+        request = {"inputs": [str(path) for path in tars], "output": str(work / "out"), "eager": eager}
         # Ray's workers are at niceness 15 by default, and would wait for all other work on the machine
         environment = {**os.environ, "RAY_worker_niceness": "0"}
         return _answer([str(python), str(script)], json.dumps(request), environment)
@@ -60,7 +65,9 @@ def peer(python: Path) -> Turn:
 
 def _answer(command: list[str], request: str, environment: dict[str, str]) -> dict[str, Any]:
     started = time.perf_counter()
-    done = subprocess.run(command, input=request, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    done = subprocess.run(command, input=request, stdout=subprocess.PIPE, text=True, env=environment)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with status {done.returncode}; see its messages above")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer | {"process_seconds": time.perf_counter() - started}
 
@@ -90,7 +97,7 @@ def measure(tars: list[Path], contestants: dict[str, Turn], rounds: int, work: P
                 tar.read_bytes()
             os.sync()
             figures = run(tars, folder) | {"load": os.getloadavg()[0]}
-            if name != "peer":
+            if name not in (PEER, PEER_EAGER, SAME_DETECTOR):
                 contents[name] = content(folder / "out")
             shutil.rmtree(folder)
             print(f"round {number + 1}, {name}: {json.dumps(figures)}", file=sys.stderr, flush=True)
@@ -109,16 +116,22 @@ def table(form: str, best: dict[str, dict[str, Any]]) -> str:
     for name, figures in best.items():
         cpu = f"{figures['cpu_seconds']:.2f}" if "cpu_seconds" in figures else ""
         outputs = figures.get("outputs", "")
-        lines.append(
-            f"| {form} | {name} | {figures['seconds']:.2f} | {cpu} | {figures['process_seconds']:.2f} | {outputs} |"
-        )
-    seconds = {name: figures["seconds"] for name, figures in best.items()}
+        seconds = f"{figures['seconds']:.2f}"
+        if "start_seconds" in figures:
+            seconds += f", of it Ray's start {figures['start_seconds']:.2f}"
+        lines.append(f"| {form} | {name} | {seconds} | {cpu} | {figures['process_seconds']:.2f} | {outputs} |")
     lines.append("")
-    lines.append(f"stages: {seconds['stages']:.2f} s, target {TARGET_SECONDS[form]} s on two quiet cores")
+    seconds = {name: figures["seconds"] for name, figures in best.items()}
+    lines.append(f"stages: {seconds['stages']:.2f} s; with 400 MB on two quiet cores, target {TARGET_SECONDS[form]} s")
     lines.append(f"dagster / stages: {seconds['dagster'] / seconds['stages']:.2f}, target ≤ {TARGET_OVERHEAD}")
-    if "peer" in seconds:
-        lines.append(f"peer / stages: {seconds['peer'] / seconds['stages']:.1f}, target ≥ {TARGET_PEER:g}")
-        lines.append(f"peer / dagster: {seconds['peer'] / seconds['dagster']:.1f}, target ≥ {TARGET_PEER:g}")
+    for name in (PEER, PEER_EAGER):
+        if name in seconds:
+            start = best[name]["start_seconds"]
+            for way in ("stages", "dagster", SAME_DETECTOR):
+                ratio, without = seconds[name] / seconds[way], (seconds[name] - start) / seconds[way]
+                lines.append(
+                    f"{name} / {way}: {ratio:.1f}, target ≥ {TARGET_PEER:g}; without Ray's start {without:.1f}"
+                )
     for way in ("dagster", "stages"):
         if (before := f"{way}, before") in best:
             cpu = best[before]["cpu_seconds"] / best[way]["cpu_seconds"]
@@ -131,6 +144,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder for the data and the outputs, 3 GB")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant; the best counts")
     parser.add_argument("--form", choices=FORMS, action="append", help="only this form of the data")
+    parser.add_argument("--shards", type=int, default=6, help="number of shards (default 6)")
+    parser.add_argument("--samples", type=int, default=85, help="documents in each (default 85; 0.8 MB each as raw)")
     parser.add_argument("--peer-python", type=Path, help="interpreter of an environment with nemo-curator 1.4.0")
     parser.add_argument("--before", type=Path, help="checkout of another state of this project, to compare with")
     parser.add_argument("--json", type=Path, help="file for the figures")
@@ -139,10 +154,15 @@ def main() -> None:
     if options.before:
         contestants |= {f"{way}, before": own(way, options.before) for way in ("dagster", "stages")}
     if options.peer_python:
-        contestants["peer"] = peer(options.peer_python)
+        contestants[SAME_DETECTOR] = own("stages", REPOSITORY, "--qr-detector", "opencv")
+        contestants |= {PEER: peer(options.peer_python, eager=False), PEER_EAGER: peer(options.peer_python, eager=True)}
+    size = DatasetSize(shards=options.shards, samples=options.samples)
+    # the turns read a whole folder of shards: each size has its own
+    folder = options.work if size == DatasetSize() else options.work / f"{size.shards}-shards-{size.samples}-samples"
     found = {}
     for form in options.form or FORMS:
-        found[form] = measure(ensure_dataset(options.work, form), contestants, options.rounds, options.work)
+        tars = ensure_dataset(folder, form, size)
+        found[form] = measure(tars, contestants, options.rounds, options.work)
         print(table(form, found[form]), end="\n\n", flush=True)
     print(f"load {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} cores")
     if options.json:

@@ -26,11 +26,13 @@ def main() -> None:
     parser.add_argument("way", choices=("dagster", "stages"))
     parser.add_argument("--raw", type=Path, required=True, help="folder of raw tars")
     parser.add_argument("--work", type=Path, required=True, help="new folder for settings, instance and outputs")
+    parser.add_argument("--qr-detector", help="instead of the default one")
     options = parser.parse_args()
     options.work.mkdir(parents=True)
     importlib.import_module("pandas")  # pyarrow imports it with the first array that it makes of Python values
     settings = options.work / "interleaved.toml"
-    settings.write_text(SETTINGS.format(raw=options.raw.resolve()))
+    scoring = f'[scoring]\nqr_detector = "{options.qr_detector}"\n' if options.qr_detector else ""
+    settings.write_text(SETTINGS.format(raw=options.raw.resolve()) + scoring)
     print(json.dumps(through_dagster(settings) if options.way == "dagster" else through_stages(settings)))
 
 

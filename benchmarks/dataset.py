@@ -168,8 +168,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the benchmark's shards.")
     parser.add_argument("--output", type=Path, required=True, help="folder to put them in")
     parser.add_argument("--form", choices=FORMS, default="raw")
+    parser.add_argument("--shards", type=int, default=6, help="number of shards (default 6)")
+    parser.add_argument("--samples", type=int, default=85, help="documents in each (default 85)")
     options = parser.parse_args()
-    paths = ensure_dataset(options.output, options.form)
+    paths = ensure_dataset(options.output, options.form, DatasetSize(options.shards, options.samples))
     total = sum(path.stat().st_size for path in paths)
     print(f"{len(paths)} shards, {total / 1e6:.0f} MB, in {paths[0].parent}")
 

@@ -11,6 +11,11 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+try:
+    import nemo_curator  # noqa: F401  # asked for first, for one clear message
+except ModuleNotFoundError:
+    sys.exit("nemo-curator is not installed here: benchmarks/README.md says how to make its environment")
+
 from loguru import logger
 from nemo_curator.stages.interleaved.io.reader import InterleavedParquetReader, InterleavedWebdatasetReader
 from nemo_curator.stages.interleaved.io.writers import InterleavedParquetWriterStage, InterleavedWebdatasetWriterStage

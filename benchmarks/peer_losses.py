@@ -8,6 +8,7 @@ something.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -47,7 +48,9 @@ def ask_side(python: Path | str, name: str) -> list[dict[str, str | bool]]:
     """The outcomes of one side, run by its interpreter."""
     command = [str(python), "-W", "ignore", "-m", "benchmarks.peer_losses", "--side", name]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    answer = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, env=environment)
+    answer = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, env=environment)
+    if answer.returncode:
+        sys.exit(f"the side {name!r} ended with status {answer.returncode}; see its messages above")
     return json.loads(answer.stdout.splitlines()[-1])
 
 
@@ -57,6 +60,8 @@ def main() -> None:
     parser.add_argument("--peer-python", type=Path, help="interpreter of an environment with nemo-curator 1.4.0")
     parser.add_argument("--side", choices=("peer", "own"), help="run one side here and print JSON")
     options = parser.parse_args()
+    if options.side == "peer" and importlib.util.find_spec("nemo_curator") is None:
+        sys.exit("nemo-curator is not installed here: benchmarks/README.md says how to make its environment")
     if options.side:
         print(json.dumps(run_side(options.side)))
         return

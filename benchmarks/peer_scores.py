@@ -63,7 +63,9 @@ def ask_peer(python: Path, rows: pa.Table, request: dict[str, object]) -> dict[s
     with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
         pq.write_table(rows, file.name)
         question = json.dumps({"rows": file.name, **request})
-        done = subprocess.run([python, script], input=question, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run([python, script], input=question, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"{script.name} ended with status {done.returncode}; see its messages above")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -8,6 +8,11 @@ are one for each image row (null: undecodable) and decisions one bool for each r
 import json
 import sys
 
+try:
+    import nemo_curator  # noqa: F401  # asked for first, for one clear message
+except ModuleNotFoundError:
+    sys.exit("nemo-curator is not installed here: benchmarks/README.md says how to make its environment")
+
 import pyarrow.parquet as pq
 from loguru import logger
 from nemo_curator.stages.interleaved.filter import InterleavedBlurFilterStage, InterleavedImageToTextRatioFilterStage

@@ -4,8 +4,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scale_data import CURSOR, observed, store
+from benchmarks.scale_data import CURSOR
 from benchmarks.scale_world import Figure, World, memory_figures
+from interleaved_assets.pipeline.raw.snapshot import SnapshotEntry, latest_snapshot, write_snapshot
 
 TICK_SECONDS, TICK_MIB = 5, 200
 TIMES_MORE = 10
@@ -54,11 +55,11 @@ def automation(world: World) -> list[Figure]:
     assert not any(evaluation["requested"] for evaluation in quiet), "shards that are current were requested"
     cursor = quiet[-1]["cursor"]
     changed = keys[:: max(1, len(keys) // CHANGED)][:CHANGED]
-    with world.instance() as instance:
-        sources = {key: world.sources[key].model_copy(update={"version": f"etag:new-{key}"}) for key in changed}
-        store(instance, (observed(key, source) for key, source in sources.items()))
-        changed_tick = world.probe("automation", "--cursor", cursor)
-        store(instance, (observed(key, world.sources[key]) for key in changed))
+    storage = world.settings.storage
+    seen = latest_snapshot(storage)
+    write_snapshot(seen | {key: _with_new_content(seen[key]) for key in changed}, int(CURSOR), storage)
+    changed_tick = world.probe("automation", "--cursor", cursor)
+    write_snapshot(seen, int(CURSOR) + 1, storage)
     assert changed_tick["evaluations"][0]["requested"], "changed shards were not requested"
     return [
         *figures,
@@ -68,6 +69,10 @@ def automation(world: World) -> list[Figure]:
         *memory_figures(changed_tick, "this tick"),
         Figure("size of its cursor", len(cursor) / 1000, "kB"),
     ]
+
+
+def _with_new_content(entry: SnapshotEntry) -> SnapshotEntry:
+    return entry._replace(reported=f"etag:new-{entry.key}", stamp=f"new-{entry.stamp}")
 
 
 def nightly(world: World) -> list[Figure]:

@@ -79,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=60, help="images to score (default 60)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--stored", type=int, default=100_000, help="stored scores to decide on (default 100000)")
     arguments = parser.parse_args()
 
     rows = photographs(arguments.images)
@@ -92,7 +93,7 @@ def main() -> None:
         name = " + ".join(("decoding", *scorers)) if scorers else "size from the header"
         print(f"| {name} | " + " | ".join(f"{each:.2f} ms" for each in times) + " |")
 
-    rows, scores = stored(100_000)
+    rows, scores = stored(arguments.stored)
     settings = SelectionSettings(on_score_error="drop_row", max_ratio=0.2, on_fail={"qr": "sample"})
     shuffled = scores.take(np.random.default_rng(0).permutation(scores.num_rows))
     selection = select(rows, scores, settings)

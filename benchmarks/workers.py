@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 
-class WorkerFailed(RuntimeError):
-    """A worker ended or answered with an error; its own traceback is on standard error."""
+class WorkerFailed(SystemExit):
+    """A worker ended instead of answering; what it said is on standard error. Ends the benchmark with this message."""
 
 
 class Worker:

@@ -1,0 +1,163 @@
+"""Every benchmark starts on tiny data and ends: figures are not judged here, only that the scripts fit the package.
+
+``benchmarks.bench`` and ``benchmarks.fuzz`` have tests of their own (``test_bench.py``, ``test_fuzz.py``); the former
+starts the worker ``own_io``, and ``scale`` starts ``scale_probe``.
+"""
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from interleaved_assets_tests.documents import good_shard
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+ELSEWHERE = {"bench", "own_io", "scale_probe"}
+MISSING = "nemo-curator is not installed here: benchmarks/README.md says how to make its environment"
+
+Start = Callable[..., str]
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Start:
+    """A function that runs a benchmark in this process with arguments, and returns what it prints."""
+
+    def run(name: str, *arguments: str | Path) -> str:
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        found = importlib.import_module(f"benchmarks.{name}").main()
+        assert found in (None, 0)
+        return capfd.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small pictures of noise in place of the drawn ones of ``benchmarks.dataset``."""
+    from benchmarks import dataset
+
+    canvas = np.random.default_rng(0).integers(0, 256, (dataset.CANVAS_SIDE, dataset.CANVAS_SIDE, 3), np.uint8)
+    monkeypatch.setattr(dataset, "draw_canvases", lambda seed: [canvas])
+    monkeypatch.setattr(dataset.DatasetSize.__init__, "__defaults__", (2, 2, 0, 20240717, 10_000))
+
+
+def test_every_script_is_started_here() -> None:
+    scripts = {path.stem for path in FOLDER.glob("*.py") if "__main__" in path.read_text(encoding="utf-8")}
+    started = set(re.findall(r'(?:start|missing)\(\s*"(\w+)"', Path(__file__).read_text(encoding="utf-8")))
+    assert scripts == started | ELSEWHERE
+
+
+def test_sharpness(start: Start) -> None:
+    assert start("sharpness", "--count", "1").count("| `sharpness_256` | 150 |") == 2
+
+
+def test_scores(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import scores
+
+    monkeypatch.setattr(scores, "ROUNDS", 1)
+    assert "decided in" in start("scores", "--images", "2", "--threads", "1", "--stored", "1000")
+
+
+def test_dataset_and_a_turn_of_the_chain(start: Start, tmp_path: Path, noise: None) -> None:
+    said = start("dataset", "--output", tmp_path, "--form", "jpeg", "--shards", "1", "--samples", "2")
+    raw = tmp_path / "jpeg-seed20240717"
+    assert said.endswith(f"in {raw}\n")
+    figures = json.loads(start("chain_turn", "stages", "--raw", raw, "--work", tmp_path / "turn"))
+    assert list(figures["by_stage"]) == ["normalized", "image_scores", "filtered", "final_tars"]
+
+
+def test_real_shards(start: Start, tmp_path: Path) -> None:
+    said = start("real_shards", "--tars", good_shard(tmp_path / "a.tar"), "--work", tmp_path / "work")
+    assert "a.tar: 3 samples, 5 images, 13 rows in" in said
+
+
+def missing(name: str, *arguments: str | Path) -> str:
+    """What a script of the peer says without the peer, which is one line."""
+    command = [sys.executable, str(FOLDER / f"{name}.py"), *map(str, arguments)]
+    ended = subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True, input="{}")
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    return ended.stderr.strip()
+
+
+def test_the_peers_scripts_name_the_package_that_is_missing() -> None:
+    assert missing("peer_chain") == MISSING
+    assert missing("peer_io") == MISSING
+    assert missing("peer_scores_worker") == MISSING
+    assert missing("peer_losses", "--side", "peer") == MISSING
+
+
+def test_the_scripts_that_compare_end_with_the_peers_message(
+    start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    python = ("--peer-python", sys.executable)
+    with pytest.raises(SystemExit, match="the side 'peer' ended with status 1"):
+        start("peer_losses", *python)
+    with pytest.raises(SystemExit, match=r"peer_scores_worker\.py ended with status 1"):
+        start("peer_scores", *python, "--tars", good_shard(tmp_path / "a.tar"))
+    with pytest.raises(SystemExit, match=r"peer_io\.py ended with status 1"):
+        start("io_directions", *python, "--work", tmp_path, "--no-own", "--rounds", "1")
+    assert capfd.readouterr().err.count(MISSING) == 3
+
+
+@pytest.mark.system
+def test_the_chain_and_the_four_directions(start: Start, tmp_path: Path, noise: None) -> None:
+    size = ("--rounds", "1", "--form", "jpeg", "--shards", "1", "--samples", "2")
+    assert "dagster / stages: " in start("chain", "--work", tmp_path / "chain", *size)
+    said = start("io_directions", "--work", tmp_path / "io", "--rounds", "1", "--form", "jpeg")
+    assert said.count("| jpeg | ") == 4
+
+
+@pytest.mark.system
+def test_memory(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import memory, memory_limits
+
+    monkeypatch.setattr(memory, "SAMPLES", {"2 MB": 2})
+    assert start("memory", "--work", tmp_path).count("| 2 MB |") == 4
+    monkeypatch.setattr(memory_limits, "INPUTS", memory_limits.INPUTS[:1])
+    assert len(start("memory_limits").splitlines()) == 3
+
+
+@pytest.mark.system
+def test_events(start: Start, tmp_path: Path) -> None:
+    said = start("events", "--work", tmp_path / "events", "--shards", "2")
+    assert "| seconds a shard and asset | " in said
+    assert "queueing a run, seconds a shard: " in said
+
+
+@pytest.mark.system
+def test_scale(start: Start, tmp_path: Path) -> None:
+    chosen = "sensor,many,automation,nightly,s3,report,cost"
+    said = start("scale", "--work", tmp_path / "a", "--shards", "41", "--storage", "sqlite", "--only", chosen)
+    assert [name for name in chosen.split(",") if f"| {name} | " not in said] == []
+
+
+@pytest.mark.system
+def test_bucket(start: Start, tmp_path: Path) -> None:
+    assert "Parquet" in start("bucket", "--work", tmp_path / "bucket", "--mib", "1", "--rounds", "1")
+
+
+@pytest.mark.system
+def test_cluster(start: Start) -> None:
+    assert start("cluster", "--shards", "4", "--nodes", "1")
+
+
+@pytest.mark.system
+def test_qr(start: Start) -> None:
+    assert "`zxing`" in start("qr", "--count", "1")
+
+
+@pytest.mark.system
+@pytest.mark.torch
+def test_clip(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ("--images", "4")
+    assert start("clip", *few, "--shards", "1", "--rounds", "1", "--batch-size", "4", "--model", "RN50")
+    assert start("clip_differences", *few)
+    assert start("clip_precision", *few)
+    assert start("clip_stand_in", "--images", "8", "--batch-size", "4")
