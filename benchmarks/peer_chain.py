@@ -2,7 +2,7 @@
 
 Runs in the environment of nemo-curator 1.4.0. Standard input: ``{"inputs": [PATH, …], "output": FOLDER}``, with
 ``"eager": true`` for ``materialize_on_read=True``. Last line of standard output:
-``{"seconds": …, "start_seconds": …}``, from the start of Ray to the end of the pipeline, and how much of it is the start.
+``{"seconds": …, "start_seconds": …}``, from the start of Ray to the end of the pipeline, and how much the start takes.
 """
 
 import json

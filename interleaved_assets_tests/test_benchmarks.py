@@ -61,6 +61,7 @@ def test_scores(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import scores
 
     monkeypatch.setattr(scores, "ROUNDS", 1)
+    monkeypatch.setattr(scores, "canvas", lambda rng: rng.integers(0, 256, (1536, 1536, 3), np.uint8))
     assert "decided in" in start("scores", "--images", "2", "--threads", "1", "--stored", "1000")
 
 
@@ -72,6 +73,7 @@ def test_dataset_and_a_turn_of_the_chain(start: Start, tmp_path: Path, noise: No
     assert list(figures["by_stage"]) == ["normalized", "image_scores", "filtered", "final_tars"]
 
 
+@pytest.mark.system  # its webdataset loader imports torch
 def test_real_shards(start: Start, tmp_path: Path) -> None:
     said = start("real_shards", "--tars", good_shard(tmp_path / "a.tar"), "--work", tmp_path / "work")
     assert "a.tar: 3 samples, 5 images, 13 rows in" in said
