@@ -152,7 +152,7 @@ def test_cluster(start: Start) -> None:
 
 @pytest.mark.system
 def test_qr(start: Start) -> None:
-    assert "`zxing`" in start("qr", "--count", "1")
+    assert "zxing-cpp 3" in start("qr", "--count", "1")
 
 
 @pytest.mark.system
@@ -162,4 +162,4 @@ def test_clip(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     assert start("clip", *few, "--shards", "1", "--rounds", "1", "--batch-size", "4", "--model", "RN50")
     assert start("clip_differences", *few)
     assert start("clip_precision", *few)
-    assert start("clip_stand_in", "--images", "8", "--batch-size", "4")
+    assert start("clip_stand_in", "--images", "16", "--batch-size", "4")
