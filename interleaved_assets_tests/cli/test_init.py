@@ -15,6 +15,7 @@ def test_the_file_loads_and_has_every_setting(tmp_path: Path, capsys: pytest.Cap
     settings = load_settings(file)
     assert (settings.storage.raw_root, settings.storage.output_root) == ("s3://bucket/raw", "s3://bucket/out")
     assert settings.errors.on_materialize_error == "drop_row"
+    assert settings.selection.min_sharpness_256 == 150
     found, section = set(), ""
     for line in file.read_text(encoding="utf-8").splitlines():
         if match := re.fullmatch(r"\[(\w+)\]", line):
