@@ -131,7 +131,8 @@ def test_a_folder_in_place_of_an_output_fails_only_that_shard(tmp_path: Path, in
     assert materialized(instance, "final_tars") == {"a.parquet/b", "c"}
     message = f"normalized, shard a: cannot write {tmp_path}/out/normalized/a.parquet: Is a directory. A folder exists"
     assert ran.errors[0].startswith(message)
-    assert not [path for path in files(tmp_path / "out") if path.endswith((".tmp", "/a.json", "/a.tar"))]
+    left = [path for path in files(tmp_path / "out") if path.endswith((".tmp", "/a.json", "/a.tar"))]
+    assert left == ["failures/normalized/a.json"]
 
 
 def test_a_name_that_is_not_utf_8_keeps_no_other_shard_waiting(tmp_path: Path, instance: DagsterInstance) -> None:

@@ -164,10 +164,11 @@ def test_a_local_folder_that_may_not_be_written(base: Settings, tmp_path: Path) 
         f"normalized, shard a: cannot write {out}/normalized/a.parquet: Permission denied. "
         "Grant the user of this process access to it."
     )
-    assert files(out) == {}
+    assert files(out).keys() == {"failures/normalized/a.json"}
     (out / "normalized").chmod(0o700)
     with DagsterInstance.ephemeral() as instance:
         assert run_chain(instance, base, ["a"]).success
+    assert "failures/normalized/a.json" not in files(out)
 
 
 def test_a_raw_bucket_that_is_gone(base: Settings, raw: str, s3_server: S3Server, instance: DagsterInstance) -> None:
@@ -187,7 +188,8 @@ def test_a_raw_bucket_that_is_gone(base: Settings, raw: str, s3_server: S3Server
     assert f"normalized, shard a: shard 'a' is not below {raw}: it was moved or deleted (then interleaved forget" in (
         ran.errors
     )
-    assert below(s3_server, out) == before
+    failures = {f"{out.removeprefix('s3://')}/failures/normalized/{key}.json" for key in KEYS}
+    assert set(below(s3_server, out)) == {*before, *failures}
     # the bucket is back with the same shards: nothing is new
     s3_server.fs.mkdir(raw.removesuffix("/raw"))
     for key in KEYS:
@@ -196,6 +198,7 @@ def test_a_raw_bucket_that_is_gone(base: Settings, raw: str, s3_server: S3Server
     assert watcher.tick() == "2 unchanged"
     assert watcher.observed == list(KEYS)
     assert run_chain(instance, settings, KEYS).success
+    assert failures.isdisjoint(below(s3_server, out))
 
 
 def test_an_output_bucket_that_is_gone(
