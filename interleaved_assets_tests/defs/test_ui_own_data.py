@@ -9,14 +9,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets_tests.browser import appears, expand_graph, keep, new_page
+from interleaved_assets_tests.browser import appears, keep, new_page
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.live import ROOT, LiveDagster, live_dagster, opened
 from interleaved_assets_tests.s3 import S3Server
 
 pytestmark = pytest.mark.system
 
-STAGES = ("normalized", "image_scores", "filtered", "final_tars")
 DEMO, OWN = ("demo-000", "demo-001"), ("web/part-000", "web/part-001")
 TICKS = """
 { sensorOrError(sensorSelector: {
@@ -63,10 +62,8 @@ def loaded(browser: Browser, live: LiveDagster) -> None:
         keep(page, "own-data-demo-shards")
         turn_on(page, "raw_shard_sensor")
         tick_says(page, live, "2 registered, 2 without tar and outputs, removed", "own-data-first-tick")
-        expand_graph(page)
-        for name in STAGES:
-            page.locator("svg").get_by_text(name, exact=True).click(modifiers=["Shift"])
-        page.get_by_role("button", name="Materialize selected (4)").click()
+        page.goto("/asset-groups")
+        page.get_by_role("button", name="Materialize all (5)").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_role("button", name="All", exact=True).click()
         expect(dialog.get_by_text("2 partitions", exact=True)).to_be_visible()
