@@ -89,7 +89,7 @@ def includes(found: object, part: object) -> bool:
     return found == part
 
 
-@pytest.mark.parametrize("name", interleaved.commands.keys() - {"serve"})  # which goes on: test_serve.py
+@pytest.mark.parametrize("name", sorted(interleaved.commands.keys() - {"serve"}))  # which goes on: test_serve.py
 def test_stdout_has_json_and_nothing_else(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     several = "a line" in help_of_json(name)
     arguments = ARGUMENTS[name]
