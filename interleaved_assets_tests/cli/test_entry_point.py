@@ -92,7 +92,7 @@ NO_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
             [*SETTINGS, "validate", "{folder}/raw/locked/a.tar"],
             "/raw/locked/a.tar: Permission denied",
         ),
-        ([*SETTINGS, "view", "{folder}/raw/locked/a"], "/raw/locked/a"),
+        ([*SETTINGS, "view", "{folder}/raw/locked/a", "--out", "{folder}/a.html"], "/raw/locked/a"),
     ],
 )
 def test_a_folder_without_permission_is_one_line_and_not_an_empty_folder(

@@ -45,7 +45,7 @@ def test_a_page_in_a_bucket_is_not_given_to_the_browser(
             monkeypatch.setenv("INTERLEAVED_STORAGE__OUTPUT_ROOT", "memory://curated")
         assert main([*curated, *command, "--open"]) == 2
         assert capsys.readouterr().err == (
-            f"interleaved: no browser opens {page}: copy it to this machine, or run interleaved serve\n"
+            f"interleaved: no browser opens {page}: copy it to this machine, or look at it with interleaved serve\n"
         )
 
 

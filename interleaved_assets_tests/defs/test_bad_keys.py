@@ -129,7 +129,7 @@ def test_a_folder_in_place_of_an_output_fails_only_that_shard(tmp_path: Path, in
     ran = run_chain(instance, settings, watcher.observed)
     assert not ran.success
     assert materialized(instance, "final_tars") == {"a.parquet/b", "c"}
-    message = f"normalized, shard a: cannot write {tmp_path}/out/normalized/a.parquet: Is a directory. A folder exists"
+    message = f"normalized, shard a: cannot write {tmp_path}/out/dropped/normalized/a.parquet: Is a directory. A "
     assert ran.errors[0].startswith(message)
     left = [path for path in files(tmp_path / "out") if path.endswith((".tmp", "/a.json", "/a.tar"))]
     assert left == ["failures/normalized/a.json"]
