@@ -70,7 +70,6 @@ def through_dagster(file: Path) -> dict[str, object]:
     from interleaved_assets.defs.build import build_definitions
     from interleaved_assets.defs.demo import register_all
     from interleaved_assets.defs.executors import WORK_OF_STEPS
-    from interleaved_assets.defs.private_api.instance import keep_connections
     from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
     from interleaved_assets.settings import load_settings
 
@@ -78,7 +77,6 @@ def through_dagster(file: Path) -> dict[str, object]:
     with dg.DagsterInstance.get() as instance:
         for pool, slots in (("gpu", 1), ("shard_io", 2)):
             instance.event_log_storage.set_concurrency_slots(pool, slots)
-        keep_connections(instance)
         keys = register_all(instance, settings.storage)
         job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

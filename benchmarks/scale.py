@@ -1,7 +1,7 @@
 """Ten thousand shards under real Dagster processes: ticks, backfills, pages, compared with the targets of the project.
 
     python -m benchmarks.scale --work build/scale --shards 10000 --json build/scale.json
-    python -m benchmarks.scale --work build/scale --only sensor,automation --storage sqlite
+    python -m benchmarks.scale --work build/scale --only sensor,nightly --storage sqlite
 
 Shards are small, from a fixed seed. PostgreSQL, an S3 server, Dagster's code server, webserver and daemon run on
 loopback and end with the script; what lies in the folder is deleted unless ``--keep`` is given. One measurement at a
@@ -26,7 +26,7 @@ from benchmarks.scale_pages import pages
 from benchmarks.scale_runs import arrivals, backfill, cost
 from benchmarks.scale_s3 import s3
 from benchmarks.scale_services import environment, postgres
-from benchmarks.scale_ticks import automation, many, nightly, report, sensor
+from benchmarks.scale_ticks import many, nightly, report, sensor
 from benchmarks.scale_world import INSTANCE_FILES, Figure, World
 
 Measurement = Callable[[World], list[Figure]]
@@ -36,7 +36,6 @@ MEASUREMENTS: Final[Mapping[str, Measurement]] = MappingProxyType(
         "sensor": sensor,
         "many": many,
         "backfill": backfill,
-        "automation": automation,
         "nightly": nightly,
         "s3": s3,
         "pages": pages,

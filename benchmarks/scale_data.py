@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 
 import dagster as dg
+import fsspec
+import pyarrow.parquet as pq
 from dagster._core.events import AssetObservationData, DagsterEvent, StepMaterializationData
 from dagster._core.events.log import EventLogEntry
 from dagster._core.instance.utils import RUNLESS_JOB_NAME, RUNLESS_RUN_ID
@@ -31,8 +33,6 @@ from interleaved_assets_tests.documents import document, sharp_image, write_shar
 
 VARIANTS = 40
 SEED = 20261121
-CURSOR = "1"
-"""Of the sensor whose snapshot :func:`register_all` writes."""
 _IN_A_FOLDER = 200
 _EVENTS_AT_ONCE = 1000
 
@@ -91,12 +91,19 @@ def write_shards(root: Path, tars: Sequence[bytes], numbers: range) -> None:
 
 
 def write_first_snapshot(settings: Settings) -> dict[str, RawSource]:
-    """The snapshot of a sensor that has reported every shard, under :data:`CURSOR`; gives what it has reported."""
+    """Write the snapshot of a sensor that has reported every shard; returns what it has reported."""
     seen = compare_with_snapshot(
         list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
-    )
-    write_snapshot(seen.snapshot, int(CURSOR) - 1, settings.storage)
-    return dict(zip(seen.keys, seen.changed, strict=True))
+    ).snapshot
+    write_snapshot({key: entry._replace(handled=entry.version) for key, entry in seen.items()}, {}, settings.storage)
+    return {key: entry.source for key, entry in seen.items()}
+
+
+def cursor_of(settings: Settings) -> str:
+    """Return the cursor of the snapshot that is stored."""
+    storage = settings.storage
+    with fsspec.open(f"{storage.output_root}/state/raw_shards.parquet", **storage.options) as file:
+        return pq.read_schema(file).metadata[b"snapshot"].decode()
 
 
 def register_all(instance: dg.DagsterInstance, settings: Settings) -> dict[str, RawSource]:

@@ -8,7 +8,7 @@ from typing import Any
 from dagster import AssetKey, DagsterRunStatus, RunsFilter
 
 from benchmarks.scale_data import (
-    CURSOR,
+    cursor_of,
     observed,
     shard_name,
     store,
@@ -64,7 +64,7 @@ def arrivals(world: World) -> list[Figure]:
     known = world.registered()
     numbers = range(FIRST_ARRIVING, FIRST_ARRIVING + ARRIVING)
     with world.dagster() as services, services.instance() as instance:
-        services.ask(SET_CURSOR, sensor=SENSOR, cursor=CURSOR)
+        services.ask(SET_CURSOR, sensor=SENSOR, cursor=cursor_of(world.settings))
         services.ask(START, sensor=SENSOR)
         quiet = wait_for(lambda: len(found := _ended_ticks(services)) >= 3 and found, 120, "three ticks")
         memory = services.memory("code-server")

@@ -7,7 +7,7 @@ from typing import Any
 
 import fsspec
 
-from benchmarks.scale_data import CURSOR, shard_name, write_first_snapshot, write_settings
+from benchmarks.scale_data import cursor_of, shard_name, write_first_snapshot, write_settings
 from benchmarks.scale_services import START_SECONDS, environment, s3_server, wait_for
 from benchmarks.scale_ticks import quiet_night, quiet_ticks
 from benchmarks.scale_world import Figure, World
@@ -34,7 +34,7 @@ def s3(world: World) -> list[Figure]:
         sources = write_first_snapshot(settings)
         listing = world.probe("listing", "--times", "3", settings_file=file)["evaluations"]
         assert listing[-1]["shards"] == world.shards, listing
-        ticks = world.probe("sensor", "--cursor", CURSOR, "--times", "3", settings_file=file)
+        ticks = world.probe("sensor", "--cursor", cursor_of(settings), "--times", "3", settings_file=file)
         _upload(fs, _records(world, sources, settings.storage.output_root))
         return [
             Figure("listing alone", max(each["seconds"] for each in listing), "s"),

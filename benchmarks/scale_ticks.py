@@ -1,12 +1,12 @@
-"""Cost of evaluations in a fresh process: ticks of both sensors, the nightly schedule, the report."""
+"""Cost of evaluations in a fresh process: ticks of the sensor, the nightly schedule, the report."""
 
 import shutil
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scale_data import CURSOR
+from benchmarks.scale_data import cursor_of
 from benchmarks.scale_world import Figure, World, memory_figures
-from interleaved_assets.pipeline.raw.snapshot import SnapshotEntry, latest_snapshot, write_snapshot
+from interleaved_assets.pipeline.raw.snapshot import read_snapshot, write_snapshot
 
 TICK_SECONDS, TICK_MIB = 5, 200
 TIMES_MORE = 10
@@ -14,9 +14,32 @@ CHANGED, STALE = 400, 500
 
 
 def sensor(world: World) -> list[Figure]:
-    """A tick of ``raw_shard_sensor`` without new shards."""
-    world.registered()
-    return quiet_ticks(world.probe("sensor", "--cursor", CURSOR, "--times", "3"), world.shards)
+    """A tick of ``raw_shard_sensor``: the very first one, without new shards, and with changed ones."""
+    figures = []
+    if not (world.sources or world.is_finished):
+        first = world.probe("sensor")
+        assert first["evaluations"][0]["requested"], "new shards were not requested"
+        figures = [
+            Figure("very first tick: new shards are registered and requested", _longest(first), "s"),
+            *memory_figures(first, "that tick"),
+        ]
+    keys = world.registered()
+    settings = world.settings
+    quiet = quiet_ticks(world.probe("sensor", "--cursor", cursor_of(settings), "--times", "3"), world.shards)
+    changed = keys[:: max(1, len(keys) // CHANGED)][:CHANGED]
+    seen = read_snapshot(settings.storage, cursor_of(settings))
+    cursor = write_snapshot(
+        seen | {key: seen[key]._replace(handled="other") for key in changed}, seen, settings.storage
+    )
+    changed_tick = world.probe("sensor", "--cursor", cursor)
+    write_snapshot(seen, seen, settings.storage)
+    assert changed_tick["evaluations"][0]["requested"], "changed shards were not requested"
+    return [
+        *figures,
+        *quiet,
+        Figure(f"tick with {len(changed)} changed shards", _longest(changed_tick), "s"),
+        *memory_figures(changed_tick, "this tick"),
+    ]
 
 
 def many(world: World) -> list[Figure]:
@@ -27,52 +50,17 @@ def many(world: World) -> list[Figure]:
         assert first["events"] == min(more.settings.watch.max_per_tick, more.shards), first
         shutil.rmtree(more.settings.storage.output_root)  # the snapshot of that tick
         more.registered()
+        quiet = more.probe("sensor", "--cursor", cursor_of(more.settings), "--times", "3")
         return [
             Figure("very first tick, no snapshot yet", first["seconds"], "s"),
             Figure("memory of the whole process in that tick", first["peak_mib"], "MiB"),
             *(
                 figure._replace(target=None)  # what is promised of so many is that they are listed at all
-                for figure in quiet_ticks(more.probe("sensor", "--cursor", CURSOR, "--times", "3"), more.shards)
+                for figure in quiet_ticks(quiet, more.shards)
             ),
         ]
     finally:
         shutil.rmtree(more.work)
-
-
-def automation(world: World) -> list[Figure]:
-    """A tick of the sensor ``automation``."""
-    figures = []
-    if not world.is_finished:
-        world.registered()
-        first = world.probe("automation")
-        assert first["evaluations"][0]["requested"], "new shards were not requested"
-        figures = [
-            Figure("very first tick, no shard materialized: all are requested", _longest(first), "s"),
-            *memory_figures(first, "that tick"),
-        ]
-    keys = world.finished()
-    quiet = world.probe("automation", "--times", "3")["evaluations"]
-    assert not any(evaluation["requested"] for evaluation in quiet), "shards that are current were requested"
-    cursor = quiet[-1]["cursor"]
-    changed = keys[:: max(1, len(keys) // CHANGED)][:CHANGED]
-    storage = world.settings.storage
-    seen = latest_snapshot(storage)
-    write_snapshot(seen | {key: _with_new_content(seen[key]) for key in changed}, int(CURSOR), storage)
-    changed_tick = world.probe("automation", "--cursor", cursor)
-    write_snapshot(seen, int(CURSOR) + 1, storage)
-    assert changed_tick["evaluations"][0]["requested"], "changed shards were not requested"
-    return [
-        *figures,
-        Figure("first tick after a start, nothing new", quiet[0]["seconds"], "s"),
-        Figure("tick with nothing new", quiet[-1]["seconds"], "s"),
-        Figure(f"tick with {len(changed)} changed shards", _longest(changed_tick), "s"),
-        *memory_figures(changed_tick, "this tick"),
-        Figure("size of its cursor", len(cursor) / 1000, "kB"),
-    ]
-
-
-def _with_new_content(entry: SnapshotEntry) -> SnapshotEntry:
-    return entry._replace(reported=f"etag:new-{entry.key}", stamp=f"new-{entry.stamp}")
 
 
 def nightly(world: World) -> list[Figure]:

@@ -31,7 +31,7 @@ ORDER = {
     ),
     "scoring": ("*", "clip"),
     "cli": ("*", "commands", "entry_point", "__main__"),
-    "defs": ("private_api", "*"),
+    "defs": ("private", "*"),
     "pipeline": (
         *("raw", "parallel", "packages", "record", "counted", "record_index", "stored_records", "failures", "stage"),
         *("attempt", "execute", "pools", "throughput", "publishable", "counts", "tables"),
@@ -222,8 +222,8 @@ def loaded_by(code: str, watched: Iterable[str], folder: Path) -> set[str]:
 
 
 def test_the_definitions_load_what_declares_them_alone(tmp_path: Path) -> None:
-    work = ("steps.shard_run", "steps.report", "steps.checks", "ticks.nightly", "ticks.automation", "ticks.raw_shards")
-    ours = [f"interleaved_assets.defs.{name}" for name in (*work, "private_api.stored_events")]
+    work = ("steps.shard_run", "steps.report", "steps.checks", "ticks.nightly", "ticks.raw_shards", "postgres_pool")
+    ours = [f"interleaved_assets.defs.{name}" for name in work]
     ours += [name for name in WORK_OF_STEPS if name != "interleaved_assets.defs.build"]
     watched = [*READS_SHARDS, *OTHERS, *ours, "dagster"]
     assert loaded_by("import interleaved_assets.definitions", watched, tmp_path) == {"dagster"}

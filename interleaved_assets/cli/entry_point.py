@@ -72,12 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def interrupts_arrive() -> Iterator[None]:
-    """Send SIGINT again where Python drops the exception that it raised.
+    """Let SIGTERM end a command as SIGINT does, and send SIGINT again where Python drops the exception that it raised.
 
     Python raises it between any two instructions of the main thread. In a finalizer or a callback of a weak reference
     it is printed and ignored, and the command would go on.
     """
     before = sys.unraisablehook
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler) if is_main else None
 
     def hook(dropped: "sys.UnraisableHookArgs") -> None:
         if issubclass(dropped.exc_type, Exception):
@@ -90,6 +92,8 @@ def interrupts_arrive() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
+        if is_main:
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _drop_output() -> None:

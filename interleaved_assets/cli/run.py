@@ -1,12 +1,8 @@
 """``interleaved run``: shards through the stages, without Dagster."""
 
-import os
-import signal
-import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
+from functools import partial
 
 from rich.table import Table
 
@@ -15,7 +11,7 @@ from interleaved_assets.cli.status import no_shards
 from interleaved_assets.io.storage import join
 from interleaved_assets.model.errors import InterleavedError, StorageError, describe
 from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
-from interleaved_assets.pipeline.many import ShardResult, run_shards
+from interleaved_assets.pipeline.many import Made, ShardResult, run_shards
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Counts, Record
 from interleaved_assets.pipeline.stage import StageOutcome
@@ -44,17 +40,16 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
     counts: dict[str, Counter[str]] = {name: Counter() for name in stages}
     failed = undrawn = 0
     published = _Published()
-    with (
-        progress("stages of shards", len(chosen) * len(stages), out, as_json=as_json) as advance,
-        _ctrl_c_is_answered(),
-    ):
-        for one in run_shards(chosen, settings, threads=jobs):
+    with progress("stages of shards", len(chosen) * len(stages), out, as_json=as_json) as advance:
+        for one in run_shards(chosen, settings, then=partial(_store_pictures, settings=settings), threads=jobs):
             advance()
             failed += isinstance(one.result, Exception)
             counts[one.stage][_outcome(one)] += 1
-            if isinstance(one.result, StageOutcome):
-                published.add(one.key, one.result.record)
-                undrawn += not _store_pictures(one.key, one.result, settings)
+            if isinstance(one.result, Made):
+                published.add(one.key, one.result.outcome.record)
+                if one.result.shown:
+                    undrawn += 1
+                    print_error(f"interleaved: {one.stage}: shard {one.key}: {one.result.shown}")
             if as_json:
                 _print_as_json(one)
             elif not isinstance(one.result, Exception) and not out.is_terminal:
@@ -95,38 +90,15 @@ class _Published:
         return ", ".join(tally.text for tally in tallies(self._read, self._kept))
 
 
-@contextmanager
-def _ctrl_c_is_answered() -> Iterator[None]:
-    """Say at Ctrl-C what the command waits for: a large shard takes minutes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def answer(number: int, _: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, before)
-        # not print(): the signal may have interrupted one
-        os.write(2, b"interleaved: Ctrl-C: the shards in work are finished first\n")
-        signal.raise_signal(number)
-
-    signal.signal(signal.SIGINT, answer)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _store_pictures(key: str, outcome: StageOutcome, settings: Settings) -> bool:
-    """Write what the UI shows of the shard, as a run in Dagster does; False, with a line on stderr, if that fails."""
+def _store_pictures(outcome: StageOutcome, settings: Settings) -> str:
+    """Write what the UI shows of the shard, as a run in Dagster does; returns why that failed, else nothing."""
     from interleaved_assets.reporting.shard.stored_pictures import store_pictures  # not where nothing is to be made
 
-    stage = outcome.record.stage
     try:
         store_pictures(outcome.record, settings)
     except InterleavedError as error:
-        print_error(f"interleaved: {stage}: shard {key}: pictures and page could not be written: {describe(error)}")
-        return False
-    return True
+        return f"pictures and page could not be written: {describe(error)}"
+    return ""
 
 
 def _nothing_to_make(dataset: DatasetStatus) -> str:
@@ -146,23 +118,23 @@ def _due(dataset: DatasetStatus) -> list[str]:
     return [key for key, status in found if status != COMPLETE and status.state is not State.VANISHED]
 
 
-def _outcome(one: ShardResult) -> str:
+def _outcome(one: ShardResult[str]) -> str:
     if isinstance(one.result, Exception):
         return "failed"
-    return "current" if one.result.unchanged else "made"
+    return "current" if one.result.outcome.unchanged else "made"
 
 
-def _print_as_json(one: ShardResult) -> None:
+def _print_as_json(one: ShardResult[str]) -> None:
     if isinstance(one.result, Exception):
         print_json({"shard": one.key, "stage": one.stage, "outcome": "failed", "error": describe(one.result)})
         return
-    record = one.result.record
+    record = one.result.outcome.record
     print_json(
         {
             "shard": one.key,
             "stage": one.stage,
             "outcome": _outcome(one),
-            "seconds": round(one.result.seconds, 3),
+            "seconds": round(one.result.outcome.seconds, 3),
             "outputs": {role: output.uri for role, output in record.outputs.items()},
             "counts_in": record.counts_in.model_dump(),
             "counts_out": record.counts_out.model_dump(),

@@ -89,13 +89,13 @@ STAGE_DISPLAYS: Final[Mapping[str, StageDisplay]] = MappingProxyType(
 )
 
 
-def build_assets(settings: Settings) -> list[dg.AssetsDefinition | dg.SourceAsset]:
-    """The assets of the chain, in order, all under the same ``settings``."""
+def build_assets(settings: Settings, *, in_pools: bool = True) -> list[dg.AssetsDefinition | dg.SourceAsset]:
+    """Return the assets of the chain, in order, all under the same ``settings``, with or without their pools."""
     stages = stage_dag(settings)
     versions = code_versions(stages, settings)
     return [
         _raw_shards(settings.storage),
-        *(_shard_asset(stage, versions[name], settings) for name, stage in stages.items()),
+        *(_shard_asset(stage, versions[name], settings, in_pools=in_pools) for name, stage in stages.items()),
     ]
 
 
@@ -135,7 +135,7 @@ def _state_of_shards(serve: ServeSettings) -> dict[str, dg.UrlMetadataValue]:
     return {"state_of_all_shards": dg.MetadataValue.url(serve.url)} if serve.url else {}
 
 
-def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.AssetsDefinition:
+def _shard_asset(stage: Stage, code_version: str, settings: Settings, *, in_pools: bool) -> dg.AssetsDefinition:
     display = STAGE_DISPLAYS[stage.name]
     # stages that take their shards together run on a device
     pool, tags = (GPU, gpu_tags(settings.clip.device)) if stage.together else (SHARD_IO, {})
@@ -153,17 +153,16 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings) -> dg.Asse
         kinds=set(display.kinds),
         owners=OWNERS,
         tags={"layer": display.group, "pool": pool},  # for selections such as tag:pool=gpu
-        pool=pool,
+        pool=pool if in_pools else None,
         op_tags=tags,
         metadata=definition_metadata(stage, settings) | _state_of_shards(settings.serve),
         check_specs=_check_specs(stage.name, display.checks),
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
         # the step begins here: what does its work is not imported with the definitions
-        from interleaved_assets.defs.steps.shard_run import failing_after_its_events, run_over_shards
+        from interleaved_assets.defs.steps.shard_run import run_over_shards
 
-        with failing_after_its_events(context):
-            yield from run_over_shards(context, stage, display.checks, settings, code_version)
+        yield from run_over_shards(context, stage, display.checks, settings, code_version)
 
     return shard_asset
 

@@ -8,27 +8,30 @@ from interleaved_assets.defs.executors import build_executor
 from interleaved_assets.defs.forget import build_forget_job
 from interleaved_assets.defs.requests import build_job
 from interleaved_assets.defs.retention import build_retention
-from interleaved_assets.defs.schedules import build_check_schedules, build_nightly_schedule, build_report_schedule
-from interleaved_assets.defs.sensors import build_automation_sensor, build_raw_shard_sensor
+from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
+from interleaved_assets.defs.sensor import build_raw_shard_sensor
 from interleaved_assets.settings import Settings
 
 
-def build_definitions(settings: Settings) -> dg.Definitions:
-    """The assets, checks, jobs, sensors and schedules under ``settings``.
+def build_definitions(settings: Settings, *, in_pools: bool = True) -> dg.Definitions:
+    """Return the assets, checks, jobs, sensors and schedules under ``settings``.
 
     The default executor runs steps in the process of the run: a process per step takes seconds to start, and one step
     already works on several shards at a time.
+
+    Args:
+        in_pools: whether steps wait for a slot of their pool. A run without a daemon does not: no one would give back
+            the slots of one that was killed, and the next would wait for ever.
     """
     job = build_job(settings)
     return dg.Definitions(
-        assets=[*build_assets(settings), build_dataset_report(settings)],
+        assets=[*build_assets(settings, in_pools=in_pools), build_dataset_report(settings)],
         asset_checks=[build_raw_root_check(settings), build_up_to_date_check(settings)],
         jobs=[job, build_forget_job(settings)],
-        sensors=[build_raw_shard_sensor(settings), build_automation_sensor(settings, job)],
+        sensors=[build_raw_shard_sensor(settings, job)],
         schedules=[
             build_nightly_schedule(settings, job),
             build_report_schedule(settings),
-            *build_check_schedules(settings),
             build_retention(settings),
         ],
         executor=build_executor(settings.run),

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import dagster as dg
 
-from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.pipeline.checks.raw_root import DESCRIPTION, RAW_ROOT_FRESH, judge_raw_root
 from interleaved_assets.pipeline.checks.up_to_date import DESCRIPTION as UP_TO_DATE_DESCRIPTION
@@ -27,8 +26,7 @@ def build_raw_root_check(settings: Settings) -> dg.AssetChecksDefinition:
         description=DESCRIPTION,
     )
     def raw_root_fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        with interrupts_deferred():
-            registered = context.instance.get_dynamic_partitions(SHARDS)
+        registered = context.instance.get_dynamic_partitions(SHARDS)
         verdict = judge_raw_root(settings.storage, settings.checks.max_raw_age_hours, time.time(), registered)
         figures: dict[str, Any] = dict(verdict.figures)
         if (landed := figures.pop("newest_landed_at", None)) is not None:

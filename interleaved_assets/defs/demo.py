@@ -6,7 +6,6 @@ made again.
 
 import fcntl
 import json
-import logging
 import os
 import sys
 import time
@@ -20,9 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from interleaved_assets.defs.build import build_definitions
-from interleaved_assets.defs.interrupts import interrupts_noted, sigterm_as_ctrl_c
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api.instance import end_killed_run, interrupts_between_steps, keep_connections
 from interleaved_assets.defs.registration import observation
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.schedules import DAILY_REPORT
@@ -75,12 +72,10 @@ on_score_error = "drop_row" # an image that cannot be decoded has no score
 """
 """Settings that the demo writes into a folder without any: those of the repository, without CLIP's demo model."""
 INSTANCE = """\
-storage:
-  custom: {module: interleaved_assets.defs.private_api.sqlite, class: SqliteStorage}
 nux: {enabled: false}
 telemetry: {enabled: false}
 """
-"""Dagster's configuration where the demo makes an instance: files stay open, no sign-up, nothing is sent."""
+"""Dagster's configuration where the demo makes an instance: no sign-up, nothing is sent."""
 PAGES = {
     "the graph of all assets": "/asset-groups",
     "a shard, and what was dropped": "/assets/filtered?view=partitions",
@@ -96,11 +91,8 @@ def main(file: str | None, *, as_json: bool = False) -> int:
     """
     console = Console(quiet=as_json) if sys.stdout.isatty() else Console(width=TABLE_WIDTH, quiet=as_json)
     settings = load_settings(file or settings_of_demo())
-    # logs a stack where Ctrl-C meets it while it closes a connection; the interrupt ends the demo without that
-    logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL + 1)
     try:
-        with sigterm_as_ctrl_c():
-            return run_demo(settings, console, as_json=as_json)
+        return run_demo(settings, console, as_json=as_json)
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
         done = len(recorded_stages(settings.storage, [FINAL_TARS]))
         print(
@@ -123,10 +115,9 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
     console.print(f"{len(written)} demo shards in {settings.storage.raw_root}")
     ui = present_ui()
     with dg.DagsterInstance.get() as instance:
-        keep_connections(instance)
         keys = register_all(instance, settings.storage)
         console.print(f"taking {len(keys)} shards through {len(stage_dag(settings))} assets, with Dagster …")
-        with killed_demos_ended(instance, Path(os.environ["DAGSTER_HOME"]).expanduser()):
+        with killed_demos_removed(instance, Path(os.environ["DAGSTER_HOME"]).expanduser()):
             succeeded = materialize_all(instance, settings, keys)
     if as_json:
         print(json.dumps(_facts(settings, keys, succeeded=succeeded)))
@@ -186,26 +177,26 @@ def register_all(instance: dg.DagsterInstance, storage: StorageSettings) -> list
     """Register and observe every shard below the raw root; returns their keys."""
     seen = compare_with_snapshot(
         list_raw_shards(storage), {}, storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
-    )
-    instance.add_dynamic_partitions(SHARDS, seen.keys)
-    for key, source in zip(seen.keys, seen.changed, strict=True):
-        instance.report_runless_asset_event(observation(key, source))
-    return seen.keys
+    ).snapshot
+    instance.add_dynamic_partitions(SHARDS, list(seen))
+    for key, entry in seen.items():
+        instance.report_runless_asset_event(observation(key, entry.source))
+    return list(seen)
 
 
 @contextmanager
-def killed_demos_ended(instance: dg.DagsterInstance, home: Path) -> Iterator[None]:
-    """End the runs of demos that were killed: they keep slots of the pools, for which this one would wait for ever.
+def killed_demos_removed(instance: dg.DagsterInstance, home: Path) -> Iterator[None]:
+    """Delete the runs of demos that were killed: their shards would count as in the work of a run for ever.
 
     A demo holds a lock in ``home``, which the system releases when its process ends. Where another one holds it, no run
-    is ended.
+    is deleted.
     """
     with (home / "demo.lock").open("w") as lock:
         with suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for found in instance.get_run_records(dg.RunsFilter(tags=OF_DEMO)):
                 if not found.dagster_run.is_finished:
-                    end_killed_run(instance, found.dagster_run, "The demo that made this run was killed.")
+                    instance.delete_run(found.dagster_run.run_id)
         yield
 
 
@@ -215,7 +206,7 @@ def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequ
     Raises:
         KeyboardInterrupt: Ctrl-C ended a run.
     """
-    definitions = build_definitions(settings)
+    definitions = build_definitions(settings, in_pools=False)
     # a range is in the order in which partitions were added
     registered = [key for key in instance.get_dynamic_partitions(SHARDS) if key in set(keys)]
     over_shards = {RANGE_START: registered[0], RANGE_END: registered[-1]}
@@ -229,14 +220,9 @@ def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequ
 def _execute(definitions: dg.Definitions, job: str, instance: dg.DagsterInstance, tags: dict[str, str]) -> bool:
     # Dagster would print the stack of every failed step, and of the interrupted one
     silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    # An interrupt waits for the next step, also while the run is created: a run that is created and never started
-    # would count as working on its shards for ever.
-    with interrupts_noted() as interrupted, interrupts_between_steps():
-        result = definitions.resolve_job_def(job).execute_in_process(
-            run_config=silent, instance=instance, tags=tags, raise_on_error=False
-        )
-        if interrupted():
-            raise KeyboardInterrupt
+    result = definitions.resolve_job_def(job).execute_in_process(
+        run_config=silent, instance=instance, tags=tags, raise_on_error=False
+    )
     failures = [event for event in result.all_events if event.is_step_failure]
     errors = {event.step_key: error for event in failures if (error := event.step_failure_data.error)}
     for step, error in errors.items():

@@ -5,7 +5,7 @@ needs of the GPU step are arguments of its asset; executors read their own parts
 
 * Every executor holds one slot of the pool ``gpu`` while the step runs: one per device, also where it runs on the CPU,
   since two models at a time on the cores of one machine slow each other down.
-* Ray gives each task what :func:`task_needs` says: one GPU, and with it ``CUDA_VISIBLE_DEVICES``, or one CPU.
+* Ray gives each task one GPU, and with it ``CUDA_VISIBLE_DEVICES``, or one CPU (``pipeline/many.py``).
 * Kubernetes reads ``dagster-k8s/config``: the resource of the device plugin, a selector and a toleration for GPU nodes.
 * An executor of your own (``run.executor = "module:attribute"``) finds its tag there too: ``dagster-ray/config`` for
   steps on Ray, ``dagster-celery/queue`` for Celery, whose worker with the GPU then listens to the queue ``gpu``.
@@ -20,10 +20,7 @@ import dagster as dg
 
 from interleaved_assets.defs.pools import GPU
 from interleaved_assets.model.errors import MissingDependency, SettingsError, how_to_install
-from interleaved_assets.pipeline.pools.cluster import Needs
-from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import WORK
-from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.settings.sections import RunSettings
 
 IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
@@ -62,14 +59,6 @@ def gpu_tags(device: Literal["auto", "cpu", "cuda"]) -> dict[str, Any]:
         "dagster-ray/config": {"num_gpus": _GPUS},
         "dagster-celery/queue": GPU,
     }
-
-
-def task_needs(stage: Stage, clip: ClipSettings) -> Needs:
-    """What a Ray task takes of a node: one CPU, or one GPU for the stage with the model.
-
-    The task with the GPU takes no CPU, so that it does not wait for one behind the tasks of other stages.
-    """
-    return Needs(cpus=0, gpus=_GPUS) if stage.together and clip.device != "cpu" else Needs(cpus=1, gpus=0)
 
 
 def build_executor(run: RunSettings) -> dg.ExecutorDefinition:

@@ -5,7 +5,6 @@ from typing import Final
 import dagster as dg
 from pydantic import Field
 
-from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import Settings
@@ -38,13 +37,9 @@ def build_forget_job(settings: Settings) -> dg.JobDefinition:
         except InterleavedError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
         for key, uris in files.items():
-            with interrupts_deferred():
-                context.log.info("\n".join([f"shard {key}: {counted(len(uris), 'file')}", *uris]))
+            context.log.info("\n".join([f"shard {key}: {counted(len(uris), 'file')}", *uris]))
         done = "nothing was removed, because dry_run is set" if config.dry_run else "removed, with their partitions"
-        with interrupts_deferred():
-            context.log.info(
-                f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}"
-            )
+        context.log.info(f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}")
 
     @dg.job(
         name=FORGET_SHARDS,

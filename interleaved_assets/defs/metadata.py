@@ -5,7 +5,6 @@ from typing import Any, Final, TypeVar
 
 import dagster as dg
 
-from interleaved_assets.defs.private_api.stored_events import UNCHANGED
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import StageOutcome
@@ -49,11 +48,10 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
 
 
 def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
-    """Metadata of one shard's materialization; figures are numbers, so that the UI plots them over time.
+    """Return the metadata of one shard's materialization; figures are numbers, so that the UI plots them over time.
 
-    Each entry takes 120 bytes and more of every event. Therefore counts of 0 are left out, except of dropped rows.
-    Everything else about the shard is in its record, whose place is an entry. An unchanged shard shows what it showed
-    before, since Dagster shows its last event.
+    Counts of 0 are left out, except of dropped rows. Everything else about the shard is in its record, whose place is
+    an entry. An unchanged shard shows what it showed before, since Dagster shows its last event.
 
     Args:
         outcome: of the shard at this stage.
@@ -68,7 +66,7 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
         **_made(record),
     }
     if outcome.unchanged:
-        metadata[UNCHANGED] = True
+        metadata["unchanged"] = True
     if record.dropped:
         metadata["ledger"] = place_of(record.outputs["ledger"].uri, settings)
     metadata["record"] = place_of(settings.storage.shard(record.shard).record(record.stage), settings)

@@ -26,7 +26,7 @@ AssetJob = Any
 
 
 def build_job(settings: Settings) -> AssetJob:
-    """The job that takes a range of shards through all stages; automation and the nightly schedule launch it."""
+    """The job that takes a range of shards through all stages; the sensor and the nightly schedule launch it."""
     return dg.define_asset_job(
         BRING_UP_TO_DATE,
         selection=dg.AssetSelection.assets(*stage_dag(settings)),
@@ -61,16 +61,3 @@ def ranges_of(
             last = index
     if first is not None and last is not None:
         yield registered[first], registered[last]
-
-
-def gaps_of(registered: Sequence[str], due: AbstractSet[str], largest_gap: int = LARGEST_GAP) -> list[str]:
-    """The shards between two due ones with at most ``largest_gap`` shards between them."""
-    gap: list[str] | None = None
-    found: list[str] = []
-    for key in registered:
-        if key in due:
-            found += gap or []
-            gap = []
-        elif gap is not None:
-            gap = [*gap, key] if len(gap) < largest_gap else None
-    return found

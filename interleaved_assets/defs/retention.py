@@ -10,10 +10,9 @@ from typing import Final
 import dagster as dg
 
 from interleaved_assets.defs.forget import FORGET_SHARDS
-from interleaved_assets.defs.interrupts import interrupts_deferred
-from interleaved_assets.defs.private_api.instance import delete_compute_logs, events_of_run, latest_event_ids
+from interleaved_assets.defs.private import delete_compute_logs, latest_event_ids
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
-from interleaved_assets.defs.schedules import CHECK_RAW_ROOT, CHECK_UP_TO_DATE, DAILY_REPORT
+from interleaved_assets.defs.schedules import DAILY_REPORT
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
@@ -33,8 +32,7 @@ def build_retention(settings: Settings) -> dg.ScheduleDefinition:
     @dg.op(name="delete_replaced_runs", description=f"Deletes runs over {days} days old that hold no latest event.")
     def delete(context: dg.OpExecutionContext) -> None:
         deleted = delete_old_runs(context.instance, datetime.now(UTC) - timedelta(days=days), settings)
-        with interrupts_deferred():
-            context.log.info(f"deleted {deleted} runs that were created more than {days} days ago")
+        context.log.info(f"deleted {deleted} runs that were created more than {days} days ago")
 
     @dg.job(
         name=DELETE_OLD_RUNS,
@@ -62,27 +60,25 @@ def delete_old_runs(instance: dg.DagsterInstance, before: datetime, settings: Se
     Returns:
         The number of runs deleted.
     """
-    with interrupts_deferred():
-        in_force = set(_latest_events(instance))
-        deletable = [
-            run_id
-            for run_id in _finished_runs(instance, before, settings)
-            if not in_force & set(_events_of(instance, run_id))
-        ]
+    finished = list(_finished_runs(instance, before, settings))
+    in_force = set(_runs_of_latest_events(instance)) if finished else set()
+    deletable = [run_id for run_id in finished if run_id not in in_force]
     for run_id in deletable:
-        with interrupts_deferred():
-            delete_compute_logs(instance, run_id)
-            instance.delete_run(run_id)
+        delete_compute_logs(instance, run_id)
+        instance.delete_run(run_id)
     return len(deletable)
 
 
-def _latest_events(instance: dg.DagsterInstance) -> Iterator[int]:
-    """Storage ids of the last event of each kind for each asset and each partition."""
+def _runs_of_latest_events(instance: dg.DagsterInstance) -> Iterator[str]:
+    """Yield the run of the last event of each kind, for each asset and each partition."""
     fetches = (instance.fetch_materializations, instance.fetch_observations)
     for key in instance.get_asset_keys():
         for kind, fetch in zip(_EVENTS, fetches, strict=True):
-            yield from latest_event_ids(instance, key, kind).values()
-            yield from (record.storage_id for record in fetch(key, limit=1).records)
+            yield from (record.run_id for record in fetch(key, limit=1).records)
+            ids = list(latest_event_ids(instance, key, kind).values())
+            for start in range(0, len(ids), _PAGE):
+                some = dg.AssetRecordsFilter(key, storage_ids=ids[start : start + _PAGE])
+                yield from (record.run_id for record in fetch(some, limit=_PAGE).records)
 
 
 def _finished_runs(instance: dg.DagsterInstance, before: datetime, settings: Settings) -> Iterator[str]:
@@ -96,14 +92,9 @@ def _finished_runs(instance: dg.DagsterInstance, before: datetime, settings: Set
 
 def _is_ours(run: dg.DagsterRun, settings: Settings) -> bool:
     """Whether a run is of a job of this project, or only of its assets and checks."""
-    jobs = (DELETE_OLD_RUNS, BRING_UP_TO_DATE, DAILY_REPORT, CHECK_RAW_ROOT, CHECK_UP_TO_DATE, FORGET_SHARDS)
+    jobs = (DELETE_OLD_RUNS, BRING_UP_TO_DATE, DAILY_REPORT, FORGET_SHARDS)
     if run.job_name in jobs:
         return True
     ours = {dg.AssetKey(name) for name in (RAW_SHARDS, *stage_dag(settings), REPORT)}
     targets = {*(run.asset_selection or ()), *(check.asset_key for check in run.asset_check_selection or ())}
     return bool(targets) and targets <= ours
-
-
-def _events_of(instance: dg.DagsterInstance, run_id: str) -> Iterator[int]:
-    for kind in _EVENTS:
-        yield from (event.storage_id for event in events_of_run(instance, run_id, kind))

@@ -1,5 +1,7 @@
-"""Schedules: the nightly runs for shards that are not current, the daily report, the check of the raw root."""
+"""The schedules: runs by night for shards that are not current, and the daily report."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import dagster as dg
@@ -8,17 +10,12 @@ from interleaved_assets.defs.checks import RAW_ROOT_CHECK, up_to_date_checks
 from interleaved_assets.defs.requests import AssetJob
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings
-from interleaved_assets.settings.sections import CheckSettings, WatchSettings
 
-REPORT_CRON: Final = "0 6 * * *"
-"""Time of the report in UTC: after the nightly schedule, whose default is 02:00."""
 DAILY_REPORT: Final = "daily_report"
-CHECK_RAW_ROOT: Final = "check_raw_root"
-CHECK_UP_TO_DATE: Final = "check_up_to_date"
 
 
 def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefinition:
-    """The schedule over all shards, off until it is turned on in the UI.
+    """Return the schedule over all shards, off until it is turned on in the UI.
 
     At ten thousand shards, computing Dagster's own staleness takes minutes. Comparing records takes seconds, and also
     finds changed settings and code.
@@ -32,7 +29,7 @@ def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefi
 
         return request_due_shards(context, settings)
 
-    try:
+    with _cron_checked("watch.nightly", settings.watch.nightly):
         return dg.schedule(
             name="nightly",
             job=job,
@@ -42,73 +39,36 @@ def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefi
             description="Requests runs for shards that are missing, failed or stale, also after a change of settings "
             "or code.",
         )(nightly)
-    except dg.DagsterInvalidDefinitionError as error:
-        raise _no_cron("watch.nightly", settings.watch.nightly, "0 2 * * *") from error
 
 
 def build_report_schedule(settings: Settings) -> dg.ScheduleDefinition:
-    """The daily schedule of ``dataset_report``.
+    """Return the daily schedule of ``dataset_report`` and of the checks over all shards.
 
     The report is not triggered by its inputs: vanished shards and changed settings produce no event, and every shard
-    would trigger a report. It is on from the start, since nothing else in the UI shows that shards are stale.
-    """
-    description = "Makes dataset_report, and runs the check up_to_date of each stage."
-    return dg.ScheduleDefinition(
-        name=DAILY_REPORT,
-        job=dg.define_asset_job(
-            DAILY_REPORT,
-            selection=dg.AssetSelection.assets("dataset_report") | up_to_date_checks(settings),
-            description=description,
-        ),
-        cron_schedule=REPORT_CRON,
-        execution_timezone="UTC",
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=description,
-    )
-
-
-def build_check_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
-    """The schedules of the checks that are not about one shard.
+    would trigger a report. It is on from the start, because nothing else in the UI shows that shards are stale.
 
     Raises:
-        SettingsError: ``checks.raw_root_cron`` or ``checks.up_to_date_cron`` is not a cron expression.
+        SettingsError: ``watch.report`` is not a cron expression.
     """
-    raw_root = "Runs the check raw_root_fresh: whether the raw root can be listed and shards still land."
-    up_to_date = "Runs the check up_to_date of each stage: which shards are not current there, and why."
-    always, watched = dg.DefaultScheduleStatus.RUNNING, _from_the_start(settings.watch)
-    of_raw_root = dg.AssetSelection.checks(RAW_ROOT_CHECK)
-    of_stages = up_to_date_checks(settings)
-    return [
-        _check_schedule(CHECK_RAW_ROOT, "raw_root_cron", of_raw_root, raw_root, settings.checks, watched),
-        _check_schedule(CHECK_UP_TO_DATE, "up_to_date_cron", of_stages, up_to_date, settings.checks, always),
-    ]
-
-
-def _check_schedule(
-    name: str,
-    setting: str,
-    checks: dg.AssetSelection,
-    description: str,
-    crons: CheckSettings,
-    status: dg.DefaultScheduleStatus,
-) -> dg.ScheduleDefinition:
-    cron = getattr(crons, setting)
-    try:
+    description = "Makes dataset_report, and runs the checks over all shards: up_to_date of each stage, raw_root_fresh."
+    checks = up_to_date_checks(settings) | dg.AssetSelection.checks(RAW_ROOT_CHECK)
+    selection = dg.AssetSelection.assets("dataset_report") | checks
+    with _cron_checked("watch.report", settings.watch.report):
         return dg.ScheduleDefinition(
-            name=name,
-            job=dg.define_asset_job(name, selection=checks, description=description),
-            cron_schedule=cron,
+            name=DAILY_REPORT,
+            job=dg.define_asset_job(DAILY_REPORT, selection=selection, description=description),
+            cron_schedule=settings.watch.report,
             execution_timezone="UTC",
-            default_status=status,
+            default_status=dg.DefaultScheduleStatus.RUNNING,
             description=description,
         )
+
+
+@contextmanager
+def _cron_checked(setting: str, value: str) -> Iterator[None]:
+    try:
+        yield
     except dg.DagsterInvalidDefinitionError as error:
-        raise _no_cron(f"checks.{setting}", cron, "0 * * * *") from error
-
-
-def _no_cron(setting: str, value: str, example: str) -> SettingsError:
-    return SettingsError(f"{setting}: {value!r} is not a cron expression of five fields, such as {example}")
-
-
-def _from_the_start(watch: WatchSettings) -> dg.DefaultScheduleStatus:
-    return dg.DefaultScheduleStatus.RUNNING if watch.enabled else dg.DefaultScheduleStatus.STOPPED
+        raise SettingsError(
+            f"{setting}: {value!r} is not a cron expression of five fields, such as 0 2 * * *"
+        ) from error

@@ -34,7 +34,6 @@ class DatasetStatus:
         raws: the raw shards by key; None if the raw root could not be listed.
         recorded: by shard, the stages that have a record.
         failed: by stage, the shards whose last run failed, as far as Dagster knows.
-        errors: by shard, the error of its last run in Dagster, as far as known.
         failures: by stage and shard, the failures that are stored and concern the present raw shard.
         problem: the error if the raw root or a folder of it could not be listed, else empty.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
@@ -48,7 +47,6 @@ class DatasetStatus:
     recorded: Mapping[str, list[str]]
     keys: list[str]
     failed: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
-    errors: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, Mapping[str, Failure]] = field(default_factory=dict)
     problem: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +68,7 @@ class DatasetStatus:
         if status.state is not State.FAILED:
             return ""
         stored = self.failure_of(key, status)
-        return " ".join((stored.error if stored else self.errors.get(key, "")).split())
+        return " ".join(stored.error.split()) if stored else "its run ended before it reached the shard"
 
     def failure_of(self, key: str, status: Status) -> Failure | None:
         """The stored failure of a shard of this status, if there is one."""
@@ -106,7 +104,6 @@ def read_dataset_status(
     settings: Settings,
     registered: Iterable[str] = (),
     failed: Mapping[str, AbstractSet[str]] | None = None,
-    errors: Mapping[str, str] | None = None,
 ) -> DatasetStatus:
     """The shards at the raw root and in the records: one listing of the former, one per stage of the latter.
 
@@ -137,7 +134,6 @@ def read_dataset_status(
         recorded=recorded,
         keys=keys,
         failed=failed or {},
-        errors=errors or {},
         failures=failures,
         problem=problem,
         versions=versions,

@@ -238,16 +238,19 @@ class WatchSettings(_Section):
     """How the sensor looks for new and changed shards."""
 
     enabled: bool = False
-    """Whether both sensors and the schedule check_raw_root are on from the start; else they are turned on in the UI.
-    daily_report and check_up_to_date always are. Default false."""
+    """Whether the sensor is on from the start; else it is turned on in the UI. The schedule daily_report always is.
+    Default false."""
     interval_seconds: int = Field(default=60, ge=5, le=86_400)
-    """Seconds between two ticks of the sensors. Default 60."""
+    """Seconds between two ticks of the sensor. Default 60."""
     quiet_seconds: FiniteFloat = Field(default=60, ge=0)
     """Seconds a shard must stay unchanged before it is taken as complete. Default 60."""
     nightly: str = "0 2 * * *"
     """Time of the nightly schedule, as cron in UTC. Default 0 2 * * *."""
+    report: str = "0 6 * * *"
+    """Time of the schedule daily_report, which also runs the checks over all shards, as cron in UTC.
+    Default 0 6 * * *."""
     max_per_tick: int = Field(default=400, ge=1, le=500)
-    """New or changed shards reported in one tick; the rest waits for the next. Default 400."""
+    """New or changed shards requested in one tick; the rest waits for the next. Default 400."""
     max_tick_seconds: float = Field(default=30, gt=0, le=50)
     """Seconds that a tick may take to hash new or changed local shards; the rest waits for the next. At most 50:
     Dagster ends a tick after 60. Default 30."""
@@ -270,11 +273,6 @@ class CheckSettings(_Section):
     """Fewest other shards for that comparison; with fewer there is none. Default 5."""
     max_raw_age_hours: FiniteFloat | None = Field(default=None, gt=0)
     """Hours since the newest raw shard landed, after which the check raw_root_fresh warns. Default none: no limit."""
-    raw_root_cron: str = "0 * * * *"
-    """Time of the check raw_root_fresh, as cron in UTC. Default 0 * * * *, every hour."""
-    up_to_date_cron: str = "15 * * * *"
-    """Time of the check up_to_date of each stage, which reads the record of every shard at every stage, as cron in UTC.
-    Default 15 * * * *, every hour."""
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> Self:

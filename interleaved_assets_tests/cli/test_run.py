@@ -1,16 +1,13 @@
 import json
 import shutil
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance
 
-from interleaved_assets.cli import main, run
+from interleaved_assets.cli import main
 from interleaved_assets.pipeline.due import Progress, due_shards
 from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.many import ShardResult
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -129,25 +126,3 @@ def test_unknown_keys_and_a_missing_raw_root(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "raw").rmdir()
     assert main(command) == 2
     assert "raw root" in capsys.readouterr().err
-
-
-def test_ctrl_c_says_what_the_command_waits_for(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project(tmp_path)
-    good_shard(tmp_path / "raw/a.tar")
-    told: list[str] = []
-
-    def interrupted(*_: object, **__: object) -> Iterator[ShardResult]:
-        try:
-            signal.raise_signal(signal.SIGINT)
-        finally:
-            told.append(capfd.readouterr().err)  # before the shards in work are waited for
-        yield from ()
-
-    monkeypatch.setattr(run, "run_shards", interrupted)
-    handler = signal.getsignal(signal.SIGINT)
-    assert main(["--settings", str(tmp_path / "interleaved.toml"), "run"]) == 130
-    assert told == ["interleaved: Ctrl-C: the shards in work are finished first\n"]
-    assert capfd.readouterr().err.strip() == "interleaved: interrupted"
-    assert signal.getsignal(signal.SIGINT) is handler

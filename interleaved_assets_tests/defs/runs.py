@@ -13,7 +13,6 @@ import dagster as dg
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
-from interleaved_assets.defs.sensors import build_raw_shard_sensor
 from interleaved_assets.pipeline.checks.verdict import MATERIALIZATION_ERRORS
 from interleaved_assets.settings import Settings
 
@@ -160,11 +159,19 @@ class Watcher:
         self.cursor: str | None = None
         self.observed: list[str] = []
         """Keys that were reported as new or changed, in order."""
+        self.versions: dict[str, str] = {}
+        """The content version that was reported last, by key."""
+        self.run_keys: list[str | None] = []
+        """Of all runs requested so far."""
+        self.ranges: list[tuple[str, str]] = []
+        """First and last shard of each run that the last tick has requested."""
 
     def tick(self) -> str:
         """One look; gives what it says. Errors of the sensor come through."""
-        context = dg.build_sensor_context(instance=self._instance, cursor=self.cursor)
-        result = build_raw_shard_sensor(self.settings)(context)
+        sensor = build_definitions(self.settings).get_sensor_def("raw_shard_sensor")
+        self.ranges = []
+        with dg.build_sensor_context(instance=self._instance, cursor=self.cursor) as context:
+            result = sensor(context)
         if isinstance(result, dg.SkipReason):
             return result.skip_message or ""
         assert isinstance(result, dg.SensorResult)
@@ -172,8 +179,22 @@ class Watcher:
         for event in result.asset_events:
             self._instance.report_runless_asset_event(event)
             self.observed.append(str(event.partition))
+            self.versions[str(event.partition)] = (event.tags or {})["dagster/data_version"]
         self.cursor = result.cursor
+        for request in result.run_requests or ():
+            self.run_keys.append(request.run_key)
+            self.ranges.append((request.tags[RANGE_START], request.tags[RANGE_END]))
         return result.skip_reason.skip_message or "" if result.skip_reason else ""
+
+    def requested(self) -> list[str]:
+        """One look; every shard of the runs that it requests."""
+        self.tick()
+        registered = list(self._instance.get_dynamic_partitions(SHARDS))
+        return [
+            key
+            for first, last in self.ranges
+            for key in registered[registered.index(first) : registered.index(last) + 1]
+        ]
 
 
 def files(folder: Path) -> dict[str, bytes]:

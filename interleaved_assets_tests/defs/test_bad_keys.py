@@ -58,7 +58,7 @@ def small_shard(path: Path, name: str) -> Path:
 def goes_the_whole_way(settings: Settings, names: Sequence[str], instance: DagsterInstance) -> list[str]:
     """Watched, run and read back; gives the keys."""
     watcher = Watcher(instance, settings)
-    assert watcher.tick() == f"{len(names)} registered"
+    watcher.tick()
     keys = {shard.key: shard for shard in list_raw_shards(settings.storage)}
     assert sorted(watcher.observed) == sorted(keys)
     assert len(keys) == len(names)

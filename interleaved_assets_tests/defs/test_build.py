@@ -25,13 +25,10 @@ def test_what_launches_runs_is_off_and_what_shows_stale_shards_is_on_from_the_st
     repository = build_definitions(project(tmp_path, text)).get_repository_def()
     assert {sensor.name: sensor.default_status.value for sensor in repository.sensor_defs} == {
         "raw_shard_sensor": sensors,
-        "automation": sensors,
     }
     assert {schedule.name: schedule.default_status.value for schedule in repository.schedule_defs} == {
         "nightly": "STOPPED",  # turned on in the UI
         "daily_report": "RUNNING",
-        "check_raw_root": sensors,
-        "check_up_to_date": "RUNNING",
         "delete_old_runs": "RUNNING",
     }
 

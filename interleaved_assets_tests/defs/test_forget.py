@@ -120,5 +120,7 @@ def test_without_an_instance_the_sensor_removes_the_partition(
     assert main(["forget", "--vanished", "--yes"]) == 0
     assert capsys.readouterr().out.endswith("14 files: removed; raw_shard_sensor removes the partitions\n")
     assert instance.get_dynamic_partitions("shards") == ["a", "b"]
-    assert Watcher(instance, settings).tick() == "1 registered before, 1 without tar and outputs, removed"
+    watcher = Watcher(instance, settings)
+    watcher.tick()
+    assert watcher.observed == ["b"]
     assert instance.get_dynamic_partitions("shards") == ["b"]

@@ -1,22 +1,17 @@
 """dataset_report in real runs: figures over time, what is not current, and the same on the pages of the shards."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from dagster import AssetCheckEvaluation, AssetKey, DagsterInstance
-from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
-from dagster._core.loader import LoadingContextForTest
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
-from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.steps.failures import standing_failures
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files
 from interleaved_assets.reporting.dataset.about import about
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import STAGES, run_chain
+from interleaved_assets_tests.defs.runs import run_chain
 from interleaved_assets_tests.documents import good_shard, project
 
 FINAL_TARS = AssetKey("final_tars")
@@ -39,16 +34,6 @@ def report(instance: DagsterInstance, settings: Settings) -> dict[str, object]:
     event = instance.fetch_materializations(REPORT, limit=1).records[0].asset_materialization
     assert event is not None
     return {name: value.value for name, value in event.metadata.items()}
-
-
-def status_notes(instance: DagsterInstance) -> list[tuple[str | None, object]]:
-    """Partition and status of every status that was put on the page of a final tar, oldest first."""
-    records = instance.fetch_observations(FINAL_TARS, limit=100).records
-    return [
-        (record.partition_key, record.asset_observation.metadata["status"].value)
-        for record in reversed(records)
-        if record.asset_observation is not None and "status" in record.asset_observation.metadata
-    ]
 
 
 def three_shards(tmp_path: Path, instance: DagsterInstance) -> Settings:
@@ -94,7 +79,7 @@ def test_every_state_is_a_number_and_has_its_reason(tmp_path: Path, instance: Da
     assert page.count('src="data:image/jpeg;base64,') == 2  # an example of each shard's blurred image
 
 
-def test_a_shard_without_an_error_of_its_own_has_that_of_its_run(
+def test_a_shard_without_an_error_of_its_own_is_told_as_failed(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = project(tmp_path)
@@ -106,12 +91,9 @@ def test_a_shard_without_an_error_of_its_own_has_that_of_its_run(
     with monkeypatch.context() as patch:  # before the step has logged anything of a shard
         patch.setattr("interleaved_assets.defs.steps.shard_run._input_events", lost)
         assert not run_chain(instance, settings, register_all(instance, settings.storage)).success
-    assert standing_failures(instance, "normalized", ["a"]) == {}
-    shown = str(report(instance, settings)["report"])
-    run = instance.get_run_records()[-1].dagster_run.run_id
-    line = f"| failed | normalized failed: run {run[:8]} failed: "
-    assert line in shown
-    assert "RuntimeError: the connection to the database was lost" in shown[shown.index(line) :].split("\n")[0]
+    assert "| failed | normalized failed: its run ended before it reached the shard | a | 1 |" in str(
+        report(instance, settings)["report"]
+    )
 
 
 def test_the_date_is_no_part_of_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,61 +119,6 @@ def test_a_raw_root_that_is_gone_does_not_lose_the_report(tmp_path: Path, instan
     assert metadata["shards_vanished"] == 0
     assert "Changed and vanished raw shards cannot be recognized: raw root" in str(metadata["report"])
     assert "does not exist" in (tmp_path / "out/dataset_report.html").read_text()
-
-
-def test_the_reason_is_published_once_on_the_page_of_the_shard(tmp_path: Path, instance: DagsterInstance) -> None:
-    settings = three_shards(tmp_path, instance)
-    failed = ("bad", f"normalized failed: {ERROR.format(tmp_path)}")
-    report(instance, settings)
-    report(instance, settings)
-    assert status_notes(instance) == [failed]
-    changed = project(tmp_path, LENIENT)
-    report(instance, changed)
-    report(instance, changed)
-    stale = "filtered stale: settings changed: min_sharpness 100.0 → 0.0"
-    assert status_notes(instance) == [failed, ("a", stale), ("b", stale)]
-    run_chain(instance, changed, ["b"])
-    report(instance, changed)
-    assert len(status_notes(instance)) == 3  # b's page shows its new materialization, a's the same reason as before
-    report(instance, project(tmp_path))
-    # a is as it was made, which nothing else would tell; b was made under the lenient setting
-    assert status_notes(instance)[3:] == [
-        ("b", "filtered stale: settings changed: min_sharpness 0.0 → 100.0"),
-        ("a", "complete"),
-    ]
-    assert json.loads((tmp_path / "out/state/status_notes.json").read_text()).keys() == {"b", "bad"}
-
-
-def test_without_notes_no_file_is_written(tmp_path: Path, instance: DagsterInstance) -> None:
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    run_chain(instance, settings, register_all(instance, settings.storage))
-    report(instance, settings)
-    assert status_notes(instance) == []
-    assert not (tmp_path / "out/state").exists()
-
-
-def stale(instance: DagsterInstance, settings: Settings, key: str) -> set[str]:
-    """The assets that Dagster itself calls stale for this shard."""
-    graph = build_definitions(settings).resolve_asset_graph()
-    resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
-    return {name for name in STAGES if resolver.get_status(AssetKey(name), key) != StaleStatus.FRESH}
-
-
-def test_status_notes_change_neither_staleness_nor_versions(tmp_path: Path, instance: DagsterInstance) -> None:
-    settings = three_shards(tmp_path, instance)
-    changed = project(tmp_path, LENIENT)
-    before = {key: stale(instance, changed, key) for key in ("a", "bad")}
-    version = instance.get_latest_data_version_record(FINAL_TARS, partition_key="a")
-    statuses = instance.get_status_by_partition(FINAL_TARS, ["a", "b", "bad"], shards)
-    report(instance, changed)
-    assert {key for key, _ in status_notes(instance)} == {"a", "b", "bad"}
-    assert {key: stale(instance, changed, key) for key in ("a", "bad")} == before
-    assert before == {"a": {"filtered", "final_tars"}, "bad": set(STAGES)}
-    assert stale(instance, settings, "a") == set()  # under the settings it was made with
-    assert instance.get_latest_data_version_record(FINAL_TARS, partition_key="a") == version
-    assert instance.get_status_by_partition(FINAL_TARS, ["a", "b", "bad"], shards) == statuses
-    assert instance.get_materialized_partitions(FINAL_TARS) == {"a", "b"}
 
 
 def check(instance: DagsterInstance, settings: Settings) -> AssetCheckEvaluation:

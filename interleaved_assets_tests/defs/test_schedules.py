@@ -1,25 +1,21 @@
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.assets.graph.asset_graph_subset import AssetGraphSubset
-from dagster._core.definitions.events import AssetKeyPartitionKey
-from dagster._core.execution.asset_backfill import AssetBackfillData
-from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, gaps_of, ranges_of
+from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, ranges_of
 from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
 from interleaved_assets.defs.steps import shard_run
-from interleaved_assets.defs.steps.shard_events import LoggedShard, Success
+from interleaved_assets.defs.steps.shard_events import LoggedShard
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import STAGES, Restorable, instance_on_disk
@@ -46,21 +42,20 @@ def test_ranges(statuses: str, at_most: int, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("marks", "largest_gap", "ranges", "gaps"),
+    ("marks", "largest_gap", "ranges"),
     [
-        ("x.x..x", 1, ["ac", "ff"], "b"),
-        ("x.x..x", 2, ["af"], "bde"),
-        ("x.x..x", 0, ["aa", "cc", "ff"], ""),
-        ("..x.x.", 2, ["ce"], "d"),
-        ("x..-x.", 3, ["aa", "ee"], "bcd"),
+        ("x.x..x", 1, ["ac", "ff"]),
+        ("x.x..x", 2, ["af"]),
+        ("x.x..x", 0, ["aa", "cc", "ff"]),
+        ("..x.x.", 2, ["ce"]),
+        ("x..-x.", 3, ["aa", "ee"]),
     ],
 )
-def test_a_range_includes_gaps_up_to_a_length(marks: str, largest_gap: int, ranges: list[str], gaps: str) -> None:
+def test_a_range_includes_gaps_up_to_a_length(marks: str, largest_gap: int, ranges: list[str]) -> None:
     keys = list("abcdef")
     due = {key for key, mark in zip(keys, marks, strict=True) if mark == "x"}
     current = {key for key, mark in zip(keys, marks, strict=True) if mark == "."}
     assert [first + last for first, last in ranges_of(keys, due, current, 6, largest_gap)] == ranges
-    assert "".join(gaps_of(keys, due, largest_gap)) == gaps
 
 
 def test_a_change_of_every_25th_shard_of_many_takes_a_run_for_each_hundred() -> None:
@@ -245,30 +240,6 @@ def test_shards_of_a_run_under_way_are_left_to_it(instance: dg.DagsterInstance, 
     assert requested(instance, settings) == ["aa", "dd"]
 
 
-def test_shards_that_a_backfill_has_yet_to_queue_are_left_to_it(
-    instance: dg.DagsterInstance, settings: Settings
-) -> None:
-    register_all(instance, settings.storage)
-    graph = build_definitions(settings).get_repository_def().asset_graph
-    target = AssetGraphSubset.from_asset_partition_set(
-        {AssetKeyPartitionKey(dg.AssetKey("filtered"), key) for key in "bc"}, graph
-    )
-    data = AssetBackfillData.empty(target, datetime.now(UTC).timestamp(), dynamic_partitions_store=instance)
-    backfill = PartitionBackfill(
-        backfill_id="first-load",
-        status=BulkActionStatus.REQUESTED,
-        from_failure=False,
-        tags={},
-        backfill_timestamp=0.0,
-        asset_selection=[dg.AssetKey("filtered")],
-        serialized_asset_backfill_data=data.serialize(instance, graph),
-    )
-    instance.add_backfill(backfill)
-    assert requested(instance, settings) == ["aa", "dd"]
-    instance.update_backfill(backfill.with_status(BulkActionStatus.CANCELED))
-    assert requested(instance, settings) == ["ab", "cd"]
-
-
 def test_a_shard_whose_last_run_failed_is_requested_though_its_records_are_current(made: Made) -> None:
     folder, settings, instance = made
     refused = Path(settings.storage.shard("c").record("final_tars"))
@@ -291,16 +262,16 @@ def test_a_shard_whose_run_was_terminated_between_record_and_event_is_requested(
     folder, settings, instance = made
     good_shard(folder / "raw/c.tar", seed=9)
     job = build_definitions(settings).resolve_job_def("bring_up_to_date")
-    record = shard_run.record_successes
+    record = shard_run.record_success
 
-    def terminated(context: dg.AssetExecutionContext, shards: Sequence[Success]) -> dict[str, LoggedShard]:
-        if shards and context.asset_key == dg.AssetKey(stage):
+    def terminated(context: dg.AssetExecutionContext, *others: Any) -> LoggedShard:
+        if context.asset_key == dg.AssetKey(stage):
             context.instance.report_run_canceling(context.run)  # as the button in the UI does, and then sends SIGTERM
             raise KeyboardInterrupt
-        return record(context, shards)
+        return record(context, *others)
 
     with monkeypatch.context() as patched:
-        patched.setattr(shard_run, "record_successes", terminated)
+        patched.setattr(shard_run, "record_success", terminated)
         tags = {RANGE_START: "c", RANGE_END: "c"}
         ended = job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
     assert instance.get_run_by_id(ended.run_id).status is dg.DagsterRunStatus.CANCELED  # type: ignore[union-attr]
@@ -322,9 +293,11 @@ def test_a_vanished_shard_is_not_requested(instance: dg.DagsterInstance, setting
 
 
 def test_a_wrong_cron_expression_is_named(tmp_path: Path) -> None:
-    settings = project(tmp_path, '[watch]\nnightly = "at two"\n')
+    settings = project(tmp_path, '[watch]\nnightly = "at two"\nreport = "at six"\n')
     with pytest.raises(SettingsError, match=r"watch\.nightly: 'at two' is not a cron expression"):
         build_nightly_schedule(settings, build_job(settings))
+    with pytest.raises(SettingsError, match=r"watch\.report: 'at six' is not a cron expression"):
+        build_report_schedule(settings)
 
 
 def test_the_report_is_made_once_a_day(tmp_path: Path) -> None:

@@ -2,38 +2,28 @@
 
 import io
 import json
-import logging
-import pickle
-import sqlite3
 import tarfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
 
 import dagster as dg
 import pytest
 from dagster import AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
-from sqlalchemy.exc import OperationalError
 
-from interleaved_assets.defs import latest
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.private_api import sqlite
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.steps import shard_run
-from interleaved_assets.defs.steps.shard_events import LoggedShard, Success
-from interleaved_assets.model.errors import ClusterUnavailable, ShardError, StorageUnavailable
+from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result, instance_on_disk
+from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result
 from interleaved_assets_tests.documents import good_shard, project
 
 
@@ -121,49 +111,6 @@ def good_shards(folder: Path, instance: DagsterInstance, names: str) -> tuple[Se
     return settings, register_all(instance, settings.storage)
 
 
-@pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The shards whose events are stored together, in runs in which they wait for each other as long as it takes."""
-    found: list[list[str]] = []
-    record = shard_run.record_successes
-
-    def noted(context: dg.AssetExecutionContext, made: Sequence[Success]) -> dict[str, LoggedShard]:
-        if made:
-            found.append([shard.key for shard in made])
-        return record(context, made)
-
-    monkeypatch.setattr(shard_run, "record_successes", noted)
-    monkeypatch.setattr(shard_run, "FIRST_PATIENCE_S", float("inf"))
-    monkeypatch.setattr(shard_run, "PATIENCE_S", float("inf"))
-    return found
-
-
-def test_shards_that_become_ready_together_are_logged_together(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
-) -> None:
-    settings = project(tmp_path)
-    for name in "abcd":
-        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    (tmp_path / "raw/e.tar").write_bytes(b"this is no tar" * 100)
-    keys = register_all(instance, settings.storage)
-    monkeypatch.setattr(shard_run, "TOGETHER", 3)
-    assert not run(instance, settings, keys, ["normalized"]).success
-    assert sorted(key for some in logged for key in some) == ["a", "b", "c", "d"]  # ready in any order
-    assert len(logged) == 2
-    assert materialized(instance, "normalized") == {"a", "b", "c", "d"}
-    for key in ("a", "b", "c", "d"):
-        (made,) = instance.fetch_materializations(
-            dg.AssetRecordsFilter(asset_key=AssetKey("normalized"), asset_partitions=[key]), limit=5
-        ).records
-        check = check_key("normalized", "rows_without_error")
-        history = instance.event_log_storage.get_asset_check_execution_history(check, limit=20)
-        (record,) = [record for record in history if record.partition == key]
-        target = record.event.dagster_event.asset_check_evaluation_data.target_materialization_data  # type: ignore[union-attr]
-        assert target is not None
-        assert (target.storage_id, target.run_id) == (made.storage_id, made.run_id)
-        assert target.timestamp == pytest.approx(made.timestamp, abs=1e-5)
-
-
 @pytest.mark.parametrize("of_backfill", [True, False])
 def test_in_a_backfill_a_run_fails_some_time_after_its_last_event(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, of_backfill: bool
@@ -172,7 +119,7 @@ def test_in_a_backfill_a_run_fails_some_time_after_its_last_event(
     good_shard(tmp_path / "raw/a.tar")
     (tmp_path / "raw/b.tar").write_bytes(b"this is no tar" * 100)
     register_all(instance, settings.storage)
-    monkeypatch.setattr(shard_run, "BEFORE_FAILURE_S", 0.5 if of_backfill else 60)
+    monkeypatch.setattr(shard_run, "_BEFORE_FAILURE_S", 0.5 if of_backfill else 60)
     job = build_definitions(settings).resolve_implicit_global_asset_job_def()
     tags = {RANGE_START: "a", RANGE_END: "b"} | ({"dagster/backfill": "made"} if of_backfill else {})
     result = job.execute_in_process(
@@ -186,149 +133,6 @@ def test_in_a_backfill_a_run_fails_some_time_after_its_last_event(
     }
     passed = times["STEP_FAILURE"] - times["ASSET_MATERIALIZATION"]
     assert passed > 0.45 if of_backfill else passed < 60
-
-
-def test_in_a_backfill_any_error_ends_a_run_some_time_after_its_last_event(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, keys = good_shards(tmp_path, instance, "a")
-    monkeypatch.setattr(shard_run, "BEFORE_FAILURE_S", 0.5)
-    arrivals = shard_run._arrivals
-
-    def broken(*args: Any) -> Iterator[Any]:
-        yield from arrivals(*args)
-        raise ValueError("the cluster is gone")
-
-    monkeypatch.setattr(shard_run, "_arrivals", broken)
-    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
-    result = job.execute_in_process(
-        instance=instance,
-        asset_selection=[AssetKey("normalized")],
-        tags={RANGE_START: "a", RANGE_END: "a", "dagster/backfill": "made"},
-        raise_on_error=False,
-    )
-    assert materialized(instance, "normalized") == set(keys)
-    times = {
-        entry.dagster_event.event_type_value: entry.timestamp
-        for entry in instance.all_logs(result.run_id)
-        if entry.dagster_event
-    }
-    assert times["STEP_FAILURE"] - times["ASSET_MATERIALIZATION"] > 0.45
-
-
-def test_events_that_cannot_be_stored_fail_their_shard_alone(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, keys = good_shards(tmp_path, instance, "abc")
-    record = shard_run.record_successes
-
-    def refused(context: dg.AssetExecutionContext, made: Sequence[Success]) -> dict[str, LoggedShard]:
-        if "b" in {shard.key for shard in made}:
-            raise ValueError("the database refuses this")
-        return record(context, made)
-
-    monkeypatch.setattr(shard_run, "record_successes", refused)
-    monkeypatch.setattr(shard_run, "FIRST_PATIENCE_S", float("inf"))
-    result = run(instance, settings, keys, ["normalized"])
-    assert materialized(instance, "normalized") == {"a", "c"}
-    (failure,) = [event for event in result.all_events if event.is_step_failure]
-    summary = str(failure.step_failure_data.user_failure_data.description)
-    assert "1 of 3 shards failed" in summary
-    assert "the database refuses this" in summary
-    warnings = [entry.user_message for entry in instance.all_logs(result.run_id) if entry.level == logging.WARNING]
-    assert warnings == [
-        "normalized: the events of 3 shards could not be stored together, each is stored by itself: ValueError: the "
-        "database refuses this"
-    ]
-
-
-def test_a_step_ends_where_no_event_can_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite waits for half a minute where another process has locked a file, and so does each shard after it."""
-    monkeypatch.setattr(sqlite, "_WAITS", {"timeout": 0.1})
-    monkeypatch.setattr(shard_run, "FIRST_PATIENCE_S", float("inf"))
-    record, tried = shard_run.record_successes, list[int]()
-    with instance_on_disk(tmp_path / "home") as instance:
-        settings, keys = good_shards(tmp_path, instance, "abcdef")
-        index = tmp_path / "home/history/runs/index.db"
-        with closing(sqlite3.connect(index, isolation_level=None)) as other:
-
-            def locked(context: dg.AssetExecutionContext, made: Sequence[Success]) -> dict[str, LoggedShard]:
-                if made:
-                    tried.append(len(made))
-                    if not other.in_transaction:
-                        other.execute("BEGIN IMMEDIATE")
-                return record(context, made)
-
-            monkeypatch.setattr(shard_run, "record_successes", locked)
-            with pytest.raises(OperationalError, match="locked"):  # nor can it be stored that the run has failed
-                run(instance, settings, keys, ["normalized"])
-            assert tried == [6, 1]
-            other.rollback()
-            monkeypatch.setattr(shard_run, "record_successes", record)
-        assert not materialized(instance, "normalized")
-        assert run(instance, settings, keys, ["normalized"]).success
-        assert materialized(instance, "normalized") == set(keys)
-
-
-def test_a_shard_waits_for_others_for_a_limited_time_that_grows_with_each_block(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
-) -> None:
-    settings, keys = good_shards(tmp_path, instance, "abc")
-    monkeypatch.setattr(shard_run, "FIRST_PATIENCE_S", 0.5)
-    monkeypatch.setattr(shard_run, "PATIENCE_S", 1.5)
-    arrivals = shard_run._arrivals
-    waited = []
-
-    def with_pauses(*args: Any) -> Iterator[Any]:
-        for arrival in filter(None, arrivals(*args)):
-            yield arrival
-            arrived = time.monotonic()
-            while arrival.key not in instance.get_materialized_partitions(AssetKey("normalized")):
-                time.sleep(0.05)
-                yield None
-            waited.append(time.monotonic() - arrived)
-
-    monkeypatch.setattr(shard_run, "_arrivals", with_pauses)
-    assert run(instance, settings, keys, ["normalized"]).success
-    assert sorted(logged) == [["a"], ["b"], ["c"]]
-    assert all(seconds >= least - 0.01 for seconds, least in zip(waited, (0.5, 1.0, 1.5), strict=True))
-    assert waited[-1] < 60
-
-
-def test_the_time_for_which_a_shard_waits_does_not_grow_for_ever(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
-) -> None:
-    settings, keys = good_shards(tmp_path, instance, "abc")
-    monkeypatch.setattr(shard_run, "TOGETHER", 2)
-    monkeypatch.setattr(shard_run, "PATIENCE_S", 0.1)  # twice the first one is longer than the test
-    arrivals = shard_run._arrivals
-
-    def with_a_pause(*args: Any) -> Iterator[Any]:
-        yield from filter(None, arrivals(*args))
-        given_up = time.monotonic() + 30
-        while len(logged) < 2 and time.monotonic() < given_up:
-            time.sleep(0.05)
-            yield None
-        assert [len(some) for some in logged] == [2, 1]
-
-    monkeypatch.setattr(shard_run, "_arrivals", with_a_pause)
-    assert run(instance, settings, keys, ["normalized"]).success
-
-
-def test_shards_that_wait_to_be_logged_are_logged_where_the_step_ends_with_an_error(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, logged: list[list[str]]
-) -> None:
-    settings, keys = good_shards(tmp_path, instance, "ab")
-    arrivals = shard_run._arrivals
-
-    def lost(*args: Any) -> Iterator[Any]:
-        yield from arrivals(*args)
-        raise ClusterUnavailable("the cluster was lost")
-
-    monkeypatch.setattr(shard_run, "_arrivals", lost)
-    assert not run(instance, settings, keys, ["normalized"]).success
-    assert [sorted(some) for some in logged] == [["a", "b"]]
-    assert materialized(instance, "normalized") == {"a", "b"}
 
 
 def test_one_bad_shard_does_not_fail_its_neighbours(tmp_path: Path, instance: DagsterInstance) -> None:
@@ -397,11 +201,7 @@ def test_checks_of_a_shard_that_fails_name_the_run_that_made_it_last(tmp_path: P
     assert (target.storage_id, target.run_id, target.timestamp) == (made.storage_id, made.run_id, made.timestamp)
 
 
-def test_more_shards_may_fail_than_events_are_fetched_at_a_time(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MAX_LIMIT_GET_EVENT_RECORDS", "3")  # Dagster refuses to fetch more; 10,000 otherwise
-    monkeypatch.setattr(latest, "_FETCHED", 3)
+def test_the_failure_of_a_run_names_the_first_error_of_each_shard(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar")
     for name in "bcdef":
@@ -549,14 +349,10 @@ def test_a_step_whose_figures_cannot_be_stored_says_so_and_succeeds(
     good_shard(tmp_path / "raw/a.tar")
     (tmp_path / "out/state").mkdir(parents=True)
     (tmp_path / "out/state/throughput").write_text("in the way of the folder")
-    monkeypatch.setattr(shard_run, "ENOUGH", 1)
+    monkeypatch.setattr(many, "ENOUGH", 1)
     result = run(instance, settings, register_all(instance, settings.storage), ["normalized"])
     assert result.success
-    (line,) = [
-        entry.user_message
-        for entry in instance.all_logs(result.run_id)
-        if entry.level == logging.WARNING and "how fast" in entry.user_message
-    ]
+    (line,) = [entry.user_message for entry in instance.all_logs(result.run_id) if "how fast" in entry.user_message]
     assert line.startswith("the report lacks how fast normalized went: cannot write ")
     assert f"{tmp_path}/out/state/throughput" in line
 
@@ -592,19 +388,3 @@ def test_so_many_shards_are_in_work_at_once(
 def test_pauses_grow_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many.random, "uniform", lambda low, high: high)
     assert [many._pause(attempt) for attempt in (1, 2, 3, 5, 6, 20)] == [1, 2, 4, 16, 30, 30]
-
-
-def test_an_error_of_drawing_that_cannot_be_pickled_is_sent_as_its_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Odd(Exception):
-        def __init__(self, one: str, two: str) -> None:
-            super().__init__(one)
-
-    done = shard_run.Done(cast(Any, "made"), {}, Odd("no font", "at all"))
-    monkeypatch.setattr(shard_run, "_take", lambda *_, **__: done)
-    settings = project(tmp_path)
-    ((key, sent),) = shard_run._take_on_worker(stage_dag(settings)["normalized"], ["a"], settings)
-    arrived = pickle.loads(pickle.dumps(sent))
-    assert (key, arrived.outcome, type(arrived.undrawn)) == ("a", "made", ShardError)
-    assert str(arrived.undrawn) == "Odd: no font"

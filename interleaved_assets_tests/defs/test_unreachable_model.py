@@ -14,10 +14,10 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
-from interleaved_assets.defs.steps.failures import FirstFailure, standing_failures
-from interleaved_assets.defs.steps.shard_run import _take_all
 from interleaved_assets.model.errors import InterleavedError, SettingsError, describe
 from interleaved_assets.pipeline.execute import take_through, take_together
+from interleaved_assets.pipeline.failures import read_failures
+from interleaved_assets.pipeline.many import take_many
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import RAW_SHARDS, Counts, OutputFile
 from interleaved_assets.pipeline.stage import Work
@@ -107,11 +107,11 @@ def test_weights_that_cannot_be_loaded_are_the_error_of_every_shard(
         )
         (failure,) = [event.step_failure_data for event in run.all_events if event.is_step_failure]
         said = "clip.pretrained: the weights 'openai' cannot be fetched: no route to host"
+        found = read_failures(settings.storage, ["clip_scores", "filtered", "final_tars"])
+        assert {key: failure.error for key, failure in found["clip_scores"].items()} == {"a": said, "b": said}
         for stage in ("clip_scores", "filtered", "final_tars"):
-            found = standing_failures(instance, stage, ["a", "b"])
-            assert {key: failure.first for key, failure in found.items()} == {
-                key: FirstFailure("clip_scores", said) for key in ("a", "b")
-            }
+            shown = instance.fetch_observations(dg.AssetKey(stage), limit=2).records
+            assert {record.asset_observation.metadata["error"].value for record in shown} == {said}  # type: ignore[union-attr]
         assert failure.user_failure_data is not None
         assert str(failure.user_failure_data.description).splitlines()[0] == (
             "final_tars: 2 of 2 shards failed, the others are materialized."
@@ -132,7 +132,7 @@ def test_the_traceback_of_a_defect_is_logged_once(tmp_path: Path, monkeypatch: p
     stage = stage_dag(settings)["clip_scores"]
     for name in ("a", "b", "c"):
         take_through(stage_dag(settings)["normalized"], name, settings)
-    found = dict(_take_all(stage, ["a", "b", "c"], settings))
+    found = {arrival.key: arrival.result for arrival in take_many(stage, "abc", settings, then=describe)}
     assert {key: describe(error) for key, error in found.items() if isinstance(error, BaseException)} == dict.fromkeys(
         "abc", "ZeroDivisionError: division by zero"
     )

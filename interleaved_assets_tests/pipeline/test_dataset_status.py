@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.lineage.sample import find_sample
 from interleaved_assets.pipeline.lineage.tar import trace_tar
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.raw.snapshot import SNAPSHOTS, compare_with_snapshot, write_snapshot
+from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot, write_snapshot
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, State
 from interleaved_assets.pipeline.stored_records import recorded_stages
@@ -97,7 +97,7 @@ def test_a_file_written_again_with_the_same_bytes_is_current_after_the_next_snap
     assert statuses(read_dataset_status(settings)) == {"a": changed, "web/b": changed}
     storage = settings.storage
     seen = compare_with_snapshot(list_raw_shards(storage), {}, storage, now=100, quiet_seconds=0, at_most=9)
-    write_snapshot(seen.snapshot, 2, storage)
+    write_snapshot(seen.snapshot, {}, storage)
     assert statuses(read_dataset_status(settings)) == {"a": "complete", "web/b": changed}
     os.utime(tmp_path / "raw/a.tar", (6, 6))  # after that snapshot
     assert statuses(read_dataset_status(settings)) == {"a": changed, "web/b": changed}
@@ -114,7 +114,7 @@ def test_an_output_that_was_deleted_or_replaced_makes_its_stage_missing(settings
 
 
 def test_a_damaged_snapshot_counts_as_empty(settings: Settings, tmp_path: Path) -> None:
-    snapshot = Path(SNAPSHOTS.uri(3, settings.storage))
+    snapshot = tmp_path / "out/state/raw_shards.parquet"
     snapshot.parent.mkdir(parents=True)
     snapshot.write_bytes(b"PAR1")
     assert read_dataset_status(settings).versions == {}

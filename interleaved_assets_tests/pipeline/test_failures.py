@@ -28,7 +28,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def run(settings: Settings) -> None:
-    for _ in run_shards(KEYS, settings, threads=1):
+    for _ in run_shards(KEYS, settings, then=str, threads=1):
         pass
 
 

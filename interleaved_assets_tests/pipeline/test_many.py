@@ -26,7 +26,7 @@ def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(
     for key in "ab":
         good_shard(tmp_path / "raw" / f"{key}.tar")
     stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=hang)
-    found = dict(take_many(stage, ["a", "b"], settings, threads=1))
+    found = {one.key: one.result for one in take_many(stage, ["a", "b"], settings, then=str, threads=1)}
     go_on.set()
     assert [type(found[key]) for key in "ab"] == [ShardTimeout, ShardTimeout]
 

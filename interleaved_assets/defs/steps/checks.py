@@ -5,11 +5,9 @@ from typing import Any, Final
 
 import dagster as dg
 
-from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.progress import progress
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
-from interleaved_assets.defs.steps.failures import last_errors
 from interleaved_assets.pipeline.checks.up_to_date import UP_TO_DATE
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.status import StatusLine, status_lines
@@ -25,17 +23,13 @@ def up_to_date_results(
     context: dg.AssetCheckExecutionContext, stages: Iterable[str], settings: Settings
 ) -> Iterator[dg.AssetCheckResult]:
     """A result for each selected stage; none after a run of stages over a large data set."""
-    with interrupts_deferred():
-        registered = context.instance.get_dynamic_partitions(SHARDS)
-        of_stages = context.run.asset_selection or context.run.job_name == BRING_UP_TO_DATE
-        if of_stages and len(registered) > _MOST_AFTER_A_RUN:
-            context.log.info(
-                f"not evaluated with each run over {len(registered)} shards, but by {UP_TO_DATE}'s schedule"
-            )
-            return
-        failed = progress(context.instance, stages, registered).failed
-        errors = last_errors(context.instance, failed)
-    dataset = read_dataset_status(settings, registered, failed, errors)
+    registered = context.instance.get_dynamic_partitions(SHARDS)
+    of_stages = context.run.asset_selection or context.run.job_name == BRING_UP_TO_DATE
+    if of_stages and len(registered) > _MOST_AFTER_A_RUN:
+        context.log.info(f"not evaluated with each run over {len(registered)} shards, but by {UP_TO_DATE}'s schedule")
+        return
+    failed = progress(context.instance, stages, registered).failed
+    dataset = read_dataset_status(settings, registered, failed)
     shards = len(dataset.keys) if dataset.raws is None else len(dataset.raws)
     not_current = shards_not_current(dataset)
     for key in sorted(context.selected_asset_check_keys):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import dagster as dg
 
-from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.progress import progress
 from interleaved_assets.model.errors import OptionError
@@ -24,8 +23,7 @@ def forgettable(
         StorageError: the storage refuses to list or to look at files.
     """
     files = files_to_forget(keys, settings.storage)
-    with interrupts_deferred():
-        busy = progress(instance, stage_dag(settings), list(files)).busy if instance else set()
+    busy = progress(instance, stage_dag(settings), list(files)).busy if instance else set()
     if busy:
         raise OptionError(f"shard {min(busy)} is not forgotten: a run is working on it. Wait for its end.")
     return files
@@ -42,8 +40,7 @@ def forget_shards(
     remove_files(files, storage)
     if instance:
         for key in files:
-            with interrupts_deferred():
-                instance.delete_dynamic_partition(SHARDS, key)
+            instance.delete_dynamic_partition(SHARDS, key)
 
 
 def forget_in(

@@ -5,13 +5,9 @@ from typing import Any, Final
 
 import dagster as dg
 
-from interleaved_assets.defs.interrupts import interrupts_deferred
 from interleaved_assets.defs.metadata import place_of
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.private_api.instance import keep_connections
 from interleaved_assets.defs.progress import progress
-from interleaved_assets.defs.steps.failures import last_errors
-from interleaved_assets.defs.steps.status_notes import publish_status_notes
 from interleaved_assets.pipeline.checks.verdict import PUBLISHED_ONCE
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -25,21 +21,15 @@ _NAMED: Final = 100
 
 
 def make_report(context: dg.AssetExecutionContext, settings: Settings) -> dg.MaterializeResult:
-    """Write the report below the output root, and publish the status notes of shards that are not current."""
-    with interrupts_deferred():
-        keep_connections(context.instance)
-        registered = context.instance.get_dynamic_partitions(SHARDS)
-        failed = progress(context.instance, stage_dag(settings), registered).failed
-        errors = last_errors(context.instance, failed)
-    found = read_dataset_status(settings, registered, failed, errors)
+    """Write the report below the output root."""
+    registered = context.instance.get_dynamic_partitions(SHARDS)
+    failed = progress(context.instance, stage_dag(settings), registered).failed
+    found = read_dataset_status(settings, registered, failed)
     report = write_report(found, settings)
     data, about = report.data, report.about
     if report.problems:
-        with interrupts_deferred():
-            context.log.warning(" ".join(report.problems))
+        context.log.warning(" ".join(report.problems))
     summary = markdown_report(data, report.problems, settings.checks.min_keep_rate, about, report.throughput)
-    statuses = {shard.key: shard.why for shard in data.worst() if not shard.is_current}
-    publish_status_notes(context, statuses, set(registered), settings.storage)
     return dg.MaterializeResult(
         metadata={
             "report": dg.MetadataValue.md(summary),

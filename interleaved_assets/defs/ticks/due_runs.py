@@ -1,39 +1,37 @@
-"""Runs for the shards that are due: the requests for them, and why, in the log of the tick."""
+"""Request runs for the shards that are due, and log why they are."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from interleaved_assets.defs.requests import DUE_REASONS, DUE_SHARDS, DUE_STAGES, RANGE_END, RANGE_START
+from interleaved_assets.defs.requests import DUE_REASONS, DUE_SHARDS, DUE_STAGES, RANGE_END, RANGE_START, ranges_of
 from interleaved_assets.pipeline.due import Due, stages_due
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import Status, in_short, status_lines
+from interleaved_assets.pipeline.status import in_short, status_lines
 from interleaved_assets.settings import Settings
 
 
 def range_requests(
-    ranges: Iterable[tuple[str, str]],
-    tick: str,
-    registered: Sequence[str],
-    due: Mapping[str, Status],
-    settings: Settings,
+    registered: Sequence[str], due: Due, settings: Settings, of_content: Mapping[str, str]
 ) -> list[dg.RunRequest]:
-    """A request for each range, of the stages that are due in it, with tags that say how many shards are due, and why.
+    """Request a run for each range of shards that are due, of the stages that are due in it.
 
-    Earlier stages, at which all of its shards are current, are left out: they would log events for each shard again.
+    Tags of a run say how many of its shards are due, and why. Earlier stages, at which all of its shards are current,
+    are left out: they would log events for each shard again.
 
     Args:
-        ranges: first and last key of each.
-        tick: names the tick that requests them.
-        registered: the keys of all shards, in their order.
-        due: the shards that are due, with their statuses.
+        registered: the keys of all partitions, in their order.
+        due: the shards that are due, with their statuses, and those that are known to be current.
+        of_content: a text for each due shard that stands for its present content. Dagster launches a run once for each
+            range with these contents.
     """
     place = {key: index for index, key in enumerate(registered)}
     stages = stage_dag(settings)
     requests = []
-    for first, last in ranges:
+    for first, last in ranges_of(registered, due.shards.keys(), due.current, settings.run.shards_per_run):
         keys = registered[place[first] : place[last] + 1]
-        found = {key: due[key] for key in keys if key in due}
+        found = {key: due.shards[key] for key in keys if key in due.shards}
         wanted = stages_due(found.values(), stages)
         tags = {
             RANGE_START: first,
@@ -42,8 +40,10 @@ def range_requests(
             DUE_STAGES: ", ".join(wanted),
             DUE_REASONS: in_short(status_lines(found)),
         }
+        contents = "\n".join([first, last, *(f"{key} {of_content.get(key, '')}" for key in found)])
+        run_key = hashlib.sha256(contents.encode()).hexdigest()
         selected = [dg.AssetKey(name) for name in wanted]
-        requests.append(dg.RunRequest(run_key=f"{tick}:{first}", tags=tags, asset_selection=selected))
+        requests.append(dg.RunRequest(run_key=run_key, tags=tags, asset_selection=selected))
     return requests
 
 

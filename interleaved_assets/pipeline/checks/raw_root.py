@@ -12,8 +12,8 @@ from interleaved_assets.settings import StorageSettings
 RAW_ROOT_FRESH: Final = "raw_root_fresh"
 DESCRIPTION: Final = (
     "The raw root and its folders can be listed (an error where not), and its newest shard landed within the last "
-    "checks.max_raw_age_hours, where that is set (a warning where not). Runs by itself as checks.raw_root_cron says, "
-    "while the automation sensor is on. A time in the future, from a clock that is off, counts as now. Registered "
+    "checks.max_raw_age_hours, where that is set (a warning where not). Runs by itself with the "
+    "schedule daily_report. A time in the future, from a clock that is off, counts as now. Registered "
     "shards that are not there any more are counted; their outputs are left alone."
 )
 # Names of the time of a file's last change in fsspec info: local, S3, Google, Azure.

@@ -5,6 +5,5 @@ from typing import Final
 UP_TO_DATE: Final = "up_to_date"
 DESCRIPTION: Final = (
     "Every shard below the raw root is done at this stage, from the present inputs, settings and code (a warning where "
-    "not, with the shards and the reasons). Runs by itself as checks.up_to_date_cron says, while the schedule "
-    "check_up_to_date is on."
+    "not, with the shards and the reasons). Runs with the schedule daily_report."
 )

@@ -1,38 +1,38 @@
-"""Snapshots of the raw root: which shards are new, changed, still growing or gone since the last snapshot.
+"""Compare listings of the raw root: which shards are new, changed, still growing or gone since the last one.
 
-A snapshot is a small Parquet file below the output root. Times in it are of our own clock, so that a wrong clock of the
-storage does no harm: a shard counts as complete once two listings, at least ``quiet_seconds`` apart, show the same
+The snapshot is one small Parquet file below the output root. Its times are of our own clock, so that a wrong clock of
+the storage does no harm: a shard counts as complete once two listings, at least ``quiet_seconds`` apart, show the same
 stamp.
 """
 
 import math
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from interleaved_assets.io.storage import check_name
-from interleaved_assets.model.errors import StorageError, StorageUnavailable
+from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.storage import check_name, exists, join
+from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, raw_content_version
-from interleaved_assets.pipeline.raw.numbered_tables import NumberedTables
 from interleaved_assets.settings import StorageSettings
 
-SNAPSHOTS: Final = NumberedTables(
-    "state/raw_shards",
-    pa.schema(
-        [
-            pa.field("key", pa.string(), nullable=False),
-            pa.field("uri", pa.string(), nullable=False),
-            pa.field("size", pa.int64(), nullable=False),
-            pa.field("stamp", pa.string(), nullable=False),
-            pa.field("since", pa.float64(), nullable=False),
-            pa.field("settled", pa.bool_(), nullable=False),
-            pa.field("reported", pa.string()),
-            pa.field("gone", pa.bool_(), nullable=False),
-        ]
-    ),
-    kind="a snapshot of the raw shards",
+_FILE: Final = "state/raw_shards.parquet"
+_ID: Final = b"snapshot"
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("uri", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("stamp", pa.string(), nullable=False),
+        pa.field("since", pa.float64(), nullable=False),
+        pa.field("version", pa.string()),
+        pa.field("handled", pa.string()),
+        pa.field("handled_before", pa.string()),
+    ]
 )
 
 
@@ -45,27 +45,29 @@ class SnapshotEntry(NamedTuple):
     stamp: str
     since: float
     """Time at which the stamp was first listed, in seconds since 1970."""
-    settled: bool
-    """Whether the version of the content with this stamp has been determined."""
-    reported: str | None
-    """The content version that was reported last."""
-    gone: bool
-    """Whether the shard was missing from the listing."""
+    version: str | None = None
+    """The version of the content with this stamp; None while the file may be growing."""
+    handled: str | None = None
+    """The content version that was last reported and, where it was due, requested."""
+
+    @property
+    def source(self) -> RawSource:
+        """The shard with its content version, which has to be known."""
+        assert self.version is not None
+        return RawSource(uri=self.uri, size=self.size, stamp=self.stamp, version=self.version)
+
+
+Snapshot = Mapping[str, SnapshotEntry]
+"""Entries by partition key."""
 
 
 class SnapshotChanges(NamedTuple):
-    """The differences between a listing of the raw root and the snapshot before, and the new snapshot."""
+    """The new snapshot, and the shards of which the version is not known yet."""
 
-    changed: list[RawSource]
-    """New or changed shards that are complete, with their content versions: to be reported."""
-    keys: list[str]
-    """Partition keys of ``changed``, in the same order."""
     growing: list[str]
     """New or changed, but not yet unchanged for ``quiet_seconds``."""
     left: list[str]
     """New or changed and quiet, but left for the next snapshot: ``at_most`` or ``until`` was reached."""
-    vanished: list[str]
-    """Shards of the snapshot before that are gone now."""
     unreadable: dict[str, str]
     """Error message of each shard whose content or name could not be read."""
     snapshot: dict[str, SnapshotEntry]
@@ -73,7 +75,7 @@ class SnapshotChanges(NamedTuple):
 
 def compare_with_snapshot(
     listing: Iterable[RawShard],
-    before: Mapping[str, SnapshotEntry],
+    before: Snapshot,
     storage: StorageSettings,
     *,
     now: float,
@@ -88,12 +90,12 @@ def compare_with_snapshot(
         now: seconds since 1970 by the caller's clock.
         quiet_seconds: seconds that a stamp must stay unchanged before its shard counts as complete; with 0 a shard is
             complete when it is first listed.
-        at_most: number of changed shards to report; the others are left for the next snapshot.
+        at_most: number of shards whose version is determined; the others are left for the next snapshot.
         until: value of ``time.monotonic()`` after which no further shard is read; the others are left for the next
             snapshot. A local shard is read to hash it, so this limits the duration. One shard is always read.
         may_be_hidden: whether the shard with a key may be in a folder that cannot be listed. Its entry is kept then.
     """
-    found = SnapshotChanges([], [], [], [], [], {}, {})
+    found = SnapshotChanges([], [], {}, {})
     read = 0
     for shard in listing:
         try:
@@ -104,80 +106,98 @@ def compare_with_snapshot(
             continue
         known = before.get(shard.key)
         if known is None:
-            entry = SnapshotEntry(*shard, since=now, settled=False, reported=None, gone=False)
-        elif known.gone or (known.uri, known.size, known.stamp) != (shard.uri, shard.size, shard.stamp):
-            entry = SnapshotEntry(*shard, since=now, settled=False, reported=known.reported, gone=False)
+            entry = SnapshotEntry(*shard, since=now)
+        elif (known.uri, known.size, known.stamp) != (shard.uri, shard.size, shard.stamp):
+            entry = SnapshotEntry(*shard, since=now, handled=known.handled)
         else:
             # after the clock was set back, ``since`` may be in the future: the shard would wait until then
             entry = known._replace(since=min(known.since, now))
-        if not entry.settled:
-            out_of_time = read and time.monotonic() > until
+        if entry.version is None:
             if now - entry.since < quiet_seconds:
                 found.growing.append(shard.key)
-            elif len(found.changed) >= at_most or out_of_time:
+            elif read >= at_most or (read and time.monotonic() > until):
                 found.left.append(shard.key)
             else:
                 read += 1
                 try:
-                    version = raw_content_version(shard, storage)
+                    entry = entry._replace(version=raw_content_version(shard, storage))
                 except StorageError as error:
                     # the other shards are still compared; this one is tried again with the next snapshot
                     found.unreadable[shard.key] = str(error)
-                    found.snapshot[shard.key] = entry
-                    continue
-                if version != entry.reported:
-                    found.keys.append(shard.key)
-                    found.changed.append(RawSource(uri=shard.uri, size=shard.size, stamp=shard.stamp, version=version))
-                entry = entry._replace(settled=True, reported=version)
         found.snapshot[shard.key] = entry
     for key, known in before.items():
         if key not in found.snapshot and may_be_hidden(key):
             found.snapshot[key] = known
-        elif key not in found.snapshot:
-            if not known.gone:
-                found.vanished.append(key)
-            found.snapshot[key] = known._replace(gone=True)
     return found
 
 
-def read_snapshot(number: int, storage: StorageSettings) -> dict[str, SnapshotEntry]:
-    """The snapshot with this number, by key."""
-    columns = SNAPSHOTS.read(number, storage).to_pydict()
-    return {row[0]: SnapshotEntry(*row) for row in zip(*(columns[name] for name in SnapshotEntry._fields), strict=True)}
+def read_snapshot(storage: StorageSettings, cursor: str | None) -> dict[str, SnapshotEntry]:
+    """Return the entries that were in force when a tick ended with ``cursor``; empty if there is no snapshot.
+
+    With another cursor than that of the file, the tick that wrote the file has failed, and what it marked as handled
+    was not. Without a cursor, nothing counts as handled.
+
+    Raises:
+        StorageError: the file is damaged, or the storage refuses it.
+    """
+    table = _read(storage)
+    if table is None:
+        return {}
+    stored = (table.schema.metadata or {}).get(_ID, b"").decode()
+    columns = table.to_pydict()
+    nothing = [None] * table.num_rows
+    handled = columns["handled"] if cursor == stored else columns["handled_before"] if cursor else nothing
+    names = ("key", "uri", "size", "stamp", "since", "version")
+    rows = zip(*(columns[name] for name in names), handled, strict=True)
+    return {row[0]: SnapshotEntry(*row) for row in rows}
 
 
-def write_snapshot(snapshot: Mapping[str, SnapshotEntry], last: int, storage: StorageSettings) -> int:
-    """Write ``snapshot``, a few dozen bytes per shard, as the one after number ``last``; returns its number."""
+def write_snapshot(snapshot: Snapshot, before: Snapshot, storage: StorageSettings) -> str:
+    """Write ``snapshot``, a few dozen bytes per shard, in place of ``before``; returns its cursor."""
+    cursor = uuid.uuid4().hex
     rows = sorted(snapshot.values())
-    columns = {name: [getattr(row, name) for row in rows] for name in SnapshotEntry._fields}
-    return SNAPSHOTS.write(columns, last, storage)
+    columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in SnapshotEntry._fields}
+    columns["handled_before"] = [before[row.key].handled if row.key in before else None for row in rows]
+    schema = _SCHEMA.with_metadata({_ID: cursor.encode()})
+    with parquet_shard(_uri(storage), schema, storage_options=storage.options, hashed=False) as out:
+        out.write(pa.table(columns, schema=schema))
+    return cursor
 
 
 def snapshot_versions(raws: Iterable[RawShard], storage: StorageSettings) -> dict[str, str]:
-    """By key, the content versions of those ``raws`` that have the same stamp in the latest snapshot.
+    """Return, by key, the content versions of those ``raws`` that have the same stamp in the snapshot.
 
     With them, a file that has a new stamp and the same bytes is recognized as unchanged without reading it.
     """
-    latest = latest_snapshot(storage)
-    return {
-        raw.key: known.reported
-        for raw in raws
-        if (known := latest.get(raw.key))
-        and known.settled
-        and known.reported
-        and (known.uri, known.size, known.stamp) == (raw.uri, raw.size, raw.stamp)
-    }
-
-
-def latest_snapshot(storage: StorageSettings) -> dict[str, SnapshotEntry]:
-    """The entries of the latest snapshot, by key. Empty if there is no snapshot yet, or the latest one is damaged."""
-    numbers = SNAPSHOTS.numbers(storage)
-    if not numbers:
-        return {}
-    # the snapshot may be of a tick that failed: a stamp stands for the same content in any snapshot
     try:
-        return read_snapshot(max(numbers), storage)
+        # the tick that wrote it may have failed: a stamp stands for the same content in any snapshot
+        latest = read_snapshot(storage, None)
     except StorageUnavailable:
         raise
     except StorageError:
         return {}
+    return {
+        raw.key: known.version
+        for raw in raws
+        if (known := latest.get(raw.key))
+        and known.version
+        and (known.uri, known.size, known.stamp) == (raw.uri, raw.size, raw.stamp)
+    }
+
+
+def _read(storage: StorageSettings) -> pa.Table | None:
+    uri = _uri(storage)
+    if not exists(uri, storage.options):
+        return None
+    try:
+        with open_parquet(uri, storage.options) as source:
+            table = source.read(source.schema.names)
+    except ShardError as error:
+        raise StorageError(f"{uri} is not a snapshot of the raw shards: {error}") from error
+    if not table.schema.equals(_SCHEMA):
+        raise StorageError(f"{uri} is not a snapshot of the raw shards: it has the columns {table.column_names}")
+    return table
+
+
+def _uri(storage: StorageSettings) -> str:
+    return join(storage.output_root, _FILE)

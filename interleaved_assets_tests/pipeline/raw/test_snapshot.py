@@ -29,6 +29,15 @@ def put(storage: StorageSettings, name: str, content: bytes, mtime: int) -> None
     os.utime(path, (mtime, mtime))
 
 
+def known(found: SnapshotChanges, before: dict[str, SnapshotEntry]) -> list[str]:
+    """Keys of the shards whose version this look has determined."""
+    return [
+        key
+        for key, entry in found.snapshot.items()
+        if entry.version and (key not in before or entry.version != before[key].version)
+    ]
+
+
 def see(
     storage: StorageSettings, before: dict[str, SnapshotEntry], now: float, quiet: float = 0, at_most: int = 100
 ) -> SnapshotChanges:
@@ -64,70 +73,74 @@ def test_a_cut_key_is_found_by_listing(storage: StorageSettings) -> None:
 def test_new_then_unchanged_then_changed(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     first = see(storage, {}, now=100)
-    assert (first.keys, first.growing, first.vanished) == (["a"], [], [])
+    assert (known(first, {}), first.growing) == (["a"], [])
     second = see(storage, first.snapshot, now=200)
-    assert (second.keys, second.growing, second.vanished) == ([], [], [])
+    assert second.snapshot == first.snapshot
     put(storage, "a.tar", b"two", 2)
     third = see(storage, second.snapshot, now=300)
-    assert third.keys == ["a"]
-    assert third.changed[0].version != first.changed[0].version
+    assert known(third, second.snapshot) == ["a"]
 
 
-def test_the_same_content_under_a_new_time_is_not_reported_again(storage: StorageSettings) -> None:
+def test_the_same_content_under_a_new_time_has_the_same_version(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     first = see(storage, {}, now=100)
     put(storage, "a.tar", b"one", 2)
-    assert see(storage, first.snapshot, now=200).keys == []
+    second = see(storage, first.snapshot, now=200)
+    assert known(second, first.snapshot) == []
+    assert second.snapshot["a"].since == 200
 
 
 def test_a_growing_shard_waits_until_it_is_quiet_by_our_own_clock(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"o", mtime=0)  # a storage clock that is far behind changes nothing
     first = see(storage, {}, now=1000, quiet=60)
-    assert (first.keys, first.growing) == ([], ["a"])
+    assert (known(first, {}), first.growing) == ([], ["a"])
     put(storage, "a.tar", b"on", mtime=0)
     second = see(storage, first.snapshot, now=1070, quiet=60)
-    assert (second.keys, second.growing) == ([], ["a"])
+    assert (known(second, first.snapshot), second.growing) == ([], ["a"])
     third = see(storage, second.snapshot, now=1129, quiet=60)
     assert third.growing == ["a"]
-    assert see(storage, third.snapshot, now=1130, quiet=60).keys == ["a"]
+    assert known(see(storage, third.snapshot, now=1130, quiet=60), third.snapshot) == ["a"]
 
 
-def test_a_vanished_shard_is_reported_once_and_its_return_is_not_reported(storage: StorageSettings) -> None:
+def test_a_vanished_shard_leaves_no_entry(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     first = see(storage, {}, now=100)
     Path(storage.raw_root, "a.tar").unlink()
-    second = see(storage, first.snapshot, now=200)
-    assert second.vanished == ["a"]
-    third = see(storage, second.snapshot, now=300)
-    assert third.vanished == []
-    put(storage, "a.tar", b"one", 3)
-    back = see(storage, third.snapshot, now=400)
-    assert (back.keys, back.snapshot["a"].gone) == ([], False)
+    assert see(storage, first.snapshot, now=200).snapshot == {}
 
 
-def test_the_number_of_reported_shards_is_limited(storage: StorageSettings) -> None:
+def test_a_shard_in_a_folder_that_cannot_be_listed_keeps_its_entry(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"one", 1)
+    first = see(storage, {}, now=100)
+    found = compare_with_snapshot(
+        [], first.snapshot, storage, now=200, quiet_seconds=0, at_most=1, may_be_hidden=lambda key: key == "a"
+    )
+    assert found.snapshot == first.snapshot
+
+
+def test_the_number_of_shards_that_are_read_is_limited(storage: StorageSettings) -> None:
     for number in range(5):
         put(storage, f"{number}.tar", bytes([number]), 1)
-    reported, snapshot = [], {}
+    read, snapshot = [], dict[str, SnapshotEntry]()
     for tick in range(3):
         found = see(storage, snapshot, now=100 + tick, at_most=2)
-        reported.append(found.keys)
+        read.append(known(found, snapshot))
         snapshot = found.snapshot
-    assert reported == [["0", "1"], ["2", "3"], ["4"]]
+    assert read == [["0", "1"], ["2", "3"], ["4"]]
 
 
 def test_after_the_time_limit_one_shard_is_read_and_the_others_are_left(storage: StorageSettings) -> None:
     for number in range(3):
         put(storage, f"{number}.tar", bytes([number]), 1)
     snapshot: dict[str, SnapshotEntry] = {}
-    reported = []
+    read = []
     for tick in range(4):
         found = compare_with_snapshot(
             list_raw_shards(storage), snapshot, storage, now=100 + tick, quiet_seconds=0, at_most=100, until=0.0
         )
-        reported.append((found.keys, found.left))
+        read.append((known(found, snapshot), found.left))
         snapshot = found.snapshot
-    assert reported == [(["0"], ["1", "2"]), (["1"], ["2"]), (["2"], []), ([], [])]
+    assert read == [(["0"], ["1", "2"]), (["1"], ["2"]), (["2"], []), ([], [])]
 
 
 def test_no_shard_waits_after_the_clock_was_set_back(storage: StorageSettings) -> None:
@@ -135,22 +148,28 @@ def test_no_shard_waits_after_the_clock_was_set_back(storage: StorageSettings) -
     first = see(storage, {}, now=10_000, quiet=60)
     second = see(storage, first.snapshot, now=500, quiet=60)
     assert second.growing == ["a"]
-    assert see(storage, second.snapshot, now=560, quiet=60).keys == ["a"]
+    assert known(see(storage, second.snapshot, now=560, quiet=60), second.snapshot) == ["a"]
 
 
-def test_a_snapshot_is_read_back_equal(storage: StorageSettings) -> None:
+def test_what_is_handled_counts_only_under_the_cursor_of_its_tick(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
     put(storage, "ü,b.tar", b"two", 1)
-    snapshot = see(storage, {}, now=100).snapshot
-    assert write_snapshot(snapshot, 0, storage) == 1
-    assert read_snapshot(1, storage) == snapshot
+    seen = see(storage, {}, now=100).snapshot
+    first = seen | {"a": seen["a"]._replace(handled=seen["a"].version)}
+    cursor = write_snapshot(first, {}, storage)
+    assert read_snapshot(storage, cursor) == first
+    both = {key: entry._replace(handled=entry.version) for key, entry in first.items()}
+    failed = write_snapshot(both, first, storage)
+    assert read_snapshot(storage, cursor) == first  # the tick that wrote it has not ended with its cursor
+    assert read_snapshot(storage, failed) == both
+    assert read_snapshot(storage, None) == seen  # after a reset of the cursor
 
 
 def test_a_known_stamp_is_not_hashed_again(storage: StorageSettings) -> None:
     put(storage, "a.tar", b"one", 1)
-    found = see(storage, {}, now=100)
+    source = see(storage, {}, now=100).snapshot["a"].source
     put(storage, "a.tar", b"two", 1)  # same size, same time: the stamp cannot tell, and the content is not read
-    assert raw_content_version(find_raw_shard("a", storage), storage, found.changed[0]) == found.changed[0].version
+    assert raw_content_version(find_raw_shard("a", storage), storage, source) == source.version
 
 
 def test_a_file_that_cannot_be_read_does_not_delay_the_others(storage: StorageSettings) -> None:
@@ -158,6 +177,6 @@ def test_a_file_that_cannot_be_read_does_not_delay_the_others(storage: StorageSe
     Path(storage.raw_root, "b.tar").symlink_to(Path(storage.raw_root, "nowhere"))
     put(storage, "c.tar", b"two", 1)
     found = see(storage, {}, now=100)
-    assert found.keys == ["a", "c"]
+    assert known(found, {}) == ["a", "c"]
     assert list(found.unreadable) == ["b"]
-    assert see(storage, found.snapshot, now=200).keys == []
+    assert known(see(storage, found.snapshot, now=200), found.snapshot) == []

@@ -1,0 +1,42 @@
+"""All names of Dagster's private or undocumented API that this project uses, each with the reason.
+
+Everything else in ``defs/`` is Dagster's documented API.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+import dagster as dg
+
+# A check evaluation that names no materialization is not shown on the shard's page.
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationTargetMaterializationData as TargetMaterialization,
+)
+
+# Without this mark on its output, Dagster records one data version for all shards of a run, failed ones included.
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+
+__all__ = ["RECORDS_NOTHING", "TargetMaterialization", "delete_compute_logs", "latest_event_ids"]
+
+RECORDS_NOTHING: Final = SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+"""Metadata key of an output for which Dagster records no materialization."""
+
+
+def latest_event_ids(
+    instance: dg.DagsterInstance,
+    asset: dg.AssetKey,
+    kind: dg.DagsterEventType,
+    keys: Collection[str] | None = None,
+) -> dict[str, int]:
+    """Return the id of the last event of each partition, of ``keys`` or of all.
+
+    The documented queries load all events of a partition. Dagster's staleness compares these ids.
+    """
+    if keys is not None and not keys:
+        return {}  # Dagster takes an empty set for all keys
+    return dict(instance.get_latest_storage_id_by_partition(asset, kind, None if keys is None else set(keys)))
+
+
+def delete_compute_logs(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Delete the stdout and stderr of a run's steps, which remain when the run is deleted."""
+    instance.compute_log_manager.delete_logs(prefix=[run_id])

@@ -1,0 +1,398 @@
+"""The sensor over the raw root, evaluated as the daemon does: what it registers, reports and requests."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from interleaved_assets.defs.demo import materialize_all, register_all
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.requests import LARGEST_GAP
+from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline import many
+from interleaved_assets.pipeline.forget import files_to_forget, remove_files
+from interleaved_assets.pipeline.stage import Stage, StageOutcome
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defs.runs import Watcher, run_chain, unfinished_run
+from interleaved_assets_tests.documents import document, good_shard, project, refuse_listing, write_shard
+
+AT_ONCE = "[watch]\nquiet_seconds = 0\n"
+
+
+class Project:
+    """A project with its sensor and an instance."""
+
+    def __init__(self, folder: Path, instance: dg.DagsterInstance) -> None:
+        self.folder, self.raw, self.instance = folder, folder / "raw", instance
+        self.sensor = Watcher(instance, project(folder, AT_ONCE))
+
+    @property
+    def settings(self) -> Settings:
+        return self.sensor.settings
+
+    def configure(self, text: str = AT_ONCE) -> None:
+        self.sensor.settings = project(self.folder, text)
+
+    def put(self, name: str, seed: int) -> None:
+        good_shard(self.raw / f"{name}.tar", seed=seed)
+
+    def run(self, *keys: str) -> bool:
+        return materialize_all(self.instance, self.settings, keys)
+
+    def partitions(self) -> list[str]:
+        return list(self.instance.get_dynamic_partitions(SHARDS))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Project]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Project(tmp_path, instance)
+
+
+def test_shards_are_registered_reported_and_requested_a_few_at_a_time_and_once(own: Project) -> None:
+    own.configure("[watch]\nquiet_seconds = 0\nmax_per_tick = 2\n")
+    for number, name in enumerate("abc"):
+        own.put(name, number)
+    assert [own.sensor.requested() for _ in range(3)] == [["a", "b"], ["c"], []]
+    assert own.sensor.observed == ["a", "b", "c"]
+    assert all(version.startswith("sha256:") for version in own.sensor.versions.values())
+    assert own.partitions() == ["a", "b", "c"]
+    before = own.sensor.versions["b"]
+    own.put("b", 7)
+    assert own.sensor.requested() == ["b"]
+    assert own.sensor.versions["b"] != before
+
+
+def test_a_tick_that_requests_nothing_says_what_it_found(own: Project) -> None:
+    for number, name in enumerate("ab"):
+        own.put(name, number)
+    (own.raw / "notes.txt").touch()
+    assert own.sensor.requested() == ["a", "b"]
+    assert own.run("a", "b")
+    assert own.sensor.tick() == "2 unchanged, 1 file ignored"
+    (own.raw / "c.tar").symlink_to(own.raw / "nowhere.tar")
+    own.configure("[watch]\nquiet_seconds = 600\n")
+    own.put("b", 10)
+    own.put("d", 11)
+    assert own.sensor.tick() == "3 waiting to be quiet, 1 unchanged, 1 file ignored"
+    own.configure()
+    own.sensor.cursor = None
+    assert own.sensor.requested() == ["b", "d"]
+    assert own.sensor.tick() == "3 unchanged, 1 not readable, 1 file ignored"
+
+
+def test_a_shard_that_vanishes_with_outputs_keeps_its_partition(own: Project) -> None:
+    own.put("a", 1)
+    own.sensor.tick()
+    assert own.run("a")
+    (own.raw / "a.tar").unlink()
+    assert [own.sensor.tick() for _ in range(2)] == ["1 vanished, their outputs are kept until interleaved forget"] * 2
+    assert own.partitions() == ["a"]
+
+
+def test_a_folder_that_cannot_be_listed_changes_nothing_for_its_shards(
+    own: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, name in enumerate(("a", "web/b")):
+        own.put(name, number)
+    assert own.sensor.requested() == ["a", "web/b"]
+    with monkeypatch.context() as refused:
+        refuse_listing(refused, own.raw / "web")
+        assert own.sensor.tick() == "2 unchanged"
+    assert own.partitions() == ["a", "web/b"]
+    assert own.sensor.tick() == "2 unchanged"
+
+
+def test_a_shard_that_vanishes_before_anything_was_made_of_it_leaves_no_partition(own: Project) -> None:
+    for name in "ab":
+        own.put(name, ord(name))
+    own.sensor.tick()
+    aside = (own.raw / "a.tar").rename(own.folder / "a.tar")
+    assert own.sensor.tick() == "1 unchanged, 1 without tar and outputs, removed"
+    assert own.partitions() == ["b"]
+    assert own.sensor.tick() == "1 unchanged"
+    aside.rename(own.raw / "a.tar")
+    assert own.sensor.requested() == ["a"]
+
+
+def test_partitions_are_removed_a_few_at_a_time(own: Project) -> None:
+    own.configure("[watch]\nquiet_seconds = 0\nmax_per_tick = 2\n")
+    own.raw.mkdir(exist_ok=True)
+    own.instance.add_dynamic_partitions(SHARDS, ["a", "b", "c"])
+    said = [own.sensor.tick() for _ in range(3)]
+    assert said == [
+        "2 without tar and outputs, removed",
+        "1 without tar and outputs, removed",
+        "no shards",
+    ]
+
+
+def test_shards_of_another_raw_root_leave_no_partition(own: Project) -> None:
+    """The way from the demo to own data: both roots are other ones, the Dagster instance stays."""
+    for name in "ab":
+        own.put(name, ord(name))
+    own.sensor.tick()
+    assert own.run("a", "b")
+    other = own.folder / "other"
+    other.mkdir()
+    own.sensor.settings = project(other, AT_ONCE)
+    good_shard(other / "raw" / "b.tar", seed=9)
+    assert own.sensor.requested() == ["b"]
+    assert own.partitions() == ["b"]
+    assert run_chain(own.instance, own.settings, ["b"]).success
+
+
+def test_a_partition_on_which_a_run_works_is_not_removed(own: Project) -> None:
+    own.put("a", 1)
+    own.sensor.tick()
+    (own.raw / "a.tar").unlink()
+    run = unfinished_run(own.instance, own.settings, "a")
+    own.sensor.tick()
+    assert own.partitions() == ["a"]
+    own.instance.report_run_canceled(run)
+    own.sensor.tick()
+    assert own.partitions() == []
+
+
+def test_a_partition_that_was_deleted_comes_back_while_its_tar_is_there(own: Project) -> None:
+    for name in "ab":
+        own.put(name, ord(name))
+    own.sensor.tick()
+    own.instance.delete_dynamic_partition(SHARDS, "a")
+    assert own.sensor.tick() == "1 registered, 2 unchanged"
+    assert sorted(own.partitions()) == ["a", "b"]
+
+
+def test_a_tick_whose_result_was_lost_is_made_up_for(own: Project) -> None:
+    own.put("a", 1)
+    for before in (None, own.sensor.cursor):
+        own.sensor.cursor = before
+        assert own.sensor.requested() == ["a"]
+    # Dagster launches a run once for each key: the first request may have been stored
+    assert len(set(own.sensor.run_keys)) == 1
+    own.put("b", 2)
+    before = own.sensor.cursor
+    assert own.sensor.requested() == ["b"]
+    own.sensor.cursor = before
+    assert own.sensor.requested() == ["b"]
+
+
+@pytest.mark.parametrize("damage", ["gone", "damaged", "of another kind"])
+def test_a_snapshot_that_cannot_be_read_means_looking_at_everything_anew(own: Project, damage: str) -> None:
+    own.put("a", 1)
+    assert own.sensor.requested() == ["a"]
+    assert own.run("a")
+    own.put("b", 2)
+    snapshot = own.folder / "out/state/raw_shards.parquet"
+    match damage:
+        case "gone":
+            snapshot.unlink()
+        case "damaged":
+            snapshot.write_bytes(snapshot.read_bytes()[:40])
+        case _:
+            pq.write_table(pa.table({"other": [1]}), snapshot)
+    assert own.sensor.requested() == ["b"]
+    assert own.sensor.requested() == []
+
+
+@pytest.mark.parametrize("cursor", [None, "from the start", "9" * 5000])
+def test_after_a_reset_of_the_cursor_no_current_shard_is_requested(own: Project, cursor: str | None) -> None:
+    own.put("a", 1)
+    assert own.sensor.requested() == ["a"]
+    assert own.run("a")
+    own.sensor.cursor = cursor
+    assert own.sensor.requested() == []
+    own.put("a", 2)
+    assert own.sensor.requested() == ["a"]
+
+
+def test_a_start_from_the_beginning_uses_no_run_key_again(own: Project) -> None:
+    # Dagster launches no run whose key an earlier run of the sensor has
+    own.put("a", 1)
+    assert own.sensor.requested() == ["a"]
+    shutil.rmtree(own.folder / "out")
+    own.sensor.cursor = None
+    assert own.sensor.requested() == ["a"]
+    assert len(set(own.sensor.run_keys)) == 2
+
+
+def test_a_content_that_comes_back_after_another_one_is_requested_under_a_key_of_its_own(own: Project) -> None:
+    for seed in (1, 2, 1, 2):
+        own.put("a", seed)
+        assert own.sensor.requested() == ["a"]
+        assert own.run("a")
+    assert len(set(own.sensor.run_keys)) == 4
+
+
+def test_shards_materialized_by_hand_are_not_requested(own: Project) -> None:
+    own.put("a", 1)
+    register_all(own.instance, own.settings.storage)
+    assert own.run("a")
+    assert own.sensor.requested() == []
+
+
+def test_the_same_content_in_a_new_file_is_not_requested(own: Project) -> None:
+    own.put("a", 1)
+    own.sensor.tick()
+    assert own.run("a")
+    own.put("a", 1)
+    assert own.sensor.requested() == []
+
+
+def test_content_replaced_after_its_request_is_requested(own: Project) -> None:
+    own.put("a", 1)
+    assert own.sensor.requested() == ["a"]
+    own.put("a", 2)
+    assert own.sensor.requested() == ["a"]
+
+
+def test_content_replaced_while_its_run_works_is_requested_once_the_run_has_ended(
+    own: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own.put("a", 1)
+    assert own.sensor.requested() == ["a"]
+    take_through = many.take_through
+    during: list[list[str]] = []
+
+    def replaced(stage: Stage, key: str, settings: Settings, *_: object) -> StageOutcome:
+        if stage.name == "normalized":
+            own.put("a", 2)
+            during.append(own.sensor.requested())
+            raise ShardError("changed while it was read")
+        return take_through(stage, key, settings)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(many, "take_through", replaced)
+        assert not own.run("a")
+    assert during == [[]]
+    assert own.sensor.requested() == ["a"]
+    assert own.run("a")
+    assert own.sensor.requested() == []
+
+
+def test_a_failed_shard_is_requested_again_when_its_content_changes(own: Project) -> None:
+    own.raw.mkdir(exist_ok=True)
+    (own.raw / "a.tar").write_bytes(b"this is no tar" * 100)
+    assert own.sensor.requested() == ["a"]
+    assert not own.run("a")
+    assert own.sensor.requested() == []
+    own.put("a", 1)
+    assert own.sensor.requested() == ["a"]
+
+
+def test_a_shard_that_failed_behind_normalized_is_requested_again_when_its_content_changes(own: Project) -> None:
+    """New materializations of the failed run at earlier assets are no reason to try it again."""
+    own.configure(f'{AT_ONCE}[selection]\non_score_error = "error"\n')
+    write_shard(own.raw / "a.tar", {"doc": document("text", b"this is no image")})
+    assert own.sensor.requested() == ["a"]
+    assert not own.run("a")
+    assert own.instance.get_materialized_partitions(dg.AssetKey("image_scores")) == {"a"}
+    assert own.sensor.requested() == []
+    own.put("a", 1)
+    assert own.sensor.requested() == ["a"]
+
+
+def test_a_shard_without_a_materialization_in_dagster_is_requested_despite_its_records(own: Project) -> None:
+    own.put("a", 1)
+    with dg.DagsterInstance.ephemeral() as another:
+        assert materialize_all(another, own.settings, register_all(another, own.settings.storage))
+    assert own.sensor.requested() == ["a"]
+
+
+def test_a_damaged_record_of_one_shard_does_not_stop_the_others(own: Project) -> None:
+    for name, seed in (("a", 1), ("b", 2)):
+        own.put(name, seed)
+    own.sensor.tick()
+    assert own.run("a", "b")
+    Path(own.settings.storage.shard("a").record("normalized")).write_text("{")
+    for name, seed in (("a", 3), ("b", 4)):
+        own.put(name, seed)
+    assert own.sensor.requested() == ["a", "b"]
+
+
+def test_shards_of_one_tick_are_requested_in_ranges_of_shards_per_run(own: Project) -> None:
+    own.configure(f"{AT_ONCE}[run]\nshards_per_run = 3\n")
+    for number in range(7):
+        own.put(f"{number}", number)
+    own.sensor.tick()
+    assert own.sensor.ranges == [("0", "2"), ("3", "5"), ("6", "6")]
+
+
+def test_a_range_includes_current_shards_and_no_failed_one(own: Project) -> None:
+    for number, key in enumerate("abcd"):
+        own.put(key, number)
+    (own.raw / "e.tar").write_bytes(b"this is no tar" * 100)
+    own.put("f", 9)
+    own.sensor.tick()
+    assert not own.run(*"abcdef")
+    assert LARGEST_GAP >= 2
+    for number, key in enumerate("adf"):
+        own.put(key, 20 + number)
+    own.sensor.tick()
+    assert own.sensor.ranges == [("a", "d"), ("f", "f")]
+
+
+def test_a_shard_with_an_unfinished_run_waits(own: Project) -> None:
+    own.put("a", 1)
+    own.sensor.tick()
+    assert own.run("a")
+    run = unfinished_run(own.instance, own.settings, "a")
+    own.put("a", 2)
+    own.put("b", 3)
+    assert own.sensor.requested() == ["b"]
+    assert own.sensor.tick() == "1 in the work of a run, 1 unchanged"
+    own.instance.report_run_canceled(run)
+    assert own.sensor.requested() == ["a"]
+    assert own.sensor.requested() == []
+
+
+def test_a_range_does_not_include_a_shard_with_an_unfinished_run(own: Project) -> None:
+    for number, key in enumerate("abc"):
+        own.put(key, number)
+    own.sensor.tick()
+    assert own.run(*"abc")
+    unfinished_run(own.instance, own.settings, "b")
+    for number, key in enumerate("ac"):
+        own.put(key, 20 + number)
+    own.sensor.tick()
+    assert own.sensor.ranges == [("a", "a"), ("c", "c")]
+
+
+def test_a_shard_that_is_still_being_written_waits(own: Project) -> None:
+    own.put("a", 1)
+    assert own.sensor.requested() == ["a"]
+    own.configure("[watch]\nquiet_seconds = 600\n")
+    own.put("a", 2)
+    assert own.sensor.requested() == []
+    own.configure()
+    assert own.sensor.requested() == ["a"]
+
+
+def test_a_forgotten_shard_whose_tar_comes_back_is_requested(own: Project) -> None:
+    """Its version is the one that was requested before, and its outputs are gone."""
+    for seed, name in enumerate("ab"):
+        own.put(name, seed)
+    own.sensor.tick()
+    assert own.run("a", "b")
+    aside = (own.raw / "a.tar").rename(own.folder / "a.tar")
+    storage = own.settings.storage
+    remove_files(files_to_forget(["a"], storage), storage)
+    own.sensor.tick()
+    assert own.partitions() == ["b"]
+    aside.rename(own.raw / "a.tar")
+    assert own.sensor.requested() == ["a"]
+    assert own.run("a")
+
+
+def test_a_vanished_shard_that_comes_back_with_its_outputs_launches_nothing(own: Project) -> None:
+    own.put("a", 1)
+    own.sensor.tick()
+    assert own.run("a")
+    aside = (own.raw / "a.tar").rename(own.folder / "a.tar")
+    assert own.sensor.requested() == []
+    aside.rename(own.raw / "a.tar")
+    assert own.sensor.tick() == "1 current"
