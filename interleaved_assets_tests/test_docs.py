@@ -8,8 +8,8 @@ from dagster import ScheduleDefinition
 from pydantic import BaseModel
 
 from interleaved_assets.cli.commands.group import interleaved
-from interleaved_assets.defs.assets import STAGE_DISPLAYS
 from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 
@@ -93,15 +93,16 @@ def test_every_check_sensor_and_schedule_has_a_line(tmp_path: Path) -> None:
 
 def test_every_check_is_listed_with_the_assets_that_have_it(tmp_path: Path) -> None:
     graph = build_definitions(project(tmp_path)).resolve_asset_graph()
+    checks_of = {name: stage.checks for name, stage in stage_dag(project(tmp_path)).items()}
     scores = {"image_scores"}
     chain = {"normalized", *scores, "filtered", "final_tars"}
     rows = re.findall(r"^\| (● )?`(\w+)` \| ([^|]+) \| [^|]+ \| [^|]+ \|$", TEXT, flags=re.MULTILINE)
     held = {name for mark, name, _ in rows if mark}
-    assert held == {check.name for asset in chain for check in STAGE_DISPLAYS[asset].checks if not check.compares}
+    assert held == {check.name for asset in chain for check in checks_of[asset] if not check.compares}
     for mark, name, where in rows:
         has = {key.asset_key.path[-1] for key in graph.asset_check_keys if key.name == name}
         if mark:  # one of those that materialization_errors holds
-            has = {asset for asset in chain if name in {check.name for check in STAGE_DISPLAYS[asset].checks}}
+            has = {asset for asset in chain if name in {check.name for check in checks_of[asset]}}
         listed = {
             "every asset that writes": chain,
             "all but `final_tars`": chain - {"final_tars"},

@@ -33,10 +33,9 @@ ORDER = {
     "cli": ("*", "commands", "entry_point", "__main__"),
     "defs": ("private", "*"),
     "pipeline": (
-        *("raw", "parallel", "packages", "record", "counted", "record_index", "stored_records", "failures", "stage"),
-        *("attempt", "execute", "pools", "throughput", "publishable", "counts", "tables"),
-        *("stages", "many", "checks", "status", "due", "dataset_status", "up_to_date", "forget", "lineage", "files"),
-        "release",
+        *("raw", "parallel", "packages", "record", "check", "counted", "record_index", "stored_records", "failures"),
+        *("stage", "attempt", "execute", "pools", "throughput", "publishable", "counts", "tables", "checks", "stages"),
+        *("many", "status", "due", "dataset_status", "up_to_date", "forget", "lineage", "files", "release"),
     ),
     "reporting": (
         *("text", "measures", "facts", "collect", "sketch", "drops", "prose", "page"),

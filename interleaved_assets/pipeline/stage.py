@@ -4,9 +4,12 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.check import ShardCheck
 from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.record import Facts, OutputFile, Record
 from interleaved_assets.settings import Settings
@@ -79,9 +82,22 @@ Yields each shard's key with its work or its error, as soon as the shard is done
 shards."""
 
 
+class Display(NamedTuple):
+    """How a stage appears in the UI."""
+
+    description: str
+    group: str
+    """The group of the asset."""
+    kinds: frozenset[str]
+    """The badges of the asset."""
+
+
+PLAIN: Final = Display("", "", frozenset())
+
+
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the DAG.
+    """One stage of the DAG: all that is known of it. Its work is imported when it is called (:func:`work`).
 
     Attributes:
         name: also the name of the asset and of the folder of the outputs.
@@ -93,6 +109,8 @@ class Stage:
             are inputs: they are read when the stage executes, and the code version does not depend on them.
         packages: returns the names of the distributions that compute values of the output. Their versions are recorded,
             and the code version does not depend on them, since not every machine has them.
+        checks: judge each shard after the stage.
+        display: how it appears in the UI.
     """
 
     name: str
@@ -103,10 +121,30 @@ class Stage:
     together: RunTogether | None = None
     files: Callable[[Settings], Mapping[str, str]] = lambda _: {}
     packages: Callable[[Settings], Collection[str]] = lambda _: ()
+    checks: tuple[ShardCheck, ...] = ()
+    display: Display = PLAIN
 
     def code_version(self, settings: Settings) -> str:
         """Changes when the stage's code or one of its settings does; ``<version>-<hash of settings>``."""
         return version_with_settings(self.version, self.settings(settings))
+
+
+def work(place: str) -> RunOne:
+    """Return a function that imports the function at ``place``, such as ``"package.module:function"``, and calls it.
+
+    So what declares a stage loads nothing of what does its work.
+    """
+    return partial(_imported, place)
+
+
+def work_together(place: str) -> RunTogether:
+    """Return :func:`work` for a stage that takes its shards together."""
+    return partial(_imported, place)
+
+
+def _imported(place: str, *arguments: Any) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)(*arguments)
 
 
 def version_with_settings(version: int, settings: Mapping[str, object]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.checks.verdict import Verdict
+from interleaved_assets.pipeline.check import Verdict
 from interleaved_assets.pipeline.dataset_status import DatasetStatus
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.status import State, Status, in_short, status_lines

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.model.errors import IncompleteShard, UnexpectedLayout
+from interleaved_assets.pipeline.check import Basis
 from interleaved_assets.pipeline.checks.layout import LAYOUT
 from interleaved_assets.pipeline.checks.scores import EVERY_IMAGE_SCORED
-from interleaved_assets.pipeline.checks.verdict import Basis
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag

@@ -8,7 +8,7 @@ import dagster as dg
 from interleaved_assets.defs.metadata import place_of
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.progress import progress
-from interleaved_assets.pipeline.checks.verdict import PUBLISHED_ONCE
+from interleaved_assets.pipeline.check import PUBLISHED_ONCE
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import State

@@ -1,6 +1,6 @@
 """Log the events of one shard at one stage: its materialization, or its error, and an evaluation of each check."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import dagster as dg
@@ -10,8 +10,8 @@ from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.private import TargetMaterialization
 from interleaved_assets.defs.progress import progress
 from interleaved_assets.model.errors import InterleavedError, describe
+from interleaved_assets.pipeline.check import MATERIALIZATION_ERRORS, Basis, Verdict, combine
 from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
-from interleaved_assets.pipeline.checks.verdict import MATERIALIZATION_ERRORS, Basis, ShardCheck, Verdict, combine
 from interleaved_assets.pipeline.failures import Failure
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
@@ -27,8 +27,8 @@ class LoggedShard(NamedTuple):
 
 def record_success(
     context: dg.AssetExecutionContext,
+    stage: Stage,
     outcome: StageOutcome,
-    checks: Sequence[ShardCheck],
     shown: Mapping[str, dg.MetadataValue],
     input_events: Mapping[str, int],
     code_version: str,
@@ -44,7 +44,7 @@ def record_success(
     record = outcome.record
     basis = Basis(settings)
     # before anything is logged: where a check raises, the shard does not count as materialized
-    verdict = combine({check: check.judge(record, basis) for check in checks if not check.compares})
+    verdict = combine({check: check.judge(record, basis) for check in stage.checks if not check.compares})
     context.log_event(
         dg.AssetMaterialization(
             context.asset_key,
@@ -62,7 +62,6 @@ def record_success(
 def record_failure(
     context: dg.AssetExecutionContext,
     stage: Stage,
-    checks: Sequence[ShardCheck],
     key: str,
     error: BaseException,
     first: Failure | None = None,
@@ -86,14 +85,13 @@ def record_failure(
         )
     )
     verdict = Verdict(False, "ERROR", f"not materialized: {error}", {})
-    if broken := {check: verdict for check in checks if isinstance(error, check.failed_by)}:
+    if broken := {check: verdict for check in stage.checks if isinstance(error, check.failed_by)}:
         _log(context, MATERIALIZATION_ERRORS, key, combine(broken), _latest(context, key))
 
 
 def record_comparisons(
     context: dg.AssetExecutionContext,
     stage: Stage,
-    checks: Sequence[ShardCheck],
     recorded: Mapping[str, LoggedShard],
     settings: Settings,
 ) -> None:
@@ -105,7 +103,7 @@ def record_comparisons(
     here = {key: keep_rate(shard.record) for key, shard in recorded.items()}
     basis = Basis(settings, rates | {key: rate for key, rate in here.items() if rate is not None})
     for key, shard in recorded.items():
-        for check in checks:
+        for check in stage.checks:
             if check.compares:
                 _log(context, check.name, key, check.judge(shard.record, basis), shard.target)
 

@@ -21,7 +21,6 @@ from interleaved_assets.defs.steps.shard_events import (
     record_success,
 )
 from interleaved_assets.model.errors import InterleavedError, ShardError, describe
-from interleaved_assets.pipeline.checks.verdict import ShardCheck
 from interleaved_assets.pipeline.failures import Failure, FailureLog, read_failures
 from interleaved_assets.pipeline.many import Made, take_many
 from interleaved_assets.pipeline.pools.arrival import Arrival
@@ -57,7 +56,6 @@ class Pictures(NamedTuple):
 def run_over_shards(
     context: dg.AssetExecutionContext,
     stage: Stage,
-    checks: Sequence[ShardCheck],
     settings: Settings,
     code_version: str,
 ) -> Iterator[dg.Output[None]]:
@@ -76,7 +74,7 @@ def run_over_shards(
 
     def fail(key: str, error: BaseException, first: Failure | None = None) -> None:
         failed[key] = error
-        record_failure(context, stage, checks, key, error, first)
+        record_failure(context, stage, key, error, first)
 
     for key, first in stopped.items():
         skipped = f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}"
@@ -98,14 +96,14 @@ def run_over_shards(
         shown = {**made.shown.metadata, **_work_place(arrival)}
         try:
             recorded[key] = record_success(
-                context, made.outcome, checks, shown, input_events[key], code_version, settings
+                context, stage, made.outcome, shown, input_events[key], code_version, settings
             )
         except Exception as error:  # noqa: BLE001  a check of a plugin may raise anything, about this shard only
             fail(key, error)
             failures.failed(key, error)
-    if recorded and any(check.compares for check in checks):
+    if recorded and any(check.compares for check in stage.checks):
         try:
-            record_comparisons(context, stage, checks, recorded, settings)
+            record_comparisons(context, stage, recorded, settings)
         except InterleavedError as error:
             # the shards stay materialized without the comparison
             context.log.error(f"{stage.name}: shards could not be compared: {describe(error)}")

@@ -3,7 +3,7 @@
 from typing import Final
 
 from interleaved_assets.model.errors import UnexpectedLayout
-from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
+from interleaved_assets.pipeline.check import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.counted import (
     SAMPLES_WITH_CONTENT,
     UNREFERENCED_IMAGES,

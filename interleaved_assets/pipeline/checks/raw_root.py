@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.checks.verdict import Verdict
+from interleaved_assets.pipeline.check import Verdict
 from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.settings import StorageSettings
 

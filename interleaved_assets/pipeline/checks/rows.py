@@ -3,7 +3,7 @@
 from typing import Final
 
 from interleaved_assets.model.errors import IncompleteShard, LedgerError, MaterializeError, ReadBackError, ScoreError
-from interleaved_assets.pipeline.checks.verdict import Basis, Severity, ShardCheck, Verdict, lacking
+from interleaved_assets.pipeline.check import Basis, Severity, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.counted import BYTES_READ, IMAGES_READ, REPEATED_KEYS, REPEATED_SAMPLES, SAMPLES_READ
 from interleaved_assets.pipeline.record import Record
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, Column
 from interleaved_assets.model.shown import cut_list
-from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
+from interleaved_assets.pipeline.check import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.scoring.clip.columns import EMBEDDING, clip_columns
 from interleaved_assets.scoring.registry import score_columns

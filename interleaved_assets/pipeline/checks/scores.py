@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from interleaved_assets.model.errors import NOT_COMPARED
-from interleaved_assets.pipeline.checks.verdict import Basis, ShardCheck, Verdict, lacking
+from interleaved_assets.pipeline.check import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.counted import IMAGE_MEMBERS, UNEXPLAINED
 from interleaved_assets.pipeline.record import Extent, Record
 from interleaved_assets.scoring.clip.columns import clip_ranges

@@ -1,9 +1,12 @@
 """Names of the stages, for their work and for what only names them."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from interleaved_assets import shard_paths
 from interleaved_assets.export import names as export_names
+
+if TYPE_CHECKING:
+    from interleaved_assets.settings import Settings
 
 NORMALIZED: Final = "normalized"
 IMAGE_SCORES: Final = "image_scores"
@@ -17,3 +20,8 @@ EVERY_STAGE: Final = (NORMALIZED, IMAGE_SCORES, CLIP_SCORES, FILTERED, FINAL_TAR
 
 RATIO: Final = "ratio"
 """The sample filter whose values are stored for the reports, and the column that has them."""
+
+
+def score_stages(settings: "Settings") -> tuple[str, ...]:
+    """Return the stages that score images under ``settings``."""
+    return (IMAGE_SCORES, CLIP_SCORES) if settings.clip.enabled else (IMAGE_SCORES,)

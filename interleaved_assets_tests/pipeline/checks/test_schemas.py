@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets.pipeline.check import Basis
 from interleaved_assets.pipeline.checks.schemas import judge_clip_schema, judge_image_schema, judge_row_schema
-from interleaved_assets.pipeline.checks.verdict import Basis
 from interleaved_assets.pipeline.counts import column_facts
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.schema import scores_schema

@@ -4,8 +4,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from interleaved_assets.pipeline.check import Basis
 from interleaved_assets.pipeline.checks.scores import judge_clip_ranges, judge_complete, judge_image_ranges
-from interleaved_assets.pipeline.checks.verdict import Basis
 from interleaved_assets.pipeline.record import Counts, Extent
 from interleaved_assets.scoring.ranges import Range
 from interleaved_assets.scoring.registry import Scorer, register_scorer, unregister_scorer

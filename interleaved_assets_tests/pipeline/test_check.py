@@ -1,6 +1,6 @@
 """One verdict of several checks."""
 
-from interleaved_assets.pipeline.checks.verdict import ShardCheck, Verdict, combine
+from interleaved_assets.pipeline.check import ShardCheck, Verdict, combine
 
 A, B, C = (ShardCheck(name, "", lambda _, __: GOOD) for name in "abc")
 COUNTS = ShardCheck("counts", "", lambda _, __: GOOD, counts=True)

@@ -1,0 +1,45 @@
+"""The stage ``clip_scores``: what the CLIP model and its heads say of each image."""
+
+from typing import Final
+
+from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA
+from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED
+from interleaved_assets.pipeline.stage import Display, Stage, work_together
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES, NORMALIZED
+from interleaved_assets.scoring.clip import identity
+from interleaved_assets.settings import Settings
+
+WORK: Final = "interleaved_assets.pipeline.stages.score_clip:score_together"
+
+
+def declare(settings: Settings) -> Stage | None:
+    """Return the stage, if ``clip.enabled`` is set."""
+    if not settings.clip.enabled:
+        return None
+    return Stage(
+        CLIP_SCORES,
+        (NORMALIZED, IMAGE_SCORES) if settings.clip.prescreen.is_on else (NORMALIZED,),
+        version=2,
+        settings=_settings,
+        together=work_together(WORK),
+        files=_files,
+        packages=lambda settings: identity.clip_packages(settings.clip),
+        checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
+        display=Display(
+            "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
+            "its embedding. Runs on the GPU.",
+            "score",
+            frozenset({"parquet", "pytorch"}),
+        ),
+    )
+
+
+def _settings(settings: Settings) -> dict[str, object]:
+    """Return those that change a score; not the device, which changes speed and rounding."""
+    return {"clip": identity.version_settings(settings.clip)}
+
+
+def _files(settings: Settings) -> dict[str, str]:
+    """Return the version of each file that the settings name: checkpoint, configuration, heads."""
+    return identity.file_versions(settings.clip, settings.storage.options_by_scheme())

@@ -1,0 +1,35 @@
+"""The stage ``final_tars``: the training tars."""
+
+from typing import Final
+
+from interleaved_assets.pipeline.checks.rows import READS_BACK, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.stage import Display, Stage, work
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
+from interleaved_assets.settings import Settings
+
+WORK: Final = "interleaved_assets.pipeline.stages.write_tars:write_tars"
+
+
+def declare(_: Settings) -> Stage:
+    """Return the stage."""
+    return Stage(
+        FINAL_TARS,
+        (FILTERED,),
+        version=2,
+        settings=_settings,
+        run=work(WORK),
+        checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, READS_BACK),
+        display=Display(
+            "Training tars: `<key>.json` and the images of each sample, readable as plain MINT-1T.",
+            "publish",
+            frozenset({"webdataset"}),
+        ),
+    )
+
+
+def _settings(settings: Settings) -> dict[str, object]:
+    """Return the policy for rows that have an error, and the bounds that are set.
+
+    The limits change no tar: a sample over one of them fails it.
+    """
+    return {"on_materialize_error": settings.errors.on_materialize_error, **settings.final_tars.bounds()}

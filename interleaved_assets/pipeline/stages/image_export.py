@@ -1,0 +1,33 @@
+"""The stage ``image_export``: the kept images as tars, with a table beside each."""
+
+from typing import Final
+
+from interleaved_assets.pipeline.checks.rows import ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.stage import Display, Stage, work
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT, score_stages
+from interleaved_assets.settings import Settings
+
+WORK: Final = "interleaved_assets.pipeline.stages.export_images:export_images"
+
+
+def declare(settings: Settings) -> Stage | None:
+    """Return the stage, if ``export.enabled`` is set."""
+    if not settings.export.enabled:
+        return None
+    return Stage(
+        IMAGE_EXPORT,
+        # it does not read the final tar, and runs after it: what failed there is not exported
+        (FILTERED, *score_stages(settings), FINAL_TARS),
+        version=2,
+        settings=lambda settings: settings.export.stage_version(settings.scoring.max_pixels),
+        run=work(WORK),
+        packages=lambda settings: {"pillow"} if settings.export.reencode else set(),
+        checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR),
+        display=Display(
+            "The images that selection has kept as tars `images-<hash>-<number>.tar`, with a JSON for each image and a "
+            "Parquet file beside each tar. This table has one row per image: its tar and member, its scores and the "
+            "texts around it.",
+            "publish",
+            frozenset({"webdataset", "parquet"}),
+        ),
+    )
