@@ -225,6 +225,8 @@ def _execute(definitions: dg.Definitions, job: str, instance: dg.DagsterInstance
     )
     failures = [event for event in result.all_events if event.is_step_failure]
     errors = {event.step_key: error for event in failures if (error := event.step_failure_data.error)}
+    if any(error.cls_name == dg.DagsterExecutionInterruptedError.__name__ for error in errors.values()):
+        raise KeyboardInterrupt
     for step, error in errors.items():
         print(f"{step}: {error.message.strip()}", file=sys.stderr)
     return result.success

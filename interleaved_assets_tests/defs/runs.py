@@ -14,6 +14,7 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.pipeline.check import MATERIALIZATION_ERRORS
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 
 STAGES = ("normalized", "image_scores", "filtered", "final_tars")
@@ -93,6 +94,14 @@ class Restorable:
 
     def _read_stamps(self) -> list[tuple[str, int]]:
         return [(str(path), path.stat().st_mtime_ns) for path in sorted(self._kept.rglob("*")) if path.is_file()]
+
+
+def check_up_to_date(settings: Settings, instance: dg.DagsterInstance) -> bool:
+    """Run the check ``up_to_date`` of every stage, without the report; whether that succeeded."""
+    job = build_definitions(settings).resolve_job_def("daily_report")
+    keys = {dg.AssetCheckKey(dg.AssetKey(name), "up_to_date") for name in stage_dag(settings)}
+    alone = job.get_subset(asset_selection=set(), asset_check_selection=keys)
+    return alone.execute_in_process(instance=instance).success
 
 
 def unfinished_run(instance: dg.DagsterInstance, settings: Settings, key: str) -> dg.DagsterRun:

@@ -130,10 +130,9 @@ def test_the_report_shows_the_state_of_the_data_set(page: Page) -> None:
 def test_sensors_and_schedules_show_their_descriptions(page: Page) -> None:
     page.goto("/automation")
     for name, purpose in (  # in the order of the page: a description lies over the line above its own
-        ("automation", "Launches the stages that are due for shards"),
         ("delete_old_runs", "Deletes runs older than"),
         ("nightly", "missing, failed or stale"),
-        ("raw_shard_sensor", "adds a partition for each new shard"),
+        ("raw_shard_sensor", "requests a run for new and changed shards"),
     ):
         page.get_by_role("link", name=re.compile(rf"\b{name} info\b")).get_by_role("img", name="info").hover()
         expect(page.get_by_text(purpose).first).to_be_visible()

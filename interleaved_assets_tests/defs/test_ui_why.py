@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.reporting.drops import short_id
 from interleaved_assets_tests.browser import TALL, WIDTH, expand_graph, keep, new_page
+from interleaved_assets_tests.defs.runs import check_up_to_date
 from interleaved_assets_tests.defs.test_ui import metadata_row
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.layouts import foreign_tar
@@ -52,8 +52,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveDagster]:
             register_all(instance, settings.storage)
             assert not materialize_all(instance, settings, ["again"])
             changed = project(folder, f"{AT_ONCE}[selection]\nmax_ratio = 1\nmin_sharpness = 9000\n")
-            checks = build_definitions(changed).resolve_job_def("check_up_to_date")
-            assert checks.execute_in_process(instance=instance).success
+            assert check_up_to_date(changed, instance)
         yield running
 
 

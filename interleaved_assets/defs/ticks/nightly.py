@@ -22,8 +22,8 @@ def request_due_shards(
     # a shard that is still being written is left to the sensor or the next night
     raws = [raw for raw in list_raw_shards(settings.storage) if not just_written(raw, settings.watch.quiet_seconds)]
     # shards that the sensor has not registered yet are requested too
-    known = set(context.instance.get_dynamic_partitions(SHARDS))
-    context.instance.add_dynamic_partitions(SHARDS, [raw.key for raw in raws if raw.key not in known])
+    before = set(context.instance.get_dynamic_partitions(SHARDS))
+    context.instance.add_dynamic_partitions(SHARDS, [raw.key for raw in raws if raw.key not in before])
     registered = list(context.instance.get_dynamic_partitions(SHARDS))
     known = progress(context.instance, stage_dag(settings), registered)
     due = due_shards(
