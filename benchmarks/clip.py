@@ -9,7 +9,6 @@ Times in one run, on the same images and texts, with a model of random weights (
 
     python -m benchmarks.clip                                   # CPU, ViT-B-32, two or three minutes
     python -m benchmarks.clip --device cuda --model ViT-L-14 --images 8192
-    python -m benchmarks.clip --device cuda --model ViT-L-14 --images 8192 --decode device
 
 On a CPU, and on a machine that has other work, the CPU seconds say more than the clock.
 """
@@ -129,10 +128,6 @@ def decoding(paths: list[Path], scorer: ClipScorer, threads: int) -> None:
         for _, tables in read(paths):
             for table in tables:
                 data = [value.as_buffer() for value in table["binary_content"] if value.is_valid]
-                if scorer.on_device is not None:
-                    if any(pixels is None for pixels in scorer.on_device(data)):
-                        raise RuntimeError("the device refused a JPEG, so the times mean nothing")
-                    continue
                 for _ in pool.map(scorer.preprocess, data):
                     pass
 
@@ -189,7 +184,6 @@ def main() -> None:
     parser.add_argument("--model", default="ViT-B-32", help="open_clip model (default ViT-B-32)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="default cpu")
     parser.add_argument("--precision", default="auto", choices=("auto", "fp32", "bf16", "fp16"), help="default auto")
-    parser.add_argument("--decode", default="host", choices=("host", "device"), help="default host")
     parser.add_argument("--images", type=int, default=256, help="images in all shards (default 256)")
     parser.add_argument("--shards", type=int, default=4, help="shards they are in (default 4)")
     parser.add_argument("--batch-size", type=int, help="images at once (default 32 on a CPU, 256 on a GPU)")
@@ -209,8 +203,6 @@ def main() -> None:
             pretrained=str(checkpoint),
             device=options.device,
             precision=options.precision,
-            decode=options.decode,
-            resize="torch" if options.decode == "device" else "auto",
             batch_size=options.batch_size,
             threads=options.threads,
         )

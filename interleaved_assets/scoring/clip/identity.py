@@ -27,8 +27,6 @@ from interleaved_assets.scoring.clip.settings import LOCAL_DIR_PREFIX, ClipSetti
 
 # Raised by hand when a change of this package's code changes embeddings: preprocessing, pooling, normalization.
 _EMBEDDING_VERSION: Final = 1
-# The same for what only clip.decode = "device" does to pixels. 2: rounded between scaling across and down.
-_DEVICE_PIXELS_VERSION: Final = 2
 # Under which a store gives the version of an object, the best first; HTTP servers spell them as headers.
 _STAMPS: Final = ("ETag", "etag", "Content-MD5", "Digest", "LastModified", "Last-Modified", "mtime", "created")
 
@@ -48,21 +46,18 @@ def version_settings(settings: ClipSettings) -> dict[str, object]:
     return {**_model_facts(settings), "heads": heads, **settings.model_dump(include=others)}
 
 
-def clip_packages(settings: ClipSettings) -> set[str]:
+def clip_packages(_settings: ClipSettings) -> set[str]:
     """Names of the distributions that CLIP scores are computed with."""
-    decoders = {"torchvision"} if settings.decode == "device" else set()
-    return {"open_clip_torch", "pillow", "torch", *decoders}
+    return {"open_clip_torch", "pillow", "torch"}
 
 
 def _model_facts(settings: ClipSettings) -> dict[str, object]:
     is_folder = settings.model.startswith(LOCAL_DIR_PREFIX)
-    facts = {
+    return {
         "version": _EMBEDDING_VERSION,
         "model": "folder" if is_folder else settings.model if settings.model_config_path is None else "file",
         "pretrained": "file" if settings.checkpoint else settings.pretrained,
     }
-    # scores from before there was a choice of decoders stay up to date
-    return facts if settings.decode == "host" else facts | {"decode": [settings.decode, _DEVICE_PIXELS_VERSION]}
 
 
 def file_versions(settings: ClipSettings, options: StorageOptionsByScheme | None = None) -> dict[str, str]:

@@ -78,7 +78,7 @@ class Preprocess:
             orientation = exif_orientation(header)
             pillow_result(header.load)
             return self._scaled(header.transpose(TURN_UPRIGHT[orientation]) if orientation > 1 else header)
-        if header.mode != "L" and self.is_for_torch(*header.size):
+        if header.mode != "L" and self._is_for_torch(*header.size):
             size = displayed_size(header)  # before loading, which may change the metadata
             bgr = decode_opened(header, data, max_pixels=self.max_pixels, reduced=self._reduction(header))
             return self._scaled_by_torch(np.asarray(bgr, np.uint8), size)[..., ::-1]
@@ -88,9 +88,9 @@ class Preprocess:
         # scaling treats the channels alike, so their order is set right on the small image
         return self._scaled(Image.fromarray(bgr))[..., ::-1]
 
-    def is_for_torch(self, width: int, height: int) -> bool:
-        """Whether torch scales colour images of this size; the others are Pillow's."""
-        return self.resizer != "pillow" and self.side is not None and _ratio(width, height) <= _LONG_RATIO
+    def _is_for_torch(self, width: int, height: int) -> bool:
+        """Return whether torch scales colour images of this size; the others are Pillow's."""
+        return self.resizer != "pillow" and self._side is not None and _ratio(width, height) <= _LONG_RATIO
 
     def _reduction(self, header: Image.Image) -> Reduction:
         """The largest with which the image is still twice as large as the model takes it."""
@@ -105,18 +105,18 @@ class Preprocess:
         return Compose(image_transform_v2(self.config, is_train=False).transforms[:-2])
 
     @property
-    def side(self) -> int | None:
+    def _side(self) -> int | None:
         """Side of the square where the shortest side is scaled to it and the middle cut out; None for any other way."""
         height, width = self.height_width
         usual = height == width and self.config.resize_mode == "shortest" and self.config.interpolation in _FILTERS
         return height if usual else None
 
     def _scaled(self, image: Image.Image) -> Pixels:
-        side = self.side
+        side = self._side
         if side is None or image.mode in _NEAREST_MODES or _ratio(image.width, image.height) <= _LINE_RATIO:
             return np.asarray(self._transform(image))
         # the box is in source pixels, and Pillow looks beyond it for neighbours
-        (width, height), (left, top) = scaled_size(image.width, image.height, side)
+        (width, height), (left, top) = _scaled_size(image.width, image.height, side)
         across, down = image.width / width, image.height / height
         box = (left * across, top * down, (left + side) * across, (top + side) * down)
         scaled = image.resize((side, side), _FILTERS[self.config.interpolation], box=box)
@@ -125,7 +125,7 @@ class Preprocess:
     def _scaled_by_torch(self, image: Pixels, full_size: tuple[int, int]) -> Pixels:
         """The middle of an image whose width and height were ``full_size`` before the decoder reduced it."""
         side = self.height_width[0]
-        (width, height), (left, top) = scaled_size(*full_size, side)
+        (width, height), (left, top) = _scaled_size(*full_size, side)
         if (height, width) != image.shape[:2]:
             values = torch.from_numpy(image).permute(2, 0, 1).unsqueeze(0)
             values = torch.nn.functional.interpolate(
@@ -135,7 +135,7 @@ class Preprocess:
         return image[top : top + side, left : left + side]
 
 
-def scaled_size(width: int, height: int, side: int) -> tuple[tuple[int, int], tuple[int, int]]:
+def _scaled_size(width: int, height: int, side: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Width and height with the shorter side scaled to ``side``, and left and top of the square in the middle."""
     # rounded as torchvision's Resize and CenterCrop round
     scaled = (side, int(side * height / width)) if width <= height else (int(side * width / height), side)

@@ -12,7 +12,6 @@ from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.scoring.clip.settings import ClipSettings
 
 if TYPE_CHECKING:
-    from interleaved_assets.scoring.clip.device_jpeg import DevicePreprocess
     from interleaved_assets.scoring.clip.embed import Embedder
     from interleaved_assets.scoring.clip.image import Preprocess
     from interleaved_assets.scoring.clip.text import Tokenizer
@@ -26,7 +25,6 @@ class ClipScorer:
     embedder: "Embedder"
     tokenizer: "Tokenizer"
     preprocess: "Preprocess"
-    on_device: "DevicePreprocess | None" = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -59,14 +57,12 @@ def load_scorer(
             only where the model is that one.
 
     Raises:
-        MissingDependency: torch or open_clip is not installed, or with ``clip.decode = "device"`` torchvision has no
-            decoder for the device.
+        MissingDependency: torch or open_clip is not installed.
         SettingsError: device, model, checkpoint or a head is not there, damaged, or does not fit the rest; the model is
             the demo's and the data is not.
         StorageUnavailable: the storage did not answer.
     """
     try:
-        from interleaved_assets.scoring.clip.device_jpeg import DevicePreprocess
         from interleaved_assets.scoring.clip.embed import Embedder
         from interleaved_assets.scoring.clip.heads import load_head
         from interleaved_assets.scoring.clip.image import Preprocess
@@ -86,12 +82,10 @@ def load_scorer(
             "data (such as model = 'ViT-L-14-quickgelu', pretrained = 'openai', and no model_config_path), or "
             "clip.enabled = false, or clip.allow_demo_model = true to use it all the same."
         )
-    preprocess = Preprocess(model.preprocess_config, model.resizer, settings.max_pixels)
     heads = [load_head(name, head, model.width, options) for name, head in settings.heads.items()]
     return ClipScorer(
         settings=settings,
         embedder=Embedder(model, settings.batch_size, heads),
         tokenizer=Tokenizer(model.tokenizer, settings.long_text),
-        preprocess=preprocess,
-        on_device=DevicePreprocess(preprocess, model.device) if settings.decode == "device" else None,
+        preprocess=Preprocess(model.preprocess_config, model.resizer, settings.max_pixels),
     )

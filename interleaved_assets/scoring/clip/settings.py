@@ -103,9 +103,6 @@ class ClipSettings(_Section):
     """Who scales images down: pillow, bit for bit as open_clip does, or torch, nine times as fast, about one pixel in
     250 off by one grey level. reduced: torch, and JPEGs of over four times the model's input are decoded in a part of
     their size. auto: pillow in fp32, else torch. Default auto."""
-    decode: Literal["host", "device"] = "host"
-    """Where JPEGs are decoded. host: on the CPU, as all other images. device: baseline and progressive JPEGs of 8 bits,
-    grey or YCbCr, are decoded and scaled on the model's device by torchvision; needs resize = torch. Default host."""
     batch_size: int | None = Field(default=None, ge=1, le=_MOST)
     """Images, and texts, given to the model at once. Halved when memory runs out. Default none: 256 on a GPU, 32 on a
     CPU."""
@@ -138,15 +135,6 @@ class ClipSettings(_Section):
         """Path or URL of the checkpoint where ``pretrained`` is one; None where it is a tag or not used."""
         is_file = "/" in self.pretrained or self.pretrained.endswith(_CHECKPOINT_ENDINGS)
         return self.pretrained if is_file and not self.has_weights else None
-
-    @model_validator(mode="after")
-    def _the_device_can_scale(self) -> Self:
-        if self.decode == "device" and self.resize != "torch":
-            raise ValueError(
-                f"decode = 'device' scales images on the device too, which resize = {self.resize!r} does not: set "
-                "resize = 'torch', or decode = 'host'"
-            )
-        return self
 
     @model_validator(mode="after")
     def _columns_are_distinct(self) -> Self:

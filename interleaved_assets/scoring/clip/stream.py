@@ -32,8 +32,6 @@ _BATCHES_AHEAD: Final = 2
 _BATCHES_OF_TEXTS: Final = 4
 # Tables that may wait for the caller.
 _TABLES_AHEAD: Final = 2
-# Images that the device decodes in one call.
-_DECODED_TOGETHER: Final = 32
 # A batch with few images ends after so many samples for each row, so that it is bounded too.
 _SAMPLES_PER_ROW: Final = 8
 # Texts whose embeddings are kept in memory for samples to come; with a width of 768 they take 25 MB.
@@ -172,15 +170,7 @@ class ScoreStream:
         A shard's next table is read while the samples of the one before are prepared.
         """
         settings = self._scorer.settings
-        together = 1 if self._scorer.on_device is None else _DECODED_TOGETHER
-        group: list[tuple[ClipImage, Pixels | None]] = []
         batch = self._new_batch()
-
-        def decode() -> None:
-            if group:
-                batch.decoded.append(decoders.submit(self._decode, group.copy()))
-                group.clear()
-
         for name, tables in shards:
             left_out = prescreened(self._image_scores(name), settings.prescreen) if self._image_scores else {}
             for table in prefetch(tables):
@@ -192,43 +182,36 @@ class ScoreStream:
                     batch.met.append((name, sample))
                     is_embedded = bool(sample.texts or settings.heads or settings.keep_embeddings)
                     for image in to_decode:
-                        group.append((image, batch.pixels[len(batch.images)] if is_embedded else None))
+                        row = batch.pixels[len(batch.images)] if is_embedded else None
+                        batch.decoded.append(decoders.submit(self._decode, image, row))
                         alike = batch.images if is_embedded else batch.checked
                         alike.append(image)
-                        if len(group) == together:
-                            decode()
                         if len(alike) == len(batch.pixels):
-                            decode()
                             yield batch
                             batch = self._new_batch()
                     if len(batch.met) >= len(batch.pixels) * _SAMPLES_PER_ROW:
-                        decode()
                         yield batch
                         batch = self._new_batch()
             batch.met.append((name, None))
-        decode()
         yield batch
         yield self._new_batch()
 
     def _new_batch(self) -> _Batch:
         return _Batch(self._free.popleft() if self._free else self._embedder.pixel_buffer())
 
-    def _decode(self, images: list[tuple[ClipImage, Pixels | None]]) -> None:
-        """Decode images into their rows, together on a device; those that it leaves out, or all, one by one."""
+    def _decode(self, image: ClipImage, row: Pixels | None) -> None:
+        """Decode an image into its row of pixels; without a row, check only that it can be decoded."""
         self._may_decode.wait()
-        on_device = self._scorer.on_device
-        found = [None] * len(images) if on_device is None else on_device([image.data for image, _ in images])
-        for (image, row), pixels in zip(images, found, strict=True):
-            try:
-                decoded = self._scorer.preprocess(image.data) if pixels is None else pixels
-            except ImageError as error:
-                image.error = error.error
+        try:
+            decoded = self._scorer.preprocess(image.data)
+        except ImageError as error:
+            image.error = error.error
+        else:
+            if row is None:
+                image.error = NO_TEXT
             else:
-                if row is None:
-                    image.error = NO_TEXT
-                else:
-                    row[:] = decoded
-            image.data = b""
+                row[:] = decoded
+        image.data = b""
 
     def _give(self, batch: _Batch) -> None:
         """Give a decoded batch to the device, and then take in what it was given before."""

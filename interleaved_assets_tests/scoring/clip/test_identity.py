@@ -46,7 +46,6 @@ def test_what_changes_no_score_changes_no_fingerprint(files: ClipSettings) -> No
     [
         {"precision": "bf16"},
         {"resize": "torch"},
-        {"resize": "torch", "decode": "device"},
         {"long_text": "window"},
         {"keep_embeddings": True},
         {"max_pixels": 1000},
@@ -73,15 +72,6 @@ def test_text_handling_and_heads_do_not_make_embeddings_stale(files: ClipSetting
     other = changed(files, long_text="window", heads={})
     assert model_fingerprint(other, "fp32", "pillow") == model_fingerprint(files, "fp32", "pillow")
     assert model_fingerprint(files, "bf16", "pillow") != model_fingerprint(files, "fp32", "pillow")
-
-
-def test_the_decoder_counts_where_it_is_the_devices_and_only_there(files: ClipSettings) -> None:
-    host, device = changed(files, resize="torch"), changed(files, resize="torch", decode="device")
-    assert version(host) != version(device)
-    assert model_fingerprint(host, "fp32", "torch") != model_fingerprint(device, "fp32", "torch")
-    # scaling there has changed once; scores from before the setting are not stale
-    assert version_settings(device)["decode"] == ["device", 2]
-    assert "decode" not in version_settings(host)
 
 
 def test_a_tag_counts_by_its_name() -> None:

@@ -33,10 +33,6 @@ def test_an_unknown_setting_is_refused() -> None:
     "values",
     [
         {"device": "tpu"},
-        {"decode": "gpu"},
-        {"decode": "device"},
-        {"decode": "device", "resize": "pillow"},
-        {"decode": "device", "resize": "reduced"},
         {"precision": "int8"},
         {"batch_size": 0},
         {"threads": 0},
