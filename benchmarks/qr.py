@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -30,7 +31,6 @@ from interleaved_assets.model.errors import ImageError, MissingDependency
 from interleaved_assets.scoring.qr import (
     find_with_opencv,
     find_with_zbar,
-    find_with_zxing,
     find_with_zxing_and_aruco,
 )
 
@@ -39,10 +39,10 @@ THRESHOLD = 0.05
 Find = Callable[[Image], list[Corners]]
 
 
-def zxing_unreadable_too(image: Image) -> list[Corners]:
-    """zxing-cpp with the codes that it finds and cannot read."""
+def zxing_alone(image: Image, *, return_errors: bool = False) -> list[Corners]:
+    """zxing-cpp with the codes that it reads, and with ``return_errors`` those that it finds and cannot read."""
     found = zxingcpp.read_barcodes(
-        cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), formats=zxingcpp.BarcodeFormat.QRCode, return_errors=True
+        cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), formats=zxingcpp.BarcodeFormat.QRCode, return_errors=return_errors
     )
     places = (code.position for code in found)
     return [
@@ -65,13 +65,13 @@ def opencv_aruco(image: Image) -> list[Corners]:
 
 def zxing_then_aruco(image: Image) -> list[Corners]:
     """A cascade that is not gated: OpenCV's second detector searches every image in which zxing-cpp read nothing."""
-    return find_with_zxing(image) or opencv_aruco(image)
+    return zxing_alone(image) or opencv_aruco(image)
 
 
 FINDERS: dict[str, Find] = {
     "**zxing+aruco**": find_with_zxing_and_aruco,
-    "**zxing**": find_with_zxing,
-    "zxing, unreadable codes too": zxing_unreadable_too,
+    "zxing": zxing_alone,
+    "zxing, unreadable codes too": partial(zxing_alone, return_errors=True),
     "**opencv**": find_with_opencv,
     "opencv, decoding as well": opencv_decoding,
     "opencv, ArUco": opencv_aruco,

@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-QrDetector = Literal["zxing+aruco", "zxing", "opencv", "zbar"]
+QrDetector = Literal["zxing+aruco", "opencv", "zbar"]
 DEFAULT_DETECTOR: Final[QrDetector] = "zxing+aruco"
 
 DEFAULT_MAX_PIXELS: Final = 89_478_485

@@ -1,4 +1,4 @@
-"""Share of an image covered by QR codes, with one of four detectors.
+"""Share of an image covered by QR codes, with one of three detectors.
 
 `docs/qr-detectors.md` compares them; the default, zxing-cpp followed by OpenCV's ArUco detector, finds the most codes.
 """
@@ -28,7 +28,7 @@ def qr_area_ratio(image: BgrImage, detector: QrDetector = DEFAULT_DETECTOR) -> f
 
     Args:
         image: height x width x 3, uint8, blue-green-red.
-        detector: ``zxing+aruco``, ``zxing``, ``opencv`` or ``zbar``.
+        detector: ``zxing+aruco``, ``opencv`` or ``zbar``.
 
     Raises:
         ImageError: ``scorer_failed``, the detector failed on this image, so codes may have been missed.
@@ -53,19 +53,20 @@ def qr_detector(name: QrDetector) -> Callable[[BgrImage], list[Quadrilateral]]:
     return _DETECTORS[name]
 
 
-def find_with_zxing(image: BgrImage) -> list[Quadrilateral]:
-    """Codes that zxing-cpp reads. Unreadable detections are left out: on pages of text most are not QR codes."""
-    readable, _ = _search_with_zxing(image, return_errors=False)
-    return readable
-
-
 def find_with_zxing_and_aruco(image: BgrImage) -> list[Quadrilateral]:
-    """Codes that zxing-cpp reads, and its unreadable detections that ``QRCodeDetectorAruco`` confirms.
+    """Return codes that zxing-cpp reads, and its unreadable detections that ``QRCodeDetectorAruco`` confirms.
 
-    OpenCV runs only on the few images where zxing-cpp reports an unreadable code. A code that OpenCV finds counts if it
-    overlaps an unreadable code and no code that was read.
+    OpenCV runs only on the few images where zxing-cpp reports an unreadable code: on pages of text most of these are
+    not QR codes. A code that OpenCV finds counts if it overlaps an unreadable code and no code that was read.
     """
-    readable, unreadable = _search_with_zxing(image, return_errors=True)
+    found = zxingcpp.read_barcodes(
+        # zxing-cpp converts colour to grey too, at twice the cost
+        cv2.cvtColor(image, cv2.COLOR_BGR2GRAY),
+        formats=zxingcpp.BarcodeFormat.QRCode,  # type: ignore[arg-type]  # the stub omits that one format will do
+        return_errors=True,
+    )
+    readable = [_corners(code.position) for code in found if code.valid]
+    unreadable = [_corners(code.position) for code in found if not code.valid]
     if not unreadable:
         return readable
     try:
@@ -78,18 +79,6 @@ def find_with_zxing_and_aruco(image: BgrImage) -> list[Quadrilateral]:
         if any(_overlap(code, seen) for seen in unreadable) and not any(_overlap(code, read) for read in readable)
     ]
     return readable + confirmed
-
-
-def _search_with_zxing(image: BgrImage, *, return_errors: bool) -> tuple[list[Quadrilateral], list[Quadrilateral]]:
-    """Codes that were read, and with ``return_errors`` those that could not be read."""
-    found = zxingcpp.read_barcodes(
-        # zxing-cpp converts colour to grey too, at twice the cost
-        cv2.cvtColor(image, cv2.COLOR_BGR2GRAY),
-        formats=zxingcpp.BarcodeFormat.QRCode,  # type: ignore[arg-type]  # the stub omits that one format will do
-        return_errors=return_errors,
-    )
-    readable = [_corners(code.position) for code in found if code.valid]
-    return readable, [_corners(code.position) for code in found if not code.valid]
 
 
 def _overlap(one: Quadrilateral, other: Quadrilateral) -> bool:
@@ -134,7 +123,6 @@ def _pyzbar() -> ModuleType:
 
 _DETECTORS: Final[dict[str, Callable[[BgrImage], list[Quadrilateral]]]] = {
     "zxing+aruco": find_with_zxing_and_aruco,
-    "zxing": find_with_zxing,
     "opencv": find_with_opencv,
     "zbar": find_with_zbar,
 }

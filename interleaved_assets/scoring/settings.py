@@ -22,7 +22,7 @@ class ScoringSettings(BaseModel):
     picture for contact sheets. Default sharpness, qr and thumbnail."""
     qr_detector: QrDetector = DEFAULT_DETECTOR
     """Detector of QR codes: zxing+aruco (zxing-cpp, and OpenCV's ArUco detector where zxing-cpp detects a code that it
-    cannot read), zxing, opencv, or zbar (needs Debian's libzbar0). Default zxing+aruco."""
+    cannot read), opencv (as in NeMo Curator), or zbar (needs Debian's libzbar0). Default zxing+aruco."""
     max_pixels: int = Field(
         default=DEFAULT_MAX_PIXELS,
         ge=1,
