@@ -38,7 +38,7 @@ ORDER = {
         *("many", "status", "due", "dataset_status", "up_to_date", "forget", "lineage", "files", "release"),
     ),
     "reporting": (
-        *("text", "measures", "facts", "collect", "sketch", "drops", "prose", "page"),
+        *("text", "measures", "facts", "distribution", "collect", "drops", "prose", "page"),
         *("plots", "documents", "shard", "dataset", "served"),
     ),
 }

@@ -1,4 +1,4 @@
-"""Sums of the facts of many shards, one shard at a time, in memory that does not grow with rows."""
+"""Sums of the facts of many shards, one shard at a time; of an image its scores are kept."""
 
 import itertools
 from collections import Counter
@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT, NORMALIZED
 from interleaved_assets.pipeline.status import URGENT, State, StatusLine, status_lines
+from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.facts import ShardFacts, Tally, tallies
 from interleaved_assets.reporting.measures import Measure
-from interleaved_assets.reporting.sketch import ScoreSketch
 
 EXAMPLE_ROWS: Final = 6
 """Dropped rows shown for each reason."""
@@ -85,7 +85,7 @@ class ShardLine(ShardFacts):
 
 @dataclass
 class DatasetAggregate:
-    """Totals over shards; about 100 KB per score and a few hundred bytes per shard.
+    """Totals over shards; 8 bytes for each score of each image, and a few hundred bytes for each shard.
 
     Attributes:
         measures: the filters and scores to add up, with their bounds, in the order of the report.
@@ -105,16 +105,16 @@ class DatasetAggregate:
     examples: dict[Reason, list[Example]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.sketches = {measure.filter: ScoreSketch(measure) for measure in self.measures}
+        self.distributions = {measure.filter: Distribution(measure) for measure in self.measures}
 
     def add(self, facts: ShardFacts) -> None:
         """Add one shard; its tables are not kept."""
         by_reason = Counter[Reason]()
         if facts.ledger is not None:
             by_reason = self._add_ledger(facts.key, facts.ledger)
-        for sketch in self.sketches.values():
-            if (values := facts.values_of(sketch.measure)) is not None:
-                sketch.add(values)
+        for distribution in self.distributions.values():
+            if (values := facts.values_of(distribution.measure)) is not None:
+                distribution.add(values)
         self.errors.update(facts.errors)
         self.counts_in += facts.counts_in
         self.counts_out += facts.counts_out
@@ -129,9 +129,11 @@ class DatasetAggregate:
         )
 
     @property
-    def scored(self) -> list[ScoreSketch]:
+    def scored(self) -> list[Distribution]:
         """The scores that some image has or lacks."""
-        return [sketch for sketch in self.sketches.values() if sketch.count or sketch.missing]
+        return [
+            distribution for distribution in self.distributions.values() if distribution.count or distribution.missing
+        ]
 
     @property
     def totals(self) -> list[Tally]:

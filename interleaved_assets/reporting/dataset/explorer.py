@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from interleaved_assets.reporting.sketch import Gap, ScoreSketch
+from interleaved_assets.reporting.distribution import Distribution, Gap
 from interleaved_assets.selection.filters import BUILT_IN
 from interleaved_assets.selection.settings import SelectionSettings, bound_settings
 
@@ -55,19 +55,19 @@ class Slider(NamedTuple):
         return [self.steps[round(part * last / parts)].threshold for part in range(parts + 1)]
 
 
-def sliders(sketches: Sequence[ScoreSketch], selection: SelectionSettings) -> list[Slider]:
+def sliders(distributions: Sequence[Distribution], selection: SelectionSettings) -> list[Slider]:
     """The bounds that can be explored: of scores with values, whose filters the settings apply."""
     return [
         slider
-        for sketch in sketches
-        if sketch.measure.filter in selection.full_order() or sketch.measure.filter not in BUILT_IN
-        for slider in _sliders(sketch)
+        for distribution in distributions
+        if distribution.measure.filter in selection.full_order() or distribution.measure.filter not in BUILT_IN
+        for slider in _sliders(distribution)
         if len(slider.steps) > 1
     ]
 
 
-def _sliders(sketch: ScoreSketch) -> Iterator[Slider]:
-    measure, gaps = sketch.measure, sketch.gaps(STEPS)
+def _sliders(distribution: Distribution) -> Iterator[Slider]:
+    measure, gaps = distribution.measure, distribution.gaps(STEPS)
     for side, setting in zip(("minimum", "maximum"), bound_settings(measure.filter), strict=True):
         if setting is None or not gaps:
             continue
@@ -76,13 +76,13 @@ def _sliders(sketch: ScoreSketch) -> Iterator[Slider]:
         # a value equal to an inclusive maximum is kept, one equal to any other bound lies on the other side of it
         inclusive = side == "maximum" and not measure.open_maximum
         steps = [
-            Step(threshold, gap.below if side == "minimum" else sketch.count - gap.below)
+            Step(threshold, gap.below if side == "minimum" else distribution.count - gap.below)
             for gap in gaps
             if (threshold := _threshold(gap, inclusive=inclusive, is_allowed=is_allowed)) is not None
         ]
         in_force = None
         if bound is not None:
-            in_force = Step(bound, sketch.below if side == "minimum" else sketch.above)
+            in_force = Step(bound, distribution.below if side == "minimum" else distribution.above)
         yield Slider(
             measure.filter,
             measure.label,
@@ -90,8 +90,8 @@ def _sliders(sketch: ScoreSketch) -> Iterator[Slider]:
             setting,
             "minimum" if side == "minimum" else "maximum",
             "≥" if side == "minimum" else "≤" if inclusive else "<",
-            sketch.count,
-            sketch.missing,
+            distribution.count,
+            distribution.missing,
             steps,
             in_force,
         )

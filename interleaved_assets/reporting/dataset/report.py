@@ -15,10 +15,10 @@ from interleaved_assets.reporting.dataset.about import About
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example, ShardLine
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
+from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.facts import explained_errors
 from interleaved_assets.reporting.page import policy_hash, source, template
 from interleaved_assets.reporting.plots.figures import reasons_bar, score_charts
-from interleaved_assets.reporting.sketch import BINS, ScoreSketch
 from interleaved_assets.selection.settings import SelectionSettings
 
 PERCENTS: Final = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
@@ -74,12 +74,15 @@ def html_report(
             for reason in data.by_frequency()
         ],
         filters=[
-            (sketch, *data.dropped_by(sketch.measure))
-            for sketch in data.sketches.values()
-            if sketch.count or sketch.missing or sketch.measure.has_bounds
+            (distribution, *data.dropped_by(distribution.measure))
+            for distribution in data.distributions.values()
+            if distribution.count or distribution.missing or distribution.measure.has_bounds
         ],
         percents=[f"{percent:g} %" for percent in PERCENTS],
-        scores=[(sketch, sketch.percentiles(PERCENTS), score_charts(sketch)) for sketch in data.scored],
+        scores=[
+            (distribution, distribution.percentiles(PERCENTS), score_charts(distribution))
+            for distribution in data.scored
+        ],
         sliders=[{**slider._asdict(), "ticks": slider.ticks} for slider in sliders(data.scored, selection)],
         own_in_force={name: bounds.model_dump(exclude_none=True) for name, bounds in selection.own.items()},
         pages={} if pages is None else pages,
@@ -88,7 +91,6 @@ def html_report(
         shard_count=len(data.shards),
         selected_before=sum(shard.selected_before for shard in data.shards),
         errors=explained_errors(data.errors),
-        bins=BINS,
         about=about,
         held={} if held is None else held,
         nothing=Held(),
@@ -133,7 +135,7 @@ def markdown_report(
         add("Dropped, by reason", ("stage", "reason", "rows", "images", "samples"), reasons, 2)
     if data.scored:
         header = ("score", "rule", "values", "missing", "passes alone", *(f"p{percent:g}" for percent in PERCENTS))
-        add("Scores", header, [_score_cells(sketch) for sketch in data.scored], 2)
+        add("Scores", header, [_score_cells(distribution) for distribution in data.scored], 2)
     if data.shards:
         cut = f", {MARKDOWN_SHARDS} of {len(data.shards):,}" if len(data.shards) > MARKDOWN_SHARDS else ""
         add(
@@ -168,14 +170,14 @@ def _speed_cells(done: Throughput) -> list[str]:
     ]
 
 
-def _score_cells(sketch: ScoreSketch) -> list[str]:
-    percentiles: list[float | None] = [*sketch.percentiles(PERCENTS)] or [None] * len(PERCENTS)
-    passes = text.share(sketch.keep_rate) if sketch.measure.has_bounds else "–"
+def _score_cells(distribution: Distribution) -> list[str]:
+    percentiles: list[float | None] = [*distribution.percentiles(PERCENTS)] or [None] * len(PERCENTS)
+    passes = text.share(distribution.keep_rate) if distribution.measure.has_bounds else "–"
     return [
-        sketch.measure.label,
-        sketch.measure.rule,
-        text.count(sketch.count),
-        text.count(sketch.missing),
+        distribution.measure.label,
+        distribution.measure.rule,
+        text.count(distribution.count),
+        text.count(distribution.missing),
         passes,
         *(text.score(value) for value in percentiles),
     ]

@@ -7,22 +7,25 @@ from typing import Final, TypeGuard
 import numpy as np
 
 from interleaved_assets.reporting import text
+from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.measures import Measure
-from interleaved_assets.reporting.sketch import ScoreSketch
 
 DISPLAY_BINS: Final = 56
+_FURTHEST: Final = 1e6
+"""Where the axis of a measure of unknown range ends."""
 
 
-def display_edges(sketch: ScoreSketch, bins: int = DISPLAY_BINS) -> np.ndarray:
+def display_edges(distribution: Distribution, bins: int = DISPLAY_BINS) -> np.ndarray:
     """Edges of about ``bins`` equal bins over the values shown, ascending, float64, with every bound in force on one.
 
-    For a logarithmic measure they are equal in ratio. ``sketch`` has a value at least.
+    For a logarithmic measure they are equal in ratio. ``distribution`` has a value at least.
     """
-    measure = sketch.measure
-    zeros = sketch.zeros / sketch.count if measure.zero_means else 0
+    measure = distribution.measure
+    zeros = distribution.zeros / distribution.count if measure.zero_means else 0
     # percentiles of the values drawn: without the zeros at the lower end
-    ends = sketch.percentiles((min(100 * zeros + 0.2 * (1 - zeros), 100), 99.8))
-    low, high = (float(value) for value in np.clip(ends, sketch.edges[0], sketch.edges[-1]))
+    ends = distribution.percentiles((min(100 * zeros + 0.2 * (1 - zeros), 100), 99.8))
+    axis = (-_FURTHEST, _FURTHEST) if measure.scale == "any" else (measure.low, measure.high)
+    low, high = (float(value) for value in np.clip(ends, *axis))
     if from_zero := bool(measure.zero_means) and measure.scale != "log":
         low = 0.0
     bounds = [value for value in (measure.minimum, measure.maximum) if on_axis(value, measure)]
@@ -59,22 +62,22 @@ def bounds_to_draw(measure: Measure) -> list[tuple[float, str, int]]:
     return [(value, f"keep {sign} {value:g}", side) for value, sign, side in sides if on_axis(value, measure)]
 
 
-def summary(sketch: ScoreSketch) -> str:
+def summary(distribution: Distribution) -> str:
     """How many values there are, which share passes, and what is not shown, in one line."""
-    measure = sketch.measure
-    parts = [counted(sketch)]
-    if sketch.keep_rate is not None and measure.has_bounds:
-        parts.append(f"{text.share(sketch.keep_rate)} pass")
-    if measure.zero_means and sketch.zeros:
-        parts.append(f"{text.compact(sketch.zeros)} {measure.zero_means}")
-    if sketch.missing:
-        parts.append(f"{text.compact(sketch.missing)} without a score")
+    measure = distribution.measure
+    parts = [counted(distribution)]
+    if distribution.keep_rate is not None and measure.has_bounds:
+        parts.append(f"{text.share(distribution.keep_rate)} pass")
+    if measure.zero_means and distribution.zeros:
+        parts.append(f"{text.compact(distribution.zeros)} {measure.zero_means}")
+    if distribution.missing:
+        parts.append(f"{text.compact(distribution.missing)} without a score")
     return "  ·  ".join(parts)
 
 
-def counted(sketch: ScoreSketch) -> str:
+def counted(distribution: Distribution) -> str:
     """The number of values with its unit."""
-    return f"{text.compact(sketch.count)} {sketch.measure.unit}{'' if sketch.count == 1 else 's'}"
+    return f"{text.compact(distribution.count)} {distribution.measure.unit}{'' if distribution.count == 1 else 's'}"
 
 
 def shown_reasons(dropped: Mapping[str, int], most: int) -> list[tuple[str, int]]:

@@ -12,6 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from interleaved_assets.reporting import text
+from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.plots.bins import counted, display_edges, on_axis, summary
 from interleaved_assets.reporting.plots.svg import (
@@ -25,7 +26,6 @@ from interleaved_assets.reporting.plots.svg import (
     round_values,
     title_text,
 )
-from interleaved_assets.reporting.sketch import ScoreSketch
 
 _WIDTH: Final = 400
 _HEIGHT: Final = 216
@@ -41,43 +41,43 @@ def reasons_bar(kept: int, dropped: Mapping[str, int]) -> Markup:
     return _chart(bars, "Rows kept, and rows dropped by reason", _REASONS_WIDTH, height)
 
 
-def score_charts(sketch: ScoreSketch) -> list[Markup]:
+def score_charts(distribution: Distribution) -> list[Markup]:
     """The histogram, and a keep-rate curve for each bound in force; without bounds, the curve of the minimum."""
-    bounds = [name for name in ("minimum", "maximum") if getattr(sketch.measure, name) is not None]
-    return [score_histogram(sketch), *(keep_rate_curve(sketch, bound) for bound in bounds or ["minimum"])]
+    bounds = [name for name in ("minimum", "maximum") if getattr(distribution.measure, name) is not None]
+    return [score_histogram(distribution), *(keep_rate_curve(distribution, bound) for bound in bounds or ["minimum"])]
 
 
-def score_histogram(sketch: ScoreSketch) -> Markup:
+def score_histogram(distribution: Distribution) -> Markup:
     """Histogram of one score with the bounds drawn in and the dropped side shaded.
 
     Where the measure has ``zero_means``, values of exactly 0 are counted in the subtitle and have no bar. Without
     values, the chart has a text instead.
     """
-    measure = sketch.measure
-    head, description = title_text("Distribution", summary(sketch)), f"Histogram of {measure.label}"
-    if not sketch.shown:
+    measure = distribution.measure
+    head, description = title_text("Distribution", summary(distribution)), f"Histogram of {measure.label}"
+    if not distribution.shown:
         return _nothing(head, description)
-    edges = display_edges(sketch)
-    counts = sketch.histogram(edges)
+    edges = display_edges(distribution)
+    counts = distribution.histogram(edges)
     most = int(counts.max())
     # the scale of the bars, which leave room above them
     height = _heights(0, most * (_AREA.bottom - _AREA.top) / (_AREA.bottom - _AREA.top - HEADROOM))
     lines = {height(value): f"{value:,.0f}" for value in round_values(0, most, _MOST_LINES) if value % 1 == 0}
     axes = _axes(edges, measure, lines, measure.axis, f"{measure.unit}s")
-    return _chart(f"{head}{axes}{bars_and_bounds(sketch, edges, counts, _AREA)}", description)
+    return _chart(f"{head}{axes}{bars_and_bounds(distribution, edges, counts, _AREA)}", description)
 
 
-def keep_rate_curve(sketch: ScoreSketch, bound: str) -> Markup:
+def keep_rate_curve(distribution: Distribution, bound: str) -> Markup:
     """Keep rate over possible values of a bound (``"minimum"`` or ``"maximum"``); the value in force is marked.
 
     The values are those that :func:`score_histogram` shows, so that both have the same axis.
     """
-    measure = sketch.measure
-    edges = display_edges(sketch) if sketch.count else np.empty(0)
-    thresholds, rates = sketch.keep_curve(bound, (edges[0], edges[-1])) if len(edges) else (edges, edges)
+    measure = distribution.measure
+    edges = display_edges(distribution) if distribution.count else np.empty(0)
+    thresholds, rates = distribution.keep_curve(bound, (edges[0], edges[-1])) if len(edges) else (edges, edges)
     in_force = measure.minimum if bound == "minimum" else measure.maximum
     what = f"What {'a' if in_force is None else 'another'} {bound} would keep"
-    head = title_text(what, _now(sketch, in_force))
+    head = title_text(what, _now(distribution, in_force))
     description = f"Keep rate over the {bound} of {measure.label}"
     if not len(thresholds):
         return _nothing(head, description)
@@ -96,10 +96,10 @@ def keep_rate_curve(sketch: ScoreSketch, bound: str) -> Markup:
     lines = {height(value): f"{value:g} %" for value in round_values(bottom, 100, _MOST_LINES)}
     drawn.append(_axes(edges, measure, lines, f"{bound} of {_uncapitalized(measure.axis)}", f"{measure.unit}s kept"))
     drawn.append(f"<path class='c' d='M{curve}'/>")
-    if on_axis(in_force, measure) and sketch.keep_rate is not None:
+    if on_axis(in_force, measure) and distribution.keep_rate is not None:
         at = place(in_force)
         drawn.append(f"<path class='n' d='M{at},{_AREA.top}V{_AREA.bottom}'/>")
-        drawn.append(f"<circle class='k b' cx='{at}' cy='{height(100 * sketch.keep_rate)}' r='4'/>")
+        drawn.append(f"<circle class='k b' cx='{at}' cy='{height(100 * distribution.keep_rate)}' r='4'/>")
     return _chart("".join(drawn), description)
 
 
@@ -108,12 +108,12 @@ def _uncapitalized(label: str) -> str:
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
-def _now(sketch: ScoreSketch, in_force: float | None) -> str:
+def _now(distribution: Distribution, in_force: float | None) -> str:
     if in_force is None:
-        return f"{counted(sketch)}  ·  no bound in force"
-    if sketch.keep_rate is None:
-        return f"{counted(sketch)}  ·  {in_force:g} in force"
-    return f"{counted(sketch)}  ·  now {text.share(sketch.keep_rate)} at {in_force:g}"
+        return f"{counted(distribution)}  ·  no bound in force"
+    if distribution.keep_rate is None:
+        return f"{counted(distribution)}  ·  {in_force:g} in force"
+    return f"{counted(distribution)}  ·  now {text.share(distribution.keep_rate)} at {in_force:g}"
 
 
 def _heights(low: float, high: float) -> Callable[[float], float]:

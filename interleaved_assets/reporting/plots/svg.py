@@ -13,8 +13,8 @@ from urllib.parse import quote
 import numpy as np
 
 from interleaved_assets.reporting import text
+from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.plots.bins import bounds_to_draw, display_edges, kept_bins, shown_reasons, summary
-from interleaved_assets.reporting.sketch import ScoreSketch
 
 # of a shard's plots; the report on the data set has the colours of its theme
 _SURFACE, _INK, _MUTED, _KEPT, _DROPPED, _SHADE = "#ffffff", "#1d2433", "#667085", "#3a6fd8", "#dd6b3d", "#fdf1eb"
@@ -53,16 +53,16 @@ class Area(NamedTuple):
 _AREA: Final = Area(MARGIN, _PANEL - MARGIN, TOP, TOP + _PLOT)
 
 
-def shard_plots(kept: int, dropped: Mapping[str, int], sketches: Sequence[ScoreSketch]) -> str:
+def shard_plots(kept: int, dropped: Mapping[str, int], distributions: Sequence[Distribution]) -> str:
     """Kept rows and dropped rows by reason, and a histogram of each score with its bounds, as an ``<svg>`` of 728
     pixels in width. Equal input gives equal text.
     """
     bars, height = reasons(kept, dropped)
     panels = []
-    for number, sketch in enumerate(sketches):
+    for number, distribution in enumerate(distributions):
         x, y = number % 2 * _PANEL, height + number // 2 * _PANEL_HEIGHT
-        panels.append(f"<g transform='translate({x},{y})'>{_histogram(sketch)}</g>")
-    height += math.ceil(len(sketches) / 2) * _PANEL_HEIGHT
+        panels.append(f"<g transform='translate({x},{y})'>{_histogram(distribution)}</g>")
+    height += math.ceil(len(distributions) / 2) * _PANEL_HEIGHT
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{_WIDTH}' height='{height}' font-family='sans-serif' "
         f"font-size='10' fill='{_MUTED}'><style>{_STYLE}</style><path fill='{_SURFACE}' d='M0,0h{_WIDTH}v{height}H0'/>"
@@ -94,29 +94,29 @@ def reasons(kept: int, dropped: Mapping[str, int]) -> tuple[str, int]:
     return "".join(drawn), TOP + len(bars) * _ROW + 8
 
 
-def _histogram(sketch: ScoreSketch) -> str:
-    measure = sketch.measure
-    head = title_text(measure.axis, summary(sketch))
-    if not sketch.shown:
+def _histogram(distribution: Distribution) -> str:
+    measure = distribution.measure
+    head = title_text(measure.axis, summary(distribution))
+    if not distribution.shown:
         return f"{head}<text x='{MARGIN}' y='{TOP + _PLOT // 2}'>No values to show</text>"
-    edges = display_edges(sketch, _BINS)
+    edges = display_edges(distribution, _BINS)
     is_log = measure.scale == "log"
     place = places(edges, _AREA, log=is_log)
-    counts = sketch.histogram(edges)
+    counts = distribution.histogram(edges)
     axis = f"<path class='a' d='M{_AREA.left},{_AREA.bottom}H{_AREA.right}'/>"
     labels = "".join(
         f"<text x='{place(tick)}'>{tick:,g}</text>"
         for tick in round_values(float(edges[0]), float(edges[-1]), _MOST_TICKS, log=is_log)
     )
     return (
-        f"{head}{bars_and_bounds(sketch, edges, counts, _AREA)}{axis}"
+        f"{head}{bars_and_bounds(distribution, edges, counts, _AREA)}{axis}"
         f"<g class='m' transform='translate(0,{_AREA.bottom + 13})'>{labels}</g>"
     )
 
 
-def bars_and_bounds(sketch: ScoreSketch, edges: np.ndarray, counts: np.ndarray, area: Area) -> str:
+def bars_and_bounds(distribution: Distribution, edges: np.ndarray, counts: np.ndarray, area: Area) -> str:
     """The bars of a histogram, the sides that the bounds drop, and a line with its label at each bound."""
-    measure = sketch.measure
+    measure = distribution.measure
     kept, place = kept_bins(edges, measure), places(edges, area, log=measure.scale == "log")
     drawn = []
     for value, _, side in bounds_to_draw(measure):

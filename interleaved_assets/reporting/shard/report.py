@@ -9,11 +9,11 @@ import pyarrow as pa
 from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.model.shown import markdown_cell, markdown_table
 from interleaved_assets.reporting import text
+from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.facts import ShardFacts, explained_errors, shard_counts
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.plots.svg import shard_plots, svg_url
 from interleaved_assets.reporting.shard.tiles import Tile, markdown_tiles
-from interleaved_assets.reporting.sketch import ScoreSketch
 
 REPORT_BYTES: Final = 12_000
 """Largest report of a shard that is stored with its materialization."""
@@ -39,31 +39,31 @@ def shard_report(
 
 def plots_url(facts: ShardFacts, measures: Sequence[Measure]) -> str:
     """The plots of all scores of a shard as one picture: a URL that contains it."""
-    return _url(facts, _sketches(facts, measures))
+    return _url(facts, _distributions(facts, measures))
 
 
-def _sketches(facts: ShardFacts, measures: Sequence[Measure]) -> list[ScoreSketch]:
-    sketches = []
+def _distributions(facts: ShardFacts, measures: Sequence[Measure]) -> list[Distribution]:
+    distributions = []
     for measure in measures:
         if (values := facts.values_of(measure)) is not None:
-            sketches.append(ScoreSketch(measure))
-            sketches[-1].add(values)
-    return sketches
+            distributions.append(Distribution(measure))
+            distributions[-1].add(values)
+    return distributions
 
 
-def _url(facts: ShardFacts, sketches: Sequence[ScoreSketch]) -> str:
+def _url(facts: ShardFacts, distributions: Sequence[Distribution]) -> str:
     reasons = drop_reasons(facts.ledger) if facts.ledger is not None else {}
-    return svg_url(shard_plots(facts.counts_out.rows, reasons, sketches))
+    return svg_url(shard_plots(facts.counts_out.rows, reasons, distributions))
 
 
 def _plots(facts: ShardFacts, measures: Sequence[Measure]) -> str:
     """The plots as one picture; scores for which there is no room are named."""
-    sketches = _sketches(facts, measures)
-    for shown in range(len(sketches), -1, -1):
-        url = _url(facts, sketches[:shown])
+    distributions = _distributions(facts, measures)
+    for shown in range(len(distributions), -1, -1):
+        url = _url(facts, distributions[:shown])
         if len(url) <= PLOTS_BYTES:
             break
-    left_out = ", ".join(markdown_cell(sketch.measure.label) for sketch in sketches[shown:])
+    left_out = ", ".join(markdown_cell(distribution.measure.label) for distribution in distributions[shown:])
     return f"![plots]({url})" + (f"\n\nNot drawn, for want of room: {left_out}." if left_out else "")
 
 

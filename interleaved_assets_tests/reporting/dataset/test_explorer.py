@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaved_assets.reporting.dataset.explorer import STEPS, Slider, sliders
+from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.measures import measure_of
-from interleaved_assets.reporting.sketch import ScoreSketch
 from interleaved_assets.selection.settings import OwnBounds, SelectionSettings
 
 
 def explored(name: str, values: np.ndarray, settings: SelectionSettings | None = None) -> list[Slider]:
     settings = settings or SelectionSettings()
-    sketch = ScoreSketch(measure_of(name, settings))
+    distribution = Distribution(measure_of(name, settings))
     for part in np.array_split(values, 3):
-        sketch.add(part)
-    return sliders([sketch], settings)
+        distribution.add(part)
+    return sliders([distribution], settings)
 
 
 def assert_exact(slider: Slider, values: np.ndarray) -> None:

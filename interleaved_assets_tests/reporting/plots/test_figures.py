@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import interleaved_assets.reporting
+from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.measures import Measure, measure_of
 from interleaved_assets.reporting.plots.bins import display_edges
 from interleaved_assets.reporting.plots.figures import keep_rate_curve, reasons_bar, score_histogram
-from interleaved_assets.reporting.sketch import ScoreSketch
 from interleaved_assets.selection.settings import SelectionSettings
 
 SHARPNESS = np.concatenate(
@@ -20,9 +20,9 @@ SHARPNESS = np.concatenate(
 )
 
 
-def sketch(name: str, values: np.ndarray, **bounds: float | None) -> ScoreSketch:
+def distribution(name: str, values: np.ndarray, **bounds: float | None) -> Distribution:
     shown = replace(measure_of(name, SelectionSettings()), **{"minimum": None, "maximum": None, **bounds})
-    made = ScoreSketch(shown)
+    made = Distribution(shown)
     made.add(values)
     return made
 
@@ -44,7 +44,7 @@ def at_labels(svg: str, place: str) -> dict[str, float]:
 
 
 def test_a_histogram_counts_every_value_and_splits_at_the_threshold() -> None:
-    made = sketch("sharpness", np.append(SHARPNESS, np.nan), minimum=100.0)
+    made = distribution("sharpness", np.append(SHARPNESS, np.nan), minimum=100.0)
     edges = display_edges(made)
     counts = made.histogram(edges)
     assert counts.sum() == 1000
@@ -64,7 +64,7 @@ def test_a_histogram_counts_every_value_and_splits_at_the_threshold() -> None:
 
 
 def test_zeros_that_would_dwarf_the_rest_are_said_and_not_drawn() -> None:
-    made = sketch("qr", np.array([0.0] * 400 + [0.02, 0.1, 0.3]), maximum=0.05)
+    made = distribution("qr", np.array([0.0] * 400 + [0.02, 0.1, 0.3]), maximum=0.05)
     assert made.histogram(display_edges(made)).sum() == 3
     svg = score_histogram(made)
     assert "403 images · 99.5 % pass · 400 without a QR code" in texts(svg)
@@ -72,7 +72,7 @@ def test_zeros_that_would_dwarf_the_rest_are_said_and_not_drawn() -> None:
 
 
 def test_the_curve_marks_the_bound_in_force() -> None:
-    svg = keep_rate_curve(sketch("sharpness", SHARPNESS, minimum=100.0), "minimum")
+    svg = keep_rate_curve(distribution("sharpness", SHARPNESS, minimum=100.0), "minimum")
     points = [tuple(map(float, point.split(","))) for point in path(svg, "c").removeprefix("M").split("L")]
     assert (np.diff([y for _, y in points]) >= 0).all()
     line = int(re.fullmatch(r"M(\d+),40V180", path(svg, "n"))[1])  # type: ignore[index]
@@ -82,12 +82,12 @@ def test_the_curve_marks_the_bound_in_force() -> None:
     rate = np.interp(float(marker.get("cy", "")), sorted(lines.values()), sorted(lines, reverse=True))
     assert rate == pytest.approx(100 * (SHARPNESS >= 100).mean(), abs=0.1)
     assert texts(svg)[0] == "What another minimum would keep"
-    assert texts(keep_rate_curve(sketch("clip", SHARPNESS), "minimum"))[0] == "What a minimum would keep"
+    assert texts(keep_rate_curve(distribution("clip", SHARPNESS), "minimum"))[0] == "What a minimum would keep"
 
 
 @pytest.mark.parametrize(("name", "values"), [("sharpness", SHARPNESS), ("qr", np.linspace(0, 0.4, 200))])
 def test_plots_side_by_side_have_the_same_axis_and_titles_with_units(name: str, values: np.ndarray) -> None:
-    made = sketch(name, values, minimum=0.1)
+    made = distribution(name, values, minimum=0.1)
     histogram, curve = score_histogram(made), keep_rate_curve(made, "minimum")
     axis = {"sharpness": "Sharpness (variance of the Laplacian)", "qr": "QR code area (share of the image)"}[name]
     uncapitalized = axis if name == "qr" else axis.lower().replace("laplacian", "Laplacian")
@@ -126,7 +126,7 @@ def test_reasons_are_ordered_and_rare_ones_summed_up() -> None:
 @pytest.mark.parametrize("name", ["sharpness", "qr", "ratio", "own"])
 @pytest.mark.parametrize("bounds", [{}, {"minimum": 0.0}, {"minimum": 0.1, "maximum": 50.0}], ids=str)
 def test_odd_values_are_drawn_or_said_to_be_none(values: np.ndarray, name: str, bounds: dict[str, float]) -> None:
-    made = sketch(name, values, **bounds)
+    made = distribution(name, values, **bounds)
     charts = [score_histogram(made), keep_rate_curve(made, "maximum" if "maximum" in bounds else "minimum")]
     for svg in charts:
         assert ("No values to show" in texts(svg)) == ("class='a'" not in svg)
@@ -145,11 +145,11 @@ def test_reports_without_kept_rows_and_without_shards() -> None:
 def test_a_chart_is_the_same_each_time_and_follows_the_theme() -> None:
     style = Path(interleaved_assets.reporting.__file__).with_name("templates") / "dataset_report.css"
     styled = set(re.findall(r"^\.chart \.(\w) ", style.read_text(), flags=re.MULTILINE))
-    made = sketch("aspect", np.array([0.3, 1.0, 1.5, 4.0]), minimum=0.5, maximum=3.0)
+    made = distribution("aspect", np.array([0.3, 1.0, 1.5, 4.0]), minimum=0.5, maximum=3.0)
     for draw in (
         lambda: score_histogram(made),
         lambda: keep_rate_curve(made, "minimum"),
-        lambda: keep_rate_curve(sketch("clip", np.full(9, 0.5), minimum=0.15), "minimum"),
+        lambda: keep_rate_curve(distribution("clip", np.full(9, 0.5), minimum=0.15), "minimum"),
         lambda: reasons_bar(10, {f"reason_{number}": 3 for number in range(20)}),
     ):
         svg = draw()
@@ -166,7 +166,7 @@ def test_a_chart_is_the_same_each_time_and_follows_the_theme() -> None:
 
 def test_names_are_never_read_as_markup() -> None:
     odd = Measure("a$b", "a\"$b_<i>&'", "x", minimum=1)
-    made = ScoreSketch(odd)
+    made = Distribution(odd)
     made.add(np.array([0.5, 2.0]))
     svg = score_histogram(made)
     assert ElementTree.fromstring(svg).get("aria-label") == "Histogram of a\"$b_<i>&'"
@@ -177,6 +177,6 @@ def test_names_are_never_read_as_markup() -> None:
 @pytest.mark.parametrize("with_code", [2, 5, 12, 35])
 def test_the_labels_of_a_part_of_the_axis_stay_inside_the_plot(with_code: int) -> None:
     areas = np.concatenate([np.zeros(100 - with_code), np.linspace(0.02, 0.3, with_code)])
-    labels = at_labels(keep_rate_curve(sketch("qr", areas, maximum=0.05), "maximum"), "y")
+    labels = at_labels(keep_rate_curve(distribution("qr", areas, maximum=0.05), "maximum"), "y")
     assert "0 %" not in labels  # part of the axis
     assert 40 <= labels["100 %"] - 3 == min(labels.values()) - 3 < 50

@@ -6,16 +6,16 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.plots.svg import shard_plots, svg_url
-from interleaved_assets.reporting.sketch import ScoreSketch
-from interleaved_assets_tests.reporting.plots.test_figures import SHARPNESS, sketch
+from interleaved_assets_tests.reporting.plots.test_figures import SHARPNESS, distribution
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(*sketches: ScoreSketch, kept: int = 3, **dropped: int) -> ElementTree.Element:
-    return ElementTree.fromstring(shard_plots(kept, dropped, sketches))
+def drawn(*distributions: Distribution, kept: int = 3, **dropped: int) -> ElementTree.Element:
+    return ElementTree.fromstring(shard_plots(kept, dropped, distributions))
 
 
 def texts(root: ElementTree.Element) -> list[str]:
@@ -43,7 +43,7 @@ def test_rare_reasons_share_a_bar_and_nothing_is_no_error() -> None:
 
 
 def test_a_histogram_has_its_bound_and_both_sides_of_it() -> None:
-    root = drawn(sketch("sharpness", SHARPNESS, minimum=100.0))
+    root = drawn(distribution("sharpness", SHARPNESS, minimum=100.0))
     assert {"Sharpness (variance of the Laplacian)", "1,000 images · 89.1 % pass", "keep ≥ 100"} <= set(texts(root))
     bound = int(re.fullmatch(r"M(\d+),36V106", path(root, "b"))[1])  # type: ignore[index]
     kept, dropped = path(root.find(f"{SVG}g"), "k"), path(root.find(f"{SVG}g"), "d")  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def test_a_histogram_has_its_bound_and_both_sides_of_it() -> None:
 
 
 def test_every_bin_with_a_value_is_at_least_a_pixel_high() -> None:
-    root = drawn(sketch("clip", np.append(np.full(10_000, 0.5), -0.5)))
+    root = drawn(distribution("clip", np.append(np.full(10_000, 0.5), -0.5)))
     assert "V105" in path(root.find(f"{SVG}g"), "k")  # type: ignore[arg-type]
 
 
@@ -66,7 +66,7 @@ def test_every_bin_with_a_value_is_at_least_a_pixel_high() -> None:
 def test_odd_values_are_drawn_or_said_to_be_missing(values: list[float], scale: str) -> None:
     low, high = (1e-2, 1e5) if scale == "log" else (-1.0, 1.0)
     measure = Measure("x", "x <&\"', $", "x", low=low, high=high, scale=scale, minimum=0.5)  # type: ignore[arg-type]
-    made = ScoreSketch(measure)
+    made = Distribution(measure)
     with np.errstate(all="ignore"):
         made.add(np.array(values))
         said = texts(drawn(made))
@@ -75,7 +75,7 @@ def test_odd_values_are_drawn_or_said_to_be_missing(values: list[float], scale: 
 
 
 def test_the_same_each_time_and_about_a_kilobyte_each() -> None:
-    many = [sketch("sharpness", SHARPNESS, minimum=100.0)] * 10
+    many = [distribution("sharpness", SHARPNESS, minimum=100.0)] * 10
     one, ten = (len(svg_url(shard_plots(400, {"a": 3}, some))) for some in (many[:1], many))
     assert shard_plots(400, {"a": 3}, many) == shard_plots(400, {"a": 3}, many)
     assert one < 2_500
