@@ -13,7 +13,7 @@ from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import State
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate
-from interleaved_assets.reporting.dataset.report import markdown_report, publishing_problems
+from interleaved_assets.reporting.dataset.report import publishing_problems, summary
 from interleaved_assets.reporting.dataset.write import write_report
 from interleaved_assets.settings import Settings
 
@@ -26,20 +26,19 @@ def make_report(context: dg.AssetExecutionContext, settings: Settings) -> dg.Mat
     failed = progress(context.instance, stage_dag(settings), registered).failed
     found = read_dataset_status(settings, registered, failed)
     report = write_report(found, settings)
-    data, about = report.data, report.about
+    data = report.data
     if report.problems:
         context.log.warning(" ".join(report.problems))
-    summary = markdown_report(data, report.problems, settings.checks.min_keep_rate, about, report.throughput)
     return dg.MaterializeResult(
         metadata={
-            "report": dg.MetadataValue.md(summary),
+            "report": dg.MetadataValue.md(summary(data, report.problems, settings.checks.min_keep_rate)),
             "html": place_of(report.uri, settings),
             "dagster/uri": report.uri,
             "html_bytes": report.size,
             **figures(data),
         },
         # without the date: the same data has the same version
-        data_version=dg.DataVersion(hashlib.sha256(report.page.replace(about.made, "").encode()).hexdigest()),
+        data_version=dg.DataVersion(hashlib.sha256(report.page.replace(report.about.made, "").encode()).hexdigest()),
         check_results=[published_once(data, found.problem)],
     )
 

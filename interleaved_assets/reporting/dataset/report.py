@@ -1,7 +1,7 @@
-"""The report on the data set: one self-contained HTML page, and a summary as Markdown."""
+"""The report on the data set: one self-contained HTML page, and a short summary of it for the UI."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from markupsafe import Markup
@@ -12,10 +12,9 @@ from interleaved_assets.pipeline.status import EXAMPLES
 from interleaved_assets.pipeline.throughput import Throughput
 from interleaved_assets.reporting import text
 from interleaved_assets.reporting.dataset.about import About
-from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example, ShardLine
+from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
-from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.facts import explained_errors
 from interleaved_assets.reporting.page import policy_hash, source, template
 from interleaved_assets.reporting.plots.figures import reasons_bar, score_charts
@@ -24,9 +23,8 @@ from interleaved_assets.selection.settings import SelectionSettings
 PERCENTS: Final = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 HTML_SHARDS: Final = 1000
 """Shards in the table of the page: those to check first. Sums are over all shards."""
-MARKDOWN_SHARDS: Final = 10
 _SPEED_HEADER: Final = (
-    *("stage", "shards made", "shards/s", "images/s", "MB/s", "s in the queue, mean", "s the device waited"),
+    *("Stage", "shards made", "shards/s", "images/s", "MB/s", "s in the queue, mean", "s the device waited"),
     "shards/s by host",
 )
 
@@ -94,67 +92,26 @@ def html_report(
         about=about,
         held={} if held is None else held,
         nothing=Held(),
-        speed_header=["Stage", *_SPEED_HEADER[1:]],
+        speed_header=_SPEED_HEADER,
         speeds=[_speed_cells(done) for done in throughput],
     )
 
 
-def markdown_report(
-    data: DatasetAggregate,
-    problems: Sequence[str] = (),
-    min_keep_rate: float = 0.0,
-    about: About | None = None,
-    throughput: Sequence[Throughput] = (),
-) -> str:
-    """A summary of the report as Markdown: totals, shards that are not current with the reason, drop reasons, scores,
-    shards to check first, errors.
-    """
+def summary(data: DatasetAggregate, problems: Sequence[str] = (), min_keep_rate: float = 0.0) -> str:
+    """Return a short summary as Markdown: warnings, totals, and why shards are not current. The page has the rest."""
     parts = [f"{text.counted(len(data.shards), 'shard')} ({', '.join(_states(data)) or 'none'})"]
-    parts += [markdown_cell(about.text)] if about else []
     parts += [f"**{markdown_cell(problem)}**" for problem in (*problems, *_problems(data, min_keep_rate))]
     parts += [markdown_cell(note) for note in _notes(data)]
-
-    def add(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], numeric_from: int = 1) -> None:
-        parts.extend([*([f"#### {title}"] if title else []), markdown_table(header, rows, numeric_from)])
-
     in_and_out = [
         (tally.name, text.count(tally.before), text.count(tally.after), text.share(tally.after, tally.before))
         for tally in data.totals
     ]
-    is_current = all(shard.is_current for shard in data.shards)
-    if not is_current:
+    parts.append(markdown_table(("", "in", "kept", "kept, share"), in_and_out))
+    if not all(shard.is_current for shard in data.shards):
         statuses = [(line.status.state, line.why, line.examples, text.count(line.shards)) for line in data.by_status()]
-        add("Shards that are not current, and why", ("state", "why", "for example", "shards"), statuses, 3)
-    add("" if is_current else "In and out", ("", "in", "kept", "kept, share"), in_and_out)
-    if data.rows:
-        counts = (data.rows, data.images, data.samples)
-        reasons = [
-            (reason.stage, reason.name, *(text.count(count[reason]) for count in counts))
-            for reason in data.by_frequency()
-        ]
-        add("Dropped, by reason", ("stage", "reason", "rows", "images", "samples"), reasons, 2)
-    if data.scored:
-        header = ("score", "rule", "values", "missing", "passes alone", *(f"p{percent:g}" for percent in PERCENTS))
-        add("Scores", header, [_score_cells(distribution) for distribution in data.scored], 2)
-    if data.shards:
-        cut = f", {MARKDOWN_SHARDS} of {len(data.shards):,}" if len(data.shards) > MARKDOWN_SHARDS else ""
-        add(
-            f"Shards to check first{cut}",
-            ("shard", "status", "main reason", "samples", "images", "images kept", "errors"),
-            [_shard_cells(shard) for shard in data.worst(MARKDOWN_SHARDS)],
-            3,
-        )
-    if data.errors:
-        errors = [(code, meaning, text.count(number)) for code, meaning, number in explained_errors(data.errors)]
-        add("Errors, by code", ("code", "meaning", "rows"), errors, 2)
-    if throughput:
-        add("Speed of the last runs", _SPEED_HEADER, [_speed_cells(done) for done in throughput])
+        parts += ["#### Shards that are not current, and why"]
+        parts += [markdown_table(("state", "why", "for example", "shards"), statuses, 3)]
     return "\n\n".join(parts) + "\n"
-
-
-def _shard_cells(shard: ShardLine) -> list[str]:
-    counts = (text.count(shard.counts_in.samples), text.count(shard.counts_in.images), text.share(shard.keep_rate))
-    return [shard.key, shard.why, shard.main_reason or "–", *counts, text.count(shard.error_rows)]
 
 
 def _speed_cells(done: Throughput) -> list[str]:
@@ -167,19 +124,6 @@ def _speed_cells(done: Throughput) -> list[str]:
         f"{done.mean_queue_seconds:.1f}" if done.hosts else "–",
         f"{done.device_wait_seconds:.1f}",
         ", ".join(f"{host}: {done.rate(count):.2f}" for host, count in sorted(done.hosts.items())) or "–",
-    ]
-
-
-def _score_cells(distribution: Distribution) -> list[str]:
-    percentiles: list[float | None] = [*distribution.percentiles(PERCENTS)] or [None] * len(PERCENTS)
-    passes = text.share(distribution.keep_rate) if distribution.measure.has_bounds else "–"
-    return [
-        distribution.measure.label,
-        distribution.measure.rule,
-        text.count(distribution.count),
-        text.count(distribution.missing),
-        passes,
-        *(text.score(value) for value in percentiles),
     ]
 
 

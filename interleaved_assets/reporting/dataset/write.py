@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from interleaved_assets.io.storage import atomic_output, join
 from interleaved_assets.pipeline.dataset_status import DatasetStatus
-from interleaved_assets.pipeline.throughput import Throughput, read_throughput
+from interleaved_assets.pipeline.throughput import read_throughput
 from interleaved_assets.reporting.collect import all_shard_facts
 from interleaved_assets.reporting.dataset import REPORT_FILE
 from interleaved_assets.reporting.dataset.about import About, about
@@ -30,7 +30,6 @@ class WrittenReport(NamedTuple):
     problems: Sequence[str]
     """What could not be listed, in sentences."""
     about: About
-    throughput: Sequence[Throughput]
 
 
 def write_report(found: DatasetStatus, settings: Settings) -> WrittenReport:
@@ -41,7 +40,7 @@ def write_report(found: DatasetStatus, settings: Settings) -> WrittenReport:
     """
     data = aggregate(all_shard_facts(found), measures_of(settings.selection))
     problems = [f"Changed and vanished raw shards cannot be recognized: {found.problem}"] if found.problem else []
-    described, speeds = about(settings), read_throughput(found.stages.stages, settings.storage)
+    described = about(settings)
     page = html_report(
         data,
         subtitle=f"{settings.storage.raw_root} → {settings.storage.output_root}",
@@ -51,9 +50,9 @@ def write_report(found: DatasetStatus, settings: Settings) -> WrittenReport:
         held=held_by(itertools.chain(*data.examples.values()), settings.storage),
         selection=settings.selection,
         pages=stored_pages(settings.storage) if settings.pages.enabled else {},
-        throughput=speeds,
+        throughput=read_throughput(found.stages.stages, settings.storage),
     )
     uri = join(settings.storage.output_root, REPORT_FILE)
     with atomic_output(uri, settings.storage.options) as out:
         out.write(page.encode())
-    return WrittenReport(uri, out.size, page, data, problems, described, speeds)
+    return WrittenReport(uri, out.size, page, data, problems, described)
