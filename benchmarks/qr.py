@@ -28,7 +28,7 @@ from PIL import Image as PillowImage
 from benchmarks.figures import markdown_table, replace_figures
 from benchmarks.qr_pages import SHARES, Corners, Image, draw_photographs, variants, without_codes
 from interleaved_assets.model.errors import ImageError, MissingDependency
-from interleaved_assets.scoring.qr import (
+from interleaved_assets.scoring.scores.qr import (
     find_with_opencv,
     find_with_zbar,
     find_with_zxing_and_aruco,

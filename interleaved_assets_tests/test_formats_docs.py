@@ -112,7 +112,7 @@ def documented_columns(first: str) -> dict[str, str]:
 
 def test_the_page_has_the_columns_of_rows_and_ledgers_with_their_types() -> None:
     assert list(documented_columns("`sample_id` | string, not null").items()) == [
-        (name, dtype) for name, dtype, _ in INTERLEAVED_COLUMNS
+        (name, dtype) for name, dtype, *_ in INTERLEAVED_COLUMNS
     ]
     assert documented_columns("`sample_id`, `position`, `modality`") == {
         field.name: str(field.type) for field in LEDGER_SCHEMA

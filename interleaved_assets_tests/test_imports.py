@@ -29,7 +29,7 @@ ORDER = {
         *("storage", "content_types", "limits", "value_bytes", "workers", "tiff", "archive", "batches", "policy"),
         *("fetch", "fill", "reader", "writer", "parquet", "tar", "shard"),
     ),
-    "scoring": ("*", "clip"),
+    "scoring": ("*", "scores", "clip"),
     "cli": ("*", "commands", "entry_point", "__main__"),
     "defs": ("private", "*"),
     "pipeline": (

@@ -18,16 +18,14 @@ def show_scored(
     shard: str,
     scores: str,
     scorers: Sequence[str],
-    with_clip: bool,
+    clip: bool,
     overwrite: bool,
     as_json: bool,
 ) -> int:
     """Write the scores of one shard file and print what they are; returns the exit code."""
-    settings, out = with_scorers(load_settings_or_defaults(file), scorers), console()
+    settings, out = with_scorers(load_settings_or_defaults(file), scorers, clip=clip), console()
     with progress("scoring", 1, out, as_json=as_json):
-        scored = score_file(
-            _one_file(shard, settings.storage), scores, settings, with_clip=with_clip, overwrite=overwrite
-        )
+        scored = score_file(_one_file(shard, settings.storage), scores, settings, overwrite=overwrite)
     if as_json:
         print_json({"input": shard, "output": scores, **scored._asdict()})
         return 0

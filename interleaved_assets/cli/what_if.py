@@ -11,6 +11,8 @@ from interleaved_assets.cli.console import console, print_error, print_json, pro
 from interleaved_assets.cli.name_value import names_and_values
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.parallel import parallel_map
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.stages.outputs import scored_keys
 from interleaved_assets.pipeline.stages.select_rows import deciding_tables
 from interleaved_assets.selection.other_bounds import Outcome, changed_settings, what_if
@@ -36,14 +38,11 @@ def show_what_if(file: str | None, *, changes: Sequence[str], shards: Sequence[s
     if not keys:
         print_error("no shard has been scored yet: interleaved run, or materialize image_scores in Dagster")
         return 1
+    inputs = stage_dag(settings)[FILTERED].inputs
 
     def outcomes(key: str) -> tuple[Outcome, Outcome] | InterleavedError:
         try:
-            rows, scores = deciding_tables(
-                settings.storage.shard(key),
-                with_clip=settings.clip.enabled,
-                max_batch_bytes=settings.run.max_batch_bytes,
-            )
+            rows, scores = deciding_tables(settings.storage.shard(key), inputs, settings.run.max_batch_bytes)
             return what_if(rows, scores, settings.selection), what_if(rows, scores, settings.selection, overrides)
         except InterleavedError as error:
             return error

@@ -19,33 +19,6 @@ _PASSTHROUGH: Final = (
     "field of its name. They differ from shard to shard: passthrough_columns of the shard at normalized has them, and "
     "its record."
 )
-_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "sample_id": "The document.",
-        "position": "The place in the document, from 0; -1 is the row with the document's other fields.",
-        "modality": "text, image or metadata; others, such as table, are kept as they are.",
-        "content_type": "The MIME type, such as image/jpeg.",
-        "text_content": "The text, on rows of texts.",
-        "binary_content": "The bytes of the image, on rows of images.",
-        "source_ref": "Where the bytes were read: JSON with path, member, byte_offset, byte_size and frame_index.",
-        "materialize_error": "'code: detail' of a row that could not be read, else null (docs/errors.md).",
-        "width": "Pixels.",
-        "height": "Pixels.",
-        "aspect_ratio": "Width / height.",
-        "sharpness": "Variance of the Laplacian in colour, at full resolution; NeMo Curator's measure.",
-        "sharpness_grey": "Variance of the Laplacian in grey, at full resolution.",
-        "sharpness_256": "Variance of the Laplacian in colour, at a short side of at most 256 pixels.",
-        "qr_area_ratio": "Share of the image under QR codes, 0 to 1.",
-        "nsfw_score": "Probability from the pixels, 0 to 1.",
-        "thumbnail": "A small JPEG, for the reports.",
-        "score_error": "'code: detail' of an image that could not be measured, else null (docs/errors.md).",
-        "clip_score": "Highest cosine similarity of the image with a text of its document, -1 to 1.",
-        "clip_text_position": "The position of that text.",
-        "embedding": "CLIP's embedding of the image, of length 1.",
-        "clip_error": "'code: detail' of an image without a CLIP score, else null (docs/errors.md).",
-    }
-)
-"""What the columns hold; heads of CLIP and scorers of others have names that are not known here."""
 _COLUMNS: Final[Mapping[str, Callable[[Settings], Sequence[Column]]]] = MappingProxyType(
     {
         NORMALIZED: lambda _: INTERLEAVED_COLUMNS,
@@ -82,4 +55,4 @@ def definition_metadata(stage: Stage, settings: Settings) -> dict[str, Any]:
 
 def _column(column: Column) -> dg.TableColumn:
     constraints = dg.TableColumnConstraints(nullable=column.nullable)
-    return dg.TableColumn(column.name, column.dtype, _MEANINGS.get(column.name), constraints)
+    return dg.TableColumn(column.name, column.dtype, column.meaning or None, constraints)

@@ -10,17 +10,32 @@ class Column(NamedTuple):
     dtype: str
     """As Arrow writes the type: ``double``, ``large_binary``."""
     nullable: bool = True
+    meaning: str = ""
+    """What it holds, in a sentence."""
 
 
 INTERLEAVED_COLUMNS: Final = (
-    Column("sample_id", "string", nullable=False),
-    Column("position", "int32", nullable=False),
-    Column("modality", "string", nullable=False),
-    Column("content_type", "string"),
-    Column("text_content", "string"),
-    Column("binary_content", "large_binary"),
-    Column("source_ref", "string"),
-    Column("materialize_error", "string"),
+    Column("sample_id", "string", False, "The document."),
+    Column(
+        "position",
+        "int32",
+        False,
+        "The place in the document, from 0; -1 is the row with the document's other fields.",
+    ),
+    Column("modality", "string", False, "text, image or metadata; others, such as table, are kept as they are."),
+    Column("content_type", "string", meaning="The MIME type, such as image/jpeg."),
+    Column("text_content", "string", meaning="The text, on rows of texts."),
+    Column("binary_content", "large_binary", meaning="The bytes of the image, on rows of images."),
+    Column(
+        "source_ref",
+        "string",
+        meaning="Where the bytes were read: JSON with path, member, byte_offset, byte_size and frame_index.",
+    ),
+    Column(
+        "materialize_error",
+        "string",
+        meaning="'code: detail' of a row that could not be read, else null (docs/errors.md).",
+    ),
 )
 """Reserved columns, in order. One row is one item of a document; position -1 is its metadata row."""
 RESERVED_COLUMNS: Final = frozenset(column.name for column in INTERLEAVED_COLUMNS)

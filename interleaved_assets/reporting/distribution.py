@@ -1,6 +1,6 @@
 """The distribution of a score: all of its values, so that counts, percentiles and keep rates are exact."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +148,7 @@ class Distribution:
         """Count the values that a minimum or a maximum at each of ``thresholds`` drops."""
         if bound == "minimum":
             return np.asarray(np.searchsorted(self.values, thresholds, "left"))
-        side = "left" if self.measure.open_maximum else "right"
+        side: Literal["left", "right"] = "left" if self.measure.open_maximum else "right"
         return np.asarray(self.count - np.searchsorted(self.values, thresholds, side))
 
 

@@ -1,24 +1,23 @@
-"""How each score is shown: its label, its range, and the bounds that selection applies."""
+"""How each score is shown, as its filter says, with the bounds that selection applies."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from interleaved_assets.selection.filters import ImageFilter, SampleFilter, find_filter, known_filters
+from interleaved_assets.scoring.filter import Display, Scale
+from interleaved_assets.scoring.registry import SIZE, find_scorer
+from interleaved_assets.selection.filters import ImageFilter, find_filter, known_filters
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.values import Values
 
-SIZE_COLUMNS: Final = frozenset({"width", "height", "aspect_ratio"})
+SIZE_COLUMNS: Final = frozenset(find_scorer(SIZE).columns)
 """Scores that follow from the size of an image, which is shown instead."""
 CLIP_TEXT: Final = "clip_text_position"
 """The column with the position of the text that CLIP found nearest to an image."""
-
-Scale = Literal["linear", "log", "any"]
 
 
 @dataclass(frozen=True)
@@ -92,55 +91,36 @@ class Measure:
         return kept
 
 
-_side = partial(Measure, low=1, high=1e5, scale="log")
-_sharpness = partial(Measure, low=1e-2, high=1e5, scale="log", scale_of="variance of the Laplacian")
-_SHOWN: Final = {
-    measure.filter: measure
-    for measure in (
-        _side("short_side", "Short side, pixels", "short side"),
-        _side("long_side", "Long side, pixels", "long side"),
-        Measure("aspect", "Aspect ratio", "aspect", low=0.02, high=50, scale="log", scale_of="width / height"),
-        _sharpness("sharpness", "Sharpness", "sharpness"),
-        _sharpness("sharpness_grey", "Sharpness in grey", "grey sharpness"),
-        _sharpness("sharpness_256", "Sharpness at 256 pixels", "sharpness 256"),
-        Measure("qr", "QR code area", "QR area", zero_means="without a QR code", scale_of="share of the image"),
-        Measure("nsfw", "NSFW probability", "NSFW"),
-        Measure(
-            "ratio",
-            "Images for each word",
-            "ratio",
-            low=1e-5,
-            high=1e3,
-            scale="log",
-            unit="sample",
-            zero_means="without an image",
-            scale_of="images / words of the sample",
-        ),
-        Measure("clip", "CLIP similarity", "CLIP", low=-1, scale_of="cosine with the best text"),
-        Measure("aesthetic", "Aesthetic score", "aesthetic", low=-10, high=20),
-        Measure("nsfw_clip", "NSFW score of the CLIP head", "NSFW (CLIP)", low=-1, high=2),
-    )
-}
-"""How the scores of this package are shown; others are labelled by the name of their filter, with any range."""
-
-
 def measure_of(name: str, selection: SelectionSettings) -> Measure:
-    """How the filter ``name`` is shown, with the bounds it has in ``selection``."""
+    """Return how the filter ``name`` is shown, with the bounds it has in ``selection``."""
     judge = find_filter(name)
     minimum, maximum = selection.bounds(name)
-    shown = _SHOWN.get(name, Measure(name, name, name, scale="any"))
-    if isinstance(judge, ImageFilter):
-        shown = replace(shown, columns=judge.columns, combine=judge.combine)
-    return replace(shown, minimum=minimum, maximum=maximum, open_maximum=judge.open_maximum)
+    shown = judge.display or Display(name, name, scale="any")
+    return Measure(
+        name,
+        shown.label,
+        shown.short,
+        columns=judge.columns if isinstance(judge, ImageFilter) else (),
+        combine=judge.combine if isinstance(judge, ImageFilter) else None,
+        low=shown.low,
+        high=shown.high,
+        scale=shown.scale,
+        minimum=minimum,
+        maximum=maximum,
+        open_maximum=judge.open_maximum,
+        zero_means=shown.zero_means,
+        unit="image" if isinstance(judge, ImageFilter) else "sample",
+        scale_of=shown.unit,
+    )
 
 
 def measures_of(selection: SelectionSettings) -> list[Measure]:
-    """The filters with bounds, in their order, and then the other scores of images."""
+    """Return the filters with bounds, in their order, and then the other scores of images."""
     names = list(selection.active_filters())
-    # the long side is left out: the short side and the aspect ratio determine it
+    others = {name: find_filter(name) for name in known_filters() if name not in names}
     names += [
         name
-        for name in known_filters()
-        if name not in names and name != "long_side" and not isinstance(find_filter(name), SampleFilter)
+        for name, judge in others.items()
+        if isinstance(judge, ImageFilter) and not (judge.display and judge.display.only_bounded)
     ]
     return [measure_of(name, selection) for name in names]

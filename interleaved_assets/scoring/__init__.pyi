@@ -1,11 +1,12 @@
 from .decode import BgrImage as BgrImage
-from .ranges import ABOVE_ZERO as ABOVE_ZERO
-from .ranges import Range as Range
+from .filter import Display as Display
+from .registry import ABOVE_ZERO as ABOVE_ZERO
+from .registry import Range as Range
 from .registry import Scorer as Scorer
 from .registry import known_scorers as known_scorers
 from .registry import register_scorer as register_scorer
 from .registry import unregister_scorer as unregister_scorer
 from .schema import scores_schema as scores_schema
 from .score import score_images as score_images
+from .scores.ratio import count_words as count_words
 from .settings import ScoringSettings as ScoringSettings
-from .text_ratio import count_words as count_words

@@ -74,7 +74,9 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
 
 def prepare_scorers(settings: ScoringSettings) -> tuple[PreparedScorer, ...]:
     """The scorers that ``settings`` turns on, with their models loaded."""
-    return tuple(PreparedScorer(scorer, scorer.prepare(settings)) for scorer in chosen_scorers(settings))
+    return tuple(
+        PreparedScorer(scorer, scorer.prepare(settings)) for scorer in chosen_scorers(settings) if scorer.prepare
+    )
 
 
 def score_image(data: Buffer, scorers: Sequence[PreparedScorer], *, max_pixels: int) -> tuple[object, ...]:

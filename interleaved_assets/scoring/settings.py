@@ -5,10 +5,11 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from interleaved_assets.scoring.options import DEFAULT_DETECTOR, DEFAULT_MAX_PIXELS, QrDetector
-from interleaved_assets.scoring.registry import known_scorers
+from interleaved_assets.scoring.registry import BUILT_IN, known_scorers
 
 # Pillow refuses images with more pixels, whatever the setting
 _LARGEST_MAX_PIXELS: Final = 2 * DEFAULT_MAX_PIXELS
+_BUILT_IN: Final = ", ".join(f"{one.name} ({one.about})" if one.about else one.name for one in BUILT_IN if one.prepare)
 
 
 class ScoringSettings(BaseModel):
@@ -16,10 +17,11 @@ class ScoringSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    scorers: tuple[str, ...] = ("sharpness", "qr", "thumbnail")
-    """Scorers that run on each image besides its size: sharpness (defined as in NeMo Curator), sharpness_256
-    (independent of the resolution; recommended), sharpness_grey, qr, nsfw, or your own; thumbnail stores a small
-    picture for contact sheets. Default sharpness, qr and thumbnail."""
+    scorers: tuple[str, ...] = Field(
+        default=("sharpness", "qr", "thumbnail"),
+        description="Scorers that run on each image besides its size: "
+        f"{_BUILT_IN}, or your own. Default sharpness, qr and thumbnail.",
+    )
     qr_detector: QrDetector = DEFAULT_DETECTOR
     """Detector of QR codes: zxing+aruco (zxing-cpp, and OpenCV's ArUco detector where zxing-cpp detects a code that it
     cannot read), opencv (as in NeMo Curator), or zbar (needs Debian's libzbar0). Default zxing+aruco."""

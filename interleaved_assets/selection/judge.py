@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import ScoreError, error_code, row_error
+from interleaved_assets.scoring.filter import Bounds, outside
 from interleaved_assets.selection.applicable import applicable_filters
-from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, find_filter
+from interleaved_assets.selection.filters import ImageFilter, SampleFilter, find_filter
 from interleaved_assets.selection.positions import match_scores
 from interleaved_assets.selection.row_state import Rows, RowState
-from interleaved_assets.selection.settings import Bounds, SelectionSettings
+from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.values import Values, score_column
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ def select(
 
     Args:
         rows: the rows of whole samples: ``sample_id``, ``position``, ``modality``, and ``words`` (words of a text row,
-            null on others; see :func:`~interleaved_assets.scoring.text_ratio.count_words`) if ``ratio`` is on.
+            null on others; see :func:`~interleaved_assets.scoring.scores.ratio.count_words`) if ``ratio`` is on.
         scores: scores of the images in any order: ``sample_id``, ``position``, the filters' columns, ``score_error``.
             CLIP scores are joined with :func:`~interleaved_assets.selection.positions.join_scores`.
         settings: order, thresholds and policies.
@@ -108,23 +109,14 @@ def image_values(judge: ImageFilter, scores: pa.Table, matched: Rows) -> Values:
     for name in judge.columns:
         values = pc.fill_null(score_column(scores, name, pa.float64()), np.nan).to_numpy()
         columns.append(np.append(values, np.nan)[matched])  # index -1 selects the NaN at the end
-    return columns[0] if judge.combine is None else judge.combine(*columns)
-
-
-def _outside(judge: Filter, values: Values, bounds: Bounds) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which values are below the minimum, and which above the maximum; NaN is neither."""
-    none = np.zeros(len(values), dtype=bool)
-    below = none if bounds.minimum is None else values < bounds.minimum
-    if bounds.maximum is None:
-        return below, none
-    return below, values >= bounds.maximum if judge.open_maximum else values > bounds.maximum
+    return judge.value(columns)
 
 
 def _judge_samples(state: RowState, judge: SampleFilter, bounds: Bounds) -> None:
     """Drop all rows of each sample that has content and a value outside the bounds."""
     values = judge.measure(state.counts())
     with_content = state.with_content()
-    for failed, suffix, bound in zip(_outside(judge, values, bounds), ("below", "above"), bounds, strict=True):
+    for failed, suffix, bound in zip(outside(judge, values, bounds), ("below", "above"), bounds, strict=True):
         rows = np.flatnonzero(state.alive & (failed & with_content)[state.sample])
         state.drop(rows, f"{judge.name}_{suffix}", values[state.sample[rows]], bound)
 
@@ -143,7 +135,7 @@ def _judge_images(
     missing = np.flatnonzero(np.isnan(values))
     errors = _errors(judge, scores, stored[missing])
     unscored, of_samples = _apply_policy(state, rows[missing], errors, judge.name, settings, shard)
-    below, above = _outside(judge, values, bounds)
+    below, above = outside(judge, values, bounds)
     state.drop(rows[below], f"{judge.name}_below", values[below], bounds.minimum)
     state.drop(rows[above], f"{judge.name}_above", values[above], bounds.maximum)
     failed = rows[below | above]

@@ -1,5 +1,6 @@
 import json
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,9 +26,9 @@ def test_what_if_reads_several_shards_in_parallel(
 ) -> None:
     both_are_read = threading.Barrier(2, timeout=60)
 
-    def reading(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
+    def reading(paths: ShardPaths, inputs: Collection[str], max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
         both_are_read.wait()
-        return deciding_tables(paths, with_clip=with_clip, max_batch_bytes=max_batch_bytes)
+        return deciding_tables(paths, inputs, max_batch_bytes)
 
     monkeypatch.setattr("interleaved_assets.cli.what_if.deciding_tables", reading)
     assert main([*curated, "what-if", "min_sharpness=0"]) == 0

@@ -23,8 +23,7 @@ from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import SettingsError, StorageError
 from interleaved_assets.pipeline import counts as settle
 from interleaved_assets.pipeline.stages import normalize, score_images
-from interleaved_assets.scoring.ranges import Range
-from interleaved_assets.scoring.registry import Scorer, register_scorer, unregister_scorer
+from interleaved_assets.scoring.registry import Range, Scorer, register_scorer, unregister_scorer
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_result, materialized, run_chain
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard

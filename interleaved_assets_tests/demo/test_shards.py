@@ -16,7 +16,7 @@ from PIL import Image, UnidentifiedImageError
 
 from interleaved_assets.demo.documents import Member, pack_tar
 from interleaved_assets.demo.shards import SHARDS, demo_shards, write_demo_shards
-from interleaved_assets.scoring.sharpness import sharpness_256
+from interleaved_assets.scoring.scores.sharpness import sharpness_256
 from interleaved_assets.settings import load_settings
 
 SHARPNESS_THRESHOLD = 100

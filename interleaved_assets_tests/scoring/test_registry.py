@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.errors import ImageError, OptionError, row_error
-from interleaved_assets.scoring.ranges import ABOVE_ZERO, Range
 from interleaved_assets.scoring.registry import (
+    ABOVE_ZERO,
+    Range,
     Scorer,
     chosen_scorers,
     known_scorers,

@@ -7,12 +7,13 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.errors import MissingDependency
-from interleaved_assets.scoring import decode, nsfw, score
+from interleaved_assets.scoring import decode, score
 from interleaved_assets.scoring.registry import Scorer, register_scorer, unregister_scorer
 from interleaved_assets.scoring.schema import scores_schema
 from interleaved_assets.scoring.score import score_images
+from interleaved_assets.scoring.scores import nsfw
+from interleaved_assets.scoring.scores.sharpness import sharpness, sharpness_grey
 from interleaved_assets.scoring.settings import ScoringSettings
-from interleaved_assets.scoring.sharpness import sharpness, sharpness_grey
 from interleaved_assets_tests.scoring.images import (
     encode,
     even,
@@ -173,7 +174,7 @@ def test_a_missing_library_raises_before_any_image_is_read(monkeypatch):
     def missing():
         raise MissingDependency("pip install it")
 
-    monkeypatch.setattr("interleaved_assets.scoring.nsfw.nsfw_model", missing)
+    monkeypatch.setattr("interleaved_assets.scoring.scores.nsfw.nsfw_model", missing)
     monkeypatch.setattr(score, "open_header", lambda _: pytest.fail("read"))
     with pytest.raises(MissingDependency, match="pip install it"):
         score_images(image_rows([encode(noise())]), ScoringSettings(scorers=("nsfw",)))

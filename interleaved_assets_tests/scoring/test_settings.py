@@ -23,6 +23,7 @@ def test_every_setting_has_a_description_with_its_default():
         ({"scorers": ["blur"]}, "no scorer named blur; there are sharpness, sharpness_grey, sharpness_256, qr"),
         ({"scorers": ["qr", "qr"]}, "a scorer is named twice"),
         ({"scorers": "qr"}, "valid tuple"),
+        ({"qr_detector": "zxing"}, "'zxing\\+aruco', 'opencv' or 'zbar'"),
         ({"qr_detector": "magic"}, "'zxing\\+aruco', 'opencv' or 'zbar'"),
         ({"max_pixels": 0}, "greater than or equal to 1"),
         ({"max_pixels": 10**9}, "less than or equal to 178956970"),

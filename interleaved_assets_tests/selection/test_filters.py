@@ -54,7 +54,7 @@ def test_names_are_unique():
 
 
 def test_unregistered_filters_are_unknown():
-    assert known_filters() == BUILT_IN
+    assert known_filters() == tuple(BUILT_IN)
     assert find_filter("anything") == ImageFilter(
         "anything", ("anything",), error_columns=("clip_error", "score_error")
     )

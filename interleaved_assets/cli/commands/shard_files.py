@@ -111,7 +111,7 @@ def convert_command(file: str | None, **given: Any) -> int:
     multiple=True,
     help="A scorer to run, such as sharpness_256; may be repeated. Default: scoring.scorers.",
 )
-@click.option("--clip", "with_clip", is_flag=True, help="Also the scores of the model in [clip].")
+@click.option("--clip", is_flag=True, help="Also the scores of the model in [clip].")
 @overwrite
 @as_json
 @click.pass_obj

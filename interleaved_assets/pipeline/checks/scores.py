@@ -8,8 +8,7 @@ from interleaved_assets.pipeline.check import Basis, ShardCheck, Verdict, lackin
 from interleaved_assets.pipeline.counted import IMAGE_MEMBERS, UNEXPLAINED
 from interleaved_assets.pipeline.record import Extent, Record
 from interleaved_assets.scoring.clip.columns import clip_ranges
-from interleaved_assets.scoring.ranges import Range
-from interleaved_assets.scoring.registry import score_ranges
+from interleaved_assets.scoring.registry import Range, score_ranges
 
 
 def judge_complete(record: Record, _: Basis) -> Verdict:

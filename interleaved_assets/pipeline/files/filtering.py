@@ -13,16 +13,15 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.registry import known_scorers, score_groups
 from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.batch import selection_rows
-from interleaved_assets.selection.filters import ImageFilter, find_filter
+from interleaved_assets.selection.filters import BUILT_IN, ImageFilter, find_filter
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.positions import reindex_positions
-from interleaved_assets.selection.settings import SelectionSettings, with_changes
+from interleaved_assets.selection.settings import SelectionSettings, bound_settings, with_changes
 from interleaved_assets.settings import PublishSettings, Settings
 from interleaved_assets.settings.messages import describe
 
 STAGE: Final = "filtered"
 """The stage that ledgers name."""
-_BOUNDS: Final = ("min_", "max_")
 
 
 def selection_settings(
@@ -37,7 +36,7 @@ def selection_settings(
         return None
     off: dict[str, object] = {}
     if not whole_section:
-        off = {name: None for name in SelectionSettings.model_fields if name.startswith(_BOUNDS)}
+        off = {setting: None for name in BUILT_IN for setting in bound_settings(name) if setting}
         off["own"] = {}
     try:
         return SelectionSettings.model_validate(with_changes({**settings.selection.model_dump(), **off}, given))
@@ -45,8 +44,9 @@ def selection_settings(
         raise _settings_error("selection", error) from None
 
 
-def with_scorers(settings: Settings, scorers: Sequence[str]) -> Settings:
-    """``settings`` with other scorers; none keeps theirs."""
+def with_scorers(settings: Settings, scorers: Sequence[str], *, clip: bool) -> Settings:
+    """Return ``settings`` with other scorers, where any are named, and with CLIP on or off."""
+    settings = settings.model_copy(update={"clip": settings.clip.model_copy(update={"enabled": clip})})
     if not scorers:
         return settings
     try:

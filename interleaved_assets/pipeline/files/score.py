@@ -31,10 +31,13 @@ class Scored(NamedTuple):
     """Images without a score, by error code."""
 
 
-def score_file(file: ShardFile, target: str, settings: Settings, *, with_clip: bool, overwrite: bool) -> Scored:
-    """Measure each image of a shard and write its scores as Parquet, one row an image, in the order of the images."""
+def score_file(file: ShardFile, target: str, settings: Settings, *, overwrite: bool) -> Scored:
+    """Measure each image of a shard and write its scores as Parquet, one row an image, in the order of the images.
+
+    CLIP's scores are among them if ``clip.enabled`` is set.
+    """
     check_target(target, [file.uri], settings.storage, overwrite=overwrite)
-    parts = list(_score_tables(file, settings, with_clip=with_clip))
+    parts = list(_score_tables(file, settings))
     scores = pa.concat_tables(parts)
     with parquet_shard(target, scores.schema, storage_options=storage_options(target, settings.storage)) as out:
         out.write(scores)
@@ -42,10 +45,10 @@ def score_file(file: ShardFile, target: str, settings: Settings, *, with_clip: b
     return Scored(scores.num_rows, columns, dict(count_errors(scores[ERROR_COLUMN])))
 
 
-def _score_tables(file: ShardFile, settings: Settings, *, with_clip: bool) -> Iterator[pa.Table]:
+def _score_tables(file: ShardFile, settings: Settings) -> Iterator[pa.Table]:
     """The scores of each part of the file, and first a table without rows."""
     schema = scores_schema(settings.scoring)
-    if not with_clip:
+    if not settings.clip.enabled:
         yield schema.empty_table()
         for table in read_file(file.uri, settings):
             yield score_images(table, settings.scoring)

@@ -8,6 +8,7 @@ from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVER
 from interleaved_assets.pipeline.stage import Display, Stage, work_together
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES, NORMALIZED
 from interleaved_assets.scoring.clip import identity
+from interleaved_assets.scoring.scores.clip import CLIP
 from interleaved_assets.settings import Settings
 
 WORK: Final = "interleaved_assets.pipeline.stages.score_clip:score_together"
@@ -24,7 +25,7 @@ def declare(settings: Settings) -> Stage | None:
         settings=_settings,
         together=work_together(WORK),
         files=_files,
-        packages=lambda settings: identity.clip_packages(settings.clip),
+        packages=lambda _: CLIP.packages,
         checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
         display=Display(
             "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "

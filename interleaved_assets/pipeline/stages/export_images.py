@@ -98,7 +98,7 @@ def _kept_scores(shard: ShardTask) -> pa.Table:
     ``filtered`` may renumber positions. The scores are in the order of the images of ``normalized``, and its ledger
     names those that it dropped by their positions there: what is left has the order of the rows that it kept.
     """
-    scores = read_scores(shard.paths, with_clip=shard.settings.clip.enabled)
+    scores = read_scores(shard.paths, shard.read)
     if not shard.read[FILTERED].dropped:
         return scores
     ledger = read_ledgers(shard.paths, [FILTERED])

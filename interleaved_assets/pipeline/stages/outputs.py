@@ -13,8 +13,8 @@ from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import read_valid_record
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FILTERED, FINAL_TARS, IMAGE_SCORES, NORMALIZED
 from interleaved_assets.pipeline.stored_records import recorded_stages
-from interleaved_assets.scoring.clip.columns import EMBEDDING
 from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.scores.clip import EMBEDDING
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.shard_paths import ShardPaths
@@ -24,16 +24,17 @@ LEDGER_STAGES: Final = (NORMALIZED, FILTERED, FINAL_TARS)
 final tars all the same."""
 
 
-def read_scores(paths: ShardPaths, *, with_clip: bool) -> pa.Table:
-    """The stored scores of a shard's images, one row per image; with CLIP's if ``with_clip`` and they exist.
+def read_scores(paths: ShardPaths, inputs: Collection[str] = ()) -> pa.Table:
+    """Return the stored scores of a shard's images, one row per image.
 
-    Thumbnails and embeddings are left out.
+    The scores of the other stages that are among ``inputs``, such as CLIP's, are joined where they exist. Thumbnails
+    and embeddings are left out.
     """
     scores = find_scores_of(IMAGE_SCORES, paths)
     if scores is None:
         missing = paths.output(IMAGE_SCORES)
         raise ShardError(f"shard {paths.key}: {missing} is missing: materialize {IMAGE_SCORES} again")
-    if with_clip and (added := find_scores_of(CLIP_SCORES, paths)) is not None:
+    if CLIP_SCORES in inputs and (added := find_scores_of(CLIP_SCORES, paths)) is not None:
         scores = join_scores(scores, added)
     return scores
 

@@ -75,7 +75,7 @@ def _is_demo_data(storage: StorageSettings) -> bool:
 
 
 def _read_image_scores(shard: ShardTask) -> pa.Table:
-    scores = read_scores(shard.paths, with_clip=False)
+    scores = read_scores(shard.paths)
     prescreened(scores.slice(0, 0), shard.settings.clip.prescreen)  # raises if this shard lacks a column
     return scores
 

@@ -1,7 +1,7 @@
 """The work of filtered: decides on the rows from stored scores; all others go to the ledger."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -40,9 +40,7 @@ def select_rows(shard: ShardTask) -> Work:
     """
     settings = shard.settings
     rows_uri = shard.paths.output(NORMALIZED)
-    rows, scores = deciding_tables(
-        shard.paths, with_clip=settings.clip.enabled, max_batch_bytes=settings.run.max_batch_bytes
-    )
+    rows, scores = deciding_tables(shard.paths, shard.read, settings.run.max_batch_bytes)
     selection = select(rows, scores, settings.selection, stage=NAME, shard=shard.key)
     check_balance(f"shard {shard.key}, {NAME}", rows.num_rows, selection.keep.true_count, selection.ledger)
     check_losses(shard, NAME, pc.count_distinct(rows["sample_id"]).as_py(), selection.ledger)
@@ -108,10 +106,13 @@ def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None
     return selection_rows(pa.schema([schema.field(name) for name in _DECIDING_COLUMNS]).empty_table())
 
 
-def deciding_tables(paths: ShardPaths, *, with_clip: bool, max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
-    """Rows and scores of one shard, as :func:`~interleaved_assets.selection.judge.select` takes them."""
+def deciding_tables(paths: ShardPaths, inputs: Collection[str], max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
+    """Return rows and scores of one shard, as :func:`~interleaved_assets.selection.judge.select` takes them.
+
+    ``inputs`` are the stages that ``filtered`` reads.
+    """
     rows = deciding_rows(paths.output(NORMALIZED), paths.options, max_batch_bytes)
-    return rows, read_scores(paths, with_clip=with_clip)
+    return rows, read_scores(paths, inputs)
 
 
 def _with_decisions(shard: ShardTask, keep: pa.BooleanArray) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:

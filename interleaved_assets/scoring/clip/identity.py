@@ -27,6 +27,11 @@ from interleaved_assets.scoring.clip.settings import LOCAL_DIR_PREFIX, ClipSetti
 
 # Raised by hand when a change of this package's code changes embeddings: preprocessing, pooling, normalization.
 _EMBEDDING_VERSION: Final = 1
+# The names of the bounds of clip.prescreen before they were those of selection: earlier records stay valid.
+_FIRST_BOUNDS: Final = (
+    *("min_sharpness", "min_sharpness_256", "max_qr_area_ratio", "max_nsfw_score"),
+    *("min_aspect_ratio", "max_aspect_ratio", "min_width", "min_height"),
+)
 # Under which a store gives the version of an object, the best first; HTTP servers spell them as headers.
 _STAMPS: Final = ("ETag", "etag", "Content-MD5", "Digest", "LastModified", "Last-Modified", "mtime", "created")
 
@@ -42,13 +47,10 @@ def version_settings(settings: ClipSettings) -> dict[str, object]:
         column: [name, settings.heads[name].hidden_activation, settings.heads[name].output_squash]
         for column, name in settings.head_columns.items()
     }
-    others = {"precision", "resize", "long_text", "prescreen", "keep_embeddings", "max_pixels"}
-    return {**_model_facts(settings), "heads": heads, **settings.model_dump(include=others)}
-
-
-def clip_packages(_settings: ClipSettings) -> set[str]:
-    """Names of the distributions that CLIP scores are computed with."""
-    return {"open_clip_torch", "pillow", "torch"}
+    others = {"precision", "resize", "long_text", "keep_embeddings", "max_pixels"}
+    # of other bounds only those that are set, so that a new score with a bound does not make the scores of CLIP stale
+    bounds = {**dict.fromkeys(_FIRST_BOUNDS), **settings.prescreen.model_dump(exclude_none=True)}
+    return {**_model_facts(settings), "heads": heads, "prescreen": bounds, **settings.model_dump(include=others)}
 
 
 def _model_facts(settings: ClipSettings) -> dict[str, object]:

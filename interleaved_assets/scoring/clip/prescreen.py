@@ -1,14 +1,16 @@
 """Which images the stored cheap scores keep from the model, and why."""
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.errors import SettingsError, row_error
 from interleaved_assets.scoring.clip.settings import PrescreenSettings
+from interleaved_assets.scoring.filter import outside
 
 
 def prescreened(scores: pa.Table, settings: PrescreenSettings) -> dict[tuple[str, int], str]:
-    """The images outside of a bound, by sample id and position, each with its ``clip_error``.
+    """Return the images outside of a bound, by sample id and position, each with its ``clip_error``.
 
     Args:
         scores: the image scores of a shard: ``sample_id``, ``position`` and the columns the bounds are on. An image
@@ -19,20 +21,20 @@ def prescreened(scores: pa.Table, settings: PrescreenSettings) -> dict[tuple[str
         SettingsError: a bound is on a score that was not computed.
     """
     found: dict[tuple[str, int], str] = {}
-    for name, bound in settings:
-        if bound is None:
-            continue
-        side, column = name.split("_", 1)
-        is_outside, words = (pc.less, "below") if side == "min" else (pc.greater, "above")
-        if name in ("max_qr_area_ratio", "max_nsfw_score"):
-            is_outside, words = pc.greater_equal, "not below"
-        if column not in scores.column_names:
+    for judge, bound, bounds in settings.bounds():
+        if lacking := [column for column in judge.columns if column not in scores.column_names]:
             raise SettingsError(
-                f"clip.prescreen.{name} is set, and the image scores have no column {column!r}: switch that scorer on, "
-                "or take the bound away"
+                f"clip.prescreen.{bound.setting} is set, and the image scores have no column {lacking[0]!r}: switch "
+                "that scorer on, or take the bound away"
             )
-        broken = scores.select(["sample_id", "position", column]).filter(is_outside(scores[column], bound))
-        for sample_id, position, value in zip(*(broken[part].to_pylist() for part in broken.column_names), strict=True):
-            detail = f"{column} {value:g} is {words} clip.prescreen.{name} {bound:g}"
-            found.setdefault((sample_id, position), row_error("prescreened", detail))
+        columns = [pc.fill_null(scores[name].cast(pa.float64()), np.nan).to_numpy() for name in judge.columns]
+        values = judge.value(columns)
+        below, above = outside(judge, values, bounds)
+        name = judge.columns[0] if judge.combine is None else judge.name
+        limit = getattr(settings, bound.setting)
+        words = "below" if bound is judge.minimum else "not below" if judge.open_maximum else "above"
+        for row in np.flatnonzero(below | above).tolist():
+            key = scores["sample_id"][row].as_py(), scores["position"][row].as_py()
+            detail = f"{name} {values[row]:g} is {words} clip.prescreen.{bound.setting} {limit:g}"
+            found.setdefault(key, row_error("prescreened", detail))
     return found

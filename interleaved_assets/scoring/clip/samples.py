@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from interleaved_assets.io.batches import binary_views
 from interleaved_assets.model.errors import row_error
-from interleaved_assets.scoring.clip.columns import EMBEDDING, clip_columns
+from interleaved_assets.scoring.clip.columns import clip_columns
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.containers import Buffer
+from interleaved_assets.scoring.scores.clip import EMBEDDING
 
 Pixels = NDArray[np.uint8]
 """Height x width x 3, the channels red, green, blue, 0 to 255."""
@@ -31,7 +32,7 @@ def clip_schema(settings: ClipSettings, width: int) -> pa.Schema:
     return pa.schema(
         [
             pa.field(name, types.get(name) or pa.type_for_alias(dtype), nullable)
-            for name, dtype, nullable in clip_columns(settings)
+            for name, dtype, nullable, _ in clip_columns(settings)
         ]
     )
 

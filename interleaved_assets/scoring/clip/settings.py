@@ -1,12 +1,13 @@
 """The ``[clip]`` section of the settings: which model, on what, and how texts and heads are handled. Loads no torch."""
 
+from collections.abc import Iterator
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from interleaved_assets.scoring.filter import Bound, Bounds, ImageFilter, settings_of, with_bounds
 from interleaved_assets.scoring.options import DEFAULT_MAX_PIXELS
-from interleaved_assets.scoring.registry import known_scorers, score_columns
-from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.scoring.registry import BUILT_IN, taken_columns
 
 HeadKind = Literal["aesthetic", "nsfw", "own"]
 Activation = Literal["none", "relu", "gelu"]
@@ -15,7 +16,6 @@ Squash = Literal["none", "sigmoid"]
 HEAD_COLUMNS: Final = {"aesthetic": "aesthetic_score", "nsfw": "nsfw_clip_score"}
 """Columns of the kinds of head that selection has filters for. A head of kind ``own`` fills a column of its name."""
 
-_OWN_COLUMNS: Final = frozenset({"clip_score", "clip_text_position", "embedding", "clip_error", *HEAD_COLUMNS.values()})
 _MOST: Final = 2**31 - 1
 LOCAL_DIR_PREFIX: Final = "local-dir:"
 _CHECKPOINT_ENDINGS: Final = (".pt", ".pth", ".bin", ".ckpt", ".npz", ".safetensors")
@@ -49,34 +49,35 @@ class HeadSettings(_Section):
         return self.output or ("sigmoid" if self.kind == "nsfw" else "none")
 
 
-class PrescreenSettings(_Section):
-    """Bounds on the stored cheap scores; an image outside of one is not given to the model. Off by default.
+_OF_IMAGES: Final = tuple(
+    judge
+    for scorer in BUILT_IN
+    if scorer.section == "scoring"
+    for judge in scorer.filters
+    if isinstance(judge, ImageFilter)
+)
+"""The filters on scores that are measured before CLIP's."""
 
-    They are this stage's own and no filter's thresholds: what CLIP measured must not change with those. An image whose
-    cheap score is missing is not left out.
+
+class PrescreenSettings(with_bounds(_Section, _OF_IMAGES, defaults=False)):  # type: ignore[misc]  # fields of the scores
+    """Bounds on the stored cheap scores, by the names that selection has for them; an image outside is not embedded.
+
+    Off by default. They are this stage's own: what CLIP measured must not change with a filter's threshold. An image
+    whose cheap score is missing is not left out.
     """
 
-    min_sharpness: FiniteFloat | None = Field(default=None, ge=0)
-    """Variance of the Laplacian, at least (grey levels squared). Default none."""
-    min_sharpness_256: FiniteFloat | None = Field(default=None, ge=0)
-    """Variance of the Laplacian at a short side of 256 pixels, at least (grey levels squared). Default none."""
-    max_qr_area_ratio: FiniteFloat | None = Field(default=None, ge=0)
-    """Share of the image under QR codes, below, 0 to 1. Default none."""
-    max_nsfw_score: FiniteFloat | None = Field(default=None, ge=0, le=1)
-    """Probability from the NSFW scorer on pixels, below, 0 to 1. Default none."""
-    min_aspect_ratio: FiniteFloat | None = Field(default=None, gt=0)
-    """Width ÷ height, at least. Default none."""
-    max_aspect_ratio: FiniteFloat | None = Field(default=None, gt=0)
-    """Width ÷ height, at most. Default none."""
-    min_width: int | None = Field(default=None, ge=1, le=_MOST)
-    """Width in pixels, at least. Default none."""
-    min_height: int | None = Field(default=None, ge=1, le=_MOST)
-    """Height in pixels, at least. Default none."""
+    def bounds(self) -> Iterator[tuple[ImageFilter, Bound, Bounds]]:
+        """Yield the bounds that are set, each with its filter and its setting."""
+        for judge in _OF_IMAGES:
+            for bound in settings_of(judge):
+                if (value := getattr(self, bound.setting)) is not None:
+                    is_minimum = bound is judge.minimum
+                    yield judge, bound, Bounds(value if is_minimum else None, None if is_minimum else value)
 
     @property
     def is_on(self) -> bool:
         """Whether any bound is given."""
-        return any(bound is not None for _, bound in self)
+        return any(self.bounds())
 
 
 class ClipSettings(_Section):
@@ -142,7 +143,7 @@ class ClipSettings(_Section):
             names = [name for name, head in self.heads.items() if head.kind == kind]
             if len(names) > 1:
                 raise ValueError(f"heads {names} are all of kind {kind}, and there is one column {column}: keep one")
-        taken = {*_OWN_COLUMNS, *(column.name for column in score_columns(ScoringSettings(scorers=known_scorers())))}
+        taken = taken_columns()
         for name, head in self.heads.items():
             if head.kind == "own" and (name in taken or not name.isidentifier()):
                 raise ValueError(

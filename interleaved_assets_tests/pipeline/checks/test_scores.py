@@ -7,8 +7,7 @@ import pytest
 from interleaved_assets.pipeline.check import Basis
 from interleaved_assets.pipeline.checks.scores import judge_clip_ranges, judge_complete, judge_image_ranges
 from interleaved_assets.pipeline.record import Counts, Extent
-from interleaved_assets.scoring.ranges import Range
-from interleaved_assets.scoring.registry import Scorer, register_scorer, unregister_scorer
+from interleaved_assets.scoring.registry import Range, Scorer, register_scorer, unregister_scorer
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.checks.records import record
 

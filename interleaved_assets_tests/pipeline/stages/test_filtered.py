@@ -211,7 +211,7 @@ def test_texts_are_read_in_batches_of_bounded_size(tmp_path: Path, monkeypatch: 
             yield table
 
     monkeypatch.setattr(parquet_reader, "whole_samples", measured)
-    rows, scores = deciding_tables(paths(settings), with_clip=False, max_batch_bytes=2**20)
+    rows, scores = deciding_tables(paths(settings), (), 2**20)
     assert len(sizes) == 5  # two documents each
     assert max(sizes) <= 1048576
     assert rows.column_names == ["sample_id", "position", "modality", "words"]

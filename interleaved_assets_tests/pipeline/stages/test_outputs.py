@@ -8,7 +8,7 @@ from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import find_scores_of, read_ledgers, read_scores, scored_keys
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths
@@ -31,7 +31,7 @@ def paths(settings: Settings, key: str = "cc/a") -> ShardPaths:
 def test_thumbnails_are_read_only_on_request(settings: Settings) -> None:
     for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
         take_through(stage, "cc/a", settings)
-    scores = read_scores(paths(settings), with_clip=False)
+    scores = read_scores(paths(settings))
     assert set(SCORES) < set(scores.column_names)
     assert "thumbnail" not in scores.column_names
     assert scores["position"].to_pylist() == [1, 1, 2, 0, 2]
@@ -44,27 +44,27 @@ def test_thumbnails_are_read_only_on_request(settings: Settings) -> None:
 def test_clip_scores_are_joined_if_clip_is_on_and_has_run(settings: Settings, tmp_path: Path) -> None:
     for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
         take_through(stage, "cc/a", settings)
-    cheap = read_scores(paths(settings), with_clip=False)
+    cheap = read_scores(paths(settings))
     clip = cheap.select(["sample_id", "position"]).slice(0, 4)
     clip = clip.append_column("clip_score", pa.array([0.1, 0.2, 0.3, 0.4])).append_column(
         "embedding", pa.array([[1.0, 0.0]] * 4)
     )
     on = project(tmp_path, "[clip]\nenabled = true\n")
-    assert read_scores(paths(on), with_clip=True) == cheap  # on, but has not run
+    assert read_scores(paths(on), [CLIP_SCORES]) == cheap  # on, but has not run
     (tmp_path / "out" / "clip_scores" / "cc").mkdir(parents=True)
     pq.write_table(clip, paths(on).output("clip_scores"))
-    assert read_scores(paths(settings), with_clip=False) == cheap  # has run, but is off
-    both = read_scores(paths(on), with_clip=True)
+    assert read_scores(paths(settings)) == cheap  # has run, but is off
+    both = read_scores(paths(on), [CLIP_SCORES])
     assert both.column_names == [*cheap.column_names, "clip_score"]
     assert both["clip_score"].to_pylist() == [0.1, 0.2, 0.3, 0.4, None]
     Path(paths(on).output("clip_scores")).write_bytes(b"PAR1")
     with pytest.raises(ShardError, match=r"shard cc/a: .*clip_scores/cc/a\.parquet .*materialize clip_scores again"):
-        read_scores(paths(on), with_clip=True)
+        read_scores(paths(on), [CLIP_SCORES])
 
 
 def test_a_missing_score_table_is_named(settings: Settings) -> None:
     with pytest.raises(ShardError, match=r"shard cc/a: .*image_scores/cc/a\.parquet is missing: materialize image_s"):
-        read_scores(paths(settings), with_clip=False)
+        read_scores(paths(settings))
 
 
 def test_ledgers_of_several_stages_are_concatenated(settings: Settings) -> None:

@@ -52,9 +52,9 @@ def test_a_damaged_table_names_shard_file_and_what_to_do(stored: Path, damage: s
 
 def test_the_error_for_a_missing_table_names_the_stage_to_run(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
     with pytest.raises(ShardError, match=r"^shard cc/a: .*/cc/a\.parquet is missing: materialize image_scores again$"):
-        read_scores(ShardPaths(str(tmp_path), "cc/a"), with_clip=False)
+        read_scores(ShardPaths(str(tmp_path), "cc/a"))
     with pytest.raises(ShardError, match=r"^shard cc/a: s3://.*/a\.parquet is missing: materialize image_scores"):
-        read_scores(ShardPaths(bucket, "cc/a", s3_server.storage_options), with_clip=False)
+        read_scores(ShardPaths(bucket, "cc/a", s3_server.storage_options))
 
 
 def test_a_table_in_a_bucket(stored: Path, s3_server: S3Server, bucket: str) -> None:

@@ -49,7 +49,7 @@ def test_what_changes_no_score_changes_no_fingerprint(files: ClipSettings) -> No
         {"long_text": "window"},
         {"keep_embeddings": True},
         {"max_pixels": 1000},
-        {"prescreen": PrescreenSettings(min_width=10).model_dump()},
+        {"prescreen": PrescreenSettings(min_short_side=10).model_dump()},
         {"heads": {}},
     ],
 )

@@ -211,7 +211,7 @@ def test_errors_come_at_once_and_not_with_the_first_shard(tiny: ClipSettings, tm
     with pytest.raises(SettingsError, match=f"width 768, and the model's have width {WIDTH}"):
         load_scorer(changed(tiny, heads={"wide": {"path": str(tmp_path / "wide.pth")}}))
     with pytest.raises(OptionError, match="image_scores="):
-        score_shards([], load_scorer(changed(tiny, prescreen=PrescreenSettings(min_width=10).model_dump())))
+        score_shards([], load_scorer(changed(tiny, prescreen=PrescreenSettings(min_short_side=10).model_dump())))
 
 
 def test_one_table_on_its_own(tiny: ClipSettings) -> None:

@@ -39,7 +39,9 @@ def test_an_unknown_setting_is_refused() -> None:
         {"long_text": "skip"},
         {"model": ""},
         {"max_pixels": 0},
-        {"prescreen": {"max_nsfw_score": 1.5}},
+        {"prescreen": {"max_nsfw": 1.5}},
+        {"prescreen": {"max_nsfw_score": 0.5}},
+        {"prescreen": {"min_clip": 0.5}},
         {"heads": {"mine": {"kind": "own"}}},
     ],
 )

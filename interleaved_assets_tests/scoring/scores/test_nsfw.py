@@ -3,7 +3,7 @@ import builtins
 import pytest
 
 from interleaved_assets.model.errors import MissingDependency
-from interleaved_assets.scoring import nsfw
+from interleaved_assets.scoring.scores import nsfw
 from interleaved_assets_tests.scoring.images import noise
 
 

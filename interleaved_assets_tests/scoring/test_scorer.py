@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from interleaved_assets.scoring.ranges import ABOVE_ZERO, Range
+from interleaved_assets.scoring.registry import ABOVE_ZERO, Range
 
 
 @pytest.mark.parametrize(

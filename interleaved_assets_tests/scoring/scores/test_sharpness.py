@@ -2,7 +2,7 @@ import cv2
 import numpy as np
 import pytest
 
-from interleaved_assets.scoring.sharpness import sharpness, sharpness_256, sharpness_grey
+from interleaved_assets.scoring.scores.sharpness import sharpness, sharpness_256, sharpness_grey
 from interleaved_assets_tests.scoring.images import even, noise
 
 

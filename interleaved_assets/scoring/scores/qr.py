@@ -6,22 +6,26 @@
 import functools
 from collections.abc import Callable
 from types import ModuleType
-from typing import Final, get_args
-
-import cv2
-import numpy as np
-import zxingcpp
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, get_args
 
 from interleaved_assets.model.errors import ImageError, MissingDependency, OptionError, row_error
-from interleaved_assets.scoring.decode import BgrImage
+from interleaved_assets.scoring.filter import Bound, Display, ImageFilter
 from interleaved_assets.scoring.options import DEFAULT_DETECTOR, QrDetector
+from interleaved_assets.scoring.scorer import MeasureFunction, Range, Scorer, register_scorer
 
-Quadrilateral = NDArray[np.float32]
-"""Four corners in pixels, x to the right and y down, in order around the code; shape 4 x 2, float32."""
+if TYPE_CHECKING:
+    import numpy as np
+    import zxingcpp
+    from numpy.typing import NDArray
+
+    from interleaved_assets.scoring.decode import BgrImage
+    from interleaved_assets.scoring.settings import ScoringSettings
+
+    Quadrilateral = NDArray[np.float32]
+    """Four corners in pixels, x to the right and y down, in order around the code; shape 4 x 2, float32."""
 
 
-def qr_area_ratio(image: BgrImage, detector: QrDetector = DEFAULT_DETECTOR) -> float:
+def qr_area_ratio(image: "BgrImage", detector: QrDetector = DEFAULT_DETECTOR) -> float:
     """Area of all QR codes in the image ÷ area of the image, 0 (none found) to 1.
 
     The area of a code is that of the quadrilateral of its outer corners, without the quiet zone.
@@ -33,13 +37,15 @@ def qr_area_ratio(image: BgrImage, detector: QrDetector = DEFAULT_DETECTOR) -> f
     Raises:
         ImageError: ``scorer_failed``, the detector failed on this image, so codes may have been missed.
     """
+    import cv2
+
     height, width = image.shape[:2]
     covered = sum(cv2.contourArea(corners) for corners in qr_detector(detector)(image))
     # corners are estimates and may lie outside the image
     return min(1.0, covered / (width * height))
 
 
-def qr_detector(name: QrDetector) -> Callable[[BgrImage], list[Quadrilateral]]:
+def qr_detector(name: QrDetector) -> "Callable[[BgrImage], list[Quadrilateral]]":
     """The function that finds codes; raises now if its library is missing, before any image is read.
 
     Raises:
@@ -53,12 +59,16 @@ def qr_detector(name: QrDetector) -> Callable[[BgrImage], list[Quadrilateral]]:
     return _DETECTORS[name]
 
 
-def find_with_zxing_and_aruco(image: BgrImage) -> list[Quadrilateral]:
+def find_with_zxing_and_aruco(image: "BgrImage") -> "list[Quadrilateral]":
     """Return codes that zxing-cpp reads, and its unreadable detections that ``QRCodeDetectorAruco`` confirms.
 
     OpenCV runs only on the few images where zxing-cpp reports an unreadable code: on pages of text most of these are
     not QR codes. A code that OpenCV finds counts if it overlaps an unreadable code and no code that was read.
     """
+    import cv2
+    import numpy as np
+    import zxingcpp
+
     found = zxingcpp.read_barcodes(
         # zxing-cpp converts colour to grey too, at twice the cost
         cv2.cvtColor(image, cv2.COLOR_BGR2GRAY),
@@ -70,25 +80,30 @@ def find_with_zxing_and_aruco(image: BgrImage) -> list[Quadrilateral]:
     if not unreadable:
         return readable
     try:
-        found, corners = cv2.QRCodeDetectorAruco().detectMulti(image)
+        is_found, corners = cv2.QRCodeDetectorAruco().detectMulti(image)
     except cv2.error as error:
         raise ImageError(row_error("scorer_failed", f"qr: OpenCV's ArUco detector raised: {error.err}")) from error
     confirmed = [
         code
-        for code in (np.asarray(code, dtype=np.float32) for code in (corners if found else ()))
+        for code in (np.asarray(code, dtype=np.float32) for code in (corners if is_found else ()))
         if any(_overlap(code, seen) for seen in unreadable) and not any(_overlap(code, read) for read in readable)
     ]
     return readable + confirmed
 
 
-def _overlap(one: Quadrilateral, other: Quadrilateral) -> bool:
+def _overlap(one: "Quadrilateral", other: "Quadrilateral") -> bool:
+    import cv2
+
     # hulls, since the corners of an unreadable code may come in any order
     common, _ = cv2.intersectConvexConvex(cv2.convexHull(one), cv2.convexHull(other))
     return common > 0
 
 
-def find_with_opencv(image: BgrImage) -> list[Quadrilateral]:
+def find_with_opencv(image: "BgrImage") -> "list[Quadrilateral]":
     """Codes that OpenCV's ``QRCodeDetector`` detects; not decoded, since decoding raises on many real images."""
+    import cv2
+    import numpy as np
+
     try:
         found, corners = cv2.QRCodeDetector().detectMulti(image)
     except cv2.error as error:
@@ -96,14 +111,19 @@ def find_with_opencv(image: BgrImage) -> list[Quadrilateral]:
     return [np.asarray(code, dtype=np.float32) for code in corners] if found else []
 
 
-def find_with_zbar(image: BgrImage) -> list[Quadrilateral]:
+def find_with_zbar(image: "BgrImage") -> "list[Quadrilateral]":
     """Codes that ZBar reads."""
+    import cv2
+    import numpy as np
+
     pyzbar = _pyzbar()
     found = pyzbar.decode(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), symbols=[pyzbar.ZBarSymbol.QRCODE])
     return [np.array(code.polygon, dtype=np.float32) for code in found]
 
 
-def _corners(position: zxingcpp.Position) -> Quadrilateral:
+def _corners(position: "zxingcpp.Position") -> "Quadrilateral":
+    import numpy as np
+
     corners = position.top_left, position.top_right, position.bottom_right, position.bottom_left
     return np.array([(corner.x, corner.y) for corner in corners], dtype=np.float32)
 
@@ -121,8 +141,41 @@ def _pyzbar() -> ModuleType:
     return pyzbar
 
 
-_DETECTORS: Final[dict[str, Callable[[BgrImage], list[Quadrilateral]]]] = {
+_DETECTORS: Final[dict[str, "Callable[[BgrImage], list[Quadrilateral]]"]] = {
     "zxing+aruco": find_with_zxing_and_aruco,
     "opencv": find_with_opencv,
     "zbar": find_with_zbar,
 }
+
+
+def _prepare(settings: "ScoringSettings") -> MeasureFunction:
+    detector = settings.qr_detector
+    qr_detector(detector)
+    return lambda image: qr_area_ratio(image, detector)
+
+
+register_scorer(
+    Scorer(
+        "qr",
+        {"qr_area_ratio": "double"},
+        _prepare,
+        packages=("zxing-cpp",),
+        ranges={"qr_area_ratio": Range(0, 1)},
+        meanings={"qr_area_ratio": "Share of the image under QR codes, 0 to 1."},
+        filters=(
+            ImageFilter(
+                "qr",
+                ("qr_area_ratio",),
+                open_maximum=True,
+                maximum=Bound(
+                    "max_qr_area_ratio",
+                    "Share of QR codes in the image area must be below this, 0 to 1.",
+                    0.05,
+                    limits={"ge": 0, "le": 1},
+                ),
+                display=Display("QR code area", "QR area", unit="share of the image", zero_means="without a QR code"),
+            ),
+        ),
+        place=20,
+    )
+)

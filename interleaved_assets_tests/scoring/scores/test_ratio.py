@@ -3,7 +3,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaved_assets.scoring.text_ratio import count_words, image_text_ratio
+from interleaved_assets.scoring.scores.ratio import count_words, image_text_ratio
 
 
 def test_words_split_on_white_space():

@@ -1,0 +1,168 @@
+"""What a filter is: the value that it compares, the settings with its bounds, and how reports show it.
+
+A score names its filters; ``interleaved_assets.selection`` applies them. A filter keeps values from the minimum to the
+maximum, both included unless ``open_maximum`` is set.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, Field, FiniteFloat, create_model
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Values = NDArray[np.float64]
+
+Scale = Literal["linear", "log", "any"]
+
+CLIP_ERRORS: Final = ("clip_error", "score_error")
+"""Error columns of scores that CLIP may have measured."""
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class SampleCounts(NamedTuple):
+    """What the filters applied so far left of each sample: arrays with one element per sample."""
+
+    images: "NDArray[np.int64]"
+    texts: "NDArray[np.int64]"
+    words: "NDArray[np.int64]"
+    """Words in all texts of the sample, split on white space."""
+
+
+class Bounds(NamedTuple):
+    """The values that a filter keeps lie between these; None means no bound."""
+
+    minimum: float | None
+    maximum: float | None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The setting of ``[selection]`` with one bound of a built-in filter.
+
+    Attributes:
+        setting: its name, such as ``min_sharpness``.
+        meaning: what it means, in a sentence.
+        default: its default; None for no bound.
+        dtype: its type.
+        limits: bounds of the setting itself, as pydantic names them: ``{"ge": 0}``.
+    """
+
+    setting: str
+    meaning: str
+    default: float | None = None
+    dtype: Any = FiniteFloat
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Display:
+    """How reports show the value that a filter compares.
+
+    Attributes:
+        label: for axes and tables, in sentence case.
+        short: label for little space, such as the caption under a thumbnail.
+        low, high: the range of an axis; values outside are counted together at either end.
+        scale: ``linear``; ``log`` for values above 0 that span orders of magnitude; ``any`` for values of unknown
+            range, with steps of equal ratio on either side of 0; then ``low`` and ``high`` are not used.
+        unit: what the value is measured in, for the axis; none where the label says it.
+        zero_means: text after the number of values that are exactly 0, where the plot leaves these out.
+        only_bounded: whether reports leave the value out where its filter has no bound.
+    """
+
+    label: str
+    short: str
+    low: float = 0.0
+    high: float = 1.0
+    scale: Scale = "linear"
+    unit: str = ""
+    zero_means: str | None = None
+    only_bounded: bool = False
+
+
+@dataclass(frozen=True)
+class ImageFilter:
+    """Keeps or drops each image by its stored scores.
+
+    Attributes:
+        name: what ``selection.order`` calls it; it drops with the reasons ``<name>_below`` and ``<name>_above``.
+        columns: columns of the score table that it reads; a null or NaN in any of them is a missing score.
+        combine: computes one value from several columns, all as float64 arrays; not needed for one column.
+        open_maximum: whether a value equal to the maximum is dropped too.
+        error_columns: columns that say why a score is missing, in order of precedence.
+        if_scored: whether the filter is skipped if the table lacks its columns, because an optional stage fills them.
+            Otherwise a missing column is an error.
+        version: increased when the filter's decisions change, so that earlier selections count as stale.
+        minimum, maximum: settings of a built-in filter's bounds. Those of other filters are ``own.<name>.min`` and
+            ``own.<name>.max``.
+        display: how reports show the value; by default by the filter's name.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    combine: "Callable[..., Values] | None" = None
+    open_maximum: bool = False
+    error_columns: tuple[str, ...] = ("score_error",)
+    if_scored: bool = False
+    version: int = 1
+    minimum: Bound | None = field(default=None, kw_only=True)
+    maximum: Bound | None = field(default=None, kw_only=True)
+    display: Display | None = field(default=None, kw_only=True)
+
+    def value(self, columns: "list[Values]") -> "Values":
+        """Return the value that is compared, from the values of :attr:`columns`."""
+        return columns[0] if self.combine is None else self.combine(*columns)
+
+
+@dataclass(frozen=True)
+class SampleFilter:
+    """Keeps or drops each sample that has content, by what earlier filters left of it.
+
+    Attributes:
+        name: what ``selection.order`` calls it; it drops with the reasons ``<name>_below`` and ``<name>_above``.
+        measure: computes one value per sample.
+        open_maximum: whether a value equal to the maximum is dropped too.
+        version, minimum, maximum, display: as in :class:`ImageFilter`.
+    """
+
+    name: str
+    measure: "Callable[[SampleCounts], Values]"
+    open_maximum: bool = False
+    version: int = 1
+    minimum: Bound | None = field(default=None, kw_only=True)
+    maximum: Bound | None = field(default=None, kw_only=True)
+    display: Display | None = field(default=None, kw_only=True)
+
+
+Filter = ImageFilter | SampleFilter
+
+
+def outside(judge: Filter, values: "Values", bounds: Bounds) -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
+    """Return which values are below the minimum, and which above the maximum; NaN is neither."""
+    import numpy as np
+
+    below = values < (-np.inf if bounds.minimum is None else bounds.minimum)
+    if bounds.maximum is None:
+        return below, np.zeros(len(values), dtype=bool)
+    return below, values >= bounds.maximum if judge.open_maximum else values > bounds.maximum
+
+
+def settings_of(judge: Filter) -> Iterable[Bound]:
+    """Yield the settings with the bounds of a built-in filter: the minimum first."""
+    return (bound for bound in (judge.minimum, judge.maximum) if bound is not None)
+
+
+def with_bounds(section: type[_Model], filters: Iterable[Filter], *, defaults: bool = True) -> type[_Model]:
+    """Return ``section`` with a setting for each bound of ``filters``; without ``defaults`` none is set by default."""
+    fields: dict[str, Any] = {}
+    for judge in filters:
+        for bound in settings_of(judge):
+            default = bound.default if defaults else None
+            shown = "none" if default is None else f"{default:g}"
+            about = Field(default=default, description=f"{bound.meaning} Default {shown}.", **bound.limits)
+            fields[bound.setting] = (bound.dtype | None, about)
+    return create_model(section.__name__, __base__=section, **fields)

@@ -1,0 +1,7 @@
+"""The built-in scores, each in a file that registers it as a plugin does. A new file is found by itself."""
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,27 @@
+"""A small picture of each image, stored beside its scores; filters do not use it."""
+
+from typing import TYPE_CHECKING
+
+from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.scorer import MeasureFunction, Scorer, register_scorer
+
+if TYPE_CHECKING:
+    from interleaved_assets.scoring.settings import ScoringSettings
+
+
+def _prepare(_settings: "ScoringSettings") -> MeasureFunction:
+    from interleaved_assets.scoring.thumbnail import thumbnail
+
+    return thumbnail
+
+
+register_scorer(
+    Scorer(
+        "thumbnail",
+        {THUMBNAIL_COLUMN: "binary"},
+        _prepare,
+        about="a small picture for contact sheets",
+        meanings={THUMBNAIL_COLUMN: "A small JPEG, for the reports."},
+        place=40,
+    )
+)
