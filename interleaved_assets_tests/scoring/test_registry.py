@@ -4,13 +4,17 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.errors import ImageError, OptionError, row_error
+from interleaved_assets.reporting.measures import measure_of
+from interleaved_assets.scoring.filter import Display, ImageFilter
 from interleaved_assets.scoring.registry import (
     ABOVE_ZERO,
+    BUILT_IN,
     Range,
     Scorer,
     chosen_scorers,
     known_scorers,
     register_scorer,
+    score_columns,
     score_groups,
     score_ranges,
     scoring_packages,
@@ -20,6 +24,8 @@ from interleaved_assets.scoring.registry import (
 from interleaved_assets.scoring.schema import scores_schema
 from interleaved_assets.scoring.score import score_images
 from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.selection.filters import find_filter, known_filters, register_filter
+from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.scoring.images import encode, even, image_rows
 
 
@@ -57,8 +63,45 @@ def test_a_scorer_may_fill_several_columns():
     assert scores["high"].to_pylist() == [7, None]
 
 
-def test_unregistered_scorers_are_unknown():
-    assert known_scorers() == ("sharpness", "sharpness_grey", "sharpness_256", "qr", "nsfw", "thumbnail")
+def test_unregistered_scorers_are_unknown(own_scorer):
+    assert known_scorers()[:3] == ("sharpness", "sharpness_grey", "sharpness_256")
+    assert known_scorers()[-1] == "brightness"
+    unregister_scorer("brightness")
+    assert "brightness" not in known_scorers()
+    register_scorer(Scorer("brightness", {"brightness": pa.float64()}, lambda _settings: brightness))
+
+
+def test_what_is_measured_elsewhere_is_no_scorer_to_turn_on():
+    assert {"size", "ratio", "clip"} <= {scorer.name for scorer in BUILT_IN} - {*known_scorers()}
+
+
+def test_every_built_in_column_has_a_meaning_and_every_filter_its_place_in_reports():
+    for scorer in BUILT_IN:
+        assert scorer.meanings.keys() == scorer.columns.keys(), scorer.name
+        for judge in scorer.filters:
+            assert judge.display, judge.name
+            assert judge.minimum or judge.maximum, judge.name
+
+
+def test_a_scorer_brings_its_filter_and_says_how_reports_show_it():
+    columns = {"brightness": pa.float64()}
+    shown = Display("Brightness", "bright", 0, 255)
+    judge = ImageFilter("bright", ("brightness",), open_maximum=True, display=shown)
+    meanings = {"brightness": "Mean of all channels."}
+    register_scorer(Scorer("brightness", columns, lambda _: brightness, filters=(judge,), meanings=meanings))
+    try:
+        measured = score_columns(ScoringSettings(scorers=("brightness",)))[-2]
+        assert (measured.name, measured.meaning) == ("brightness", "Mean of all channels.")
+        assert find_filter("bright") == judge
+        measure = measure_of("bright", SelectionSettings(own={"bright": {"max": 200}}))
+        assert (measure.label, measure.high, measure.rule) == ("Brightness", 255, "keep < 200")
+        with pytest.raises(OptionError, match="scorer 'other': the filter 'bright' is taken"):
+            register_scorer(Scorer("other", {"other": pa.float64()}, lambda _: brightness, filters=(judge,)))
+        with pytest.raises(OptionError, match="filter 'bright': the name is taken"):
+            register_filter(judge)
+    finally:
+        unregister_scorer("brightness")
+    assert "bright" not in known_filters()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +112,7 @@ def test_names_and_columns_are_unique(taken):
         register_scorer(taken)
 
 
-@pytest.mark.parametrize("column", ["sample_id", "width", "score_error"])
+@pytest.mark.parametrize("column", ["sample_id", "width", "score_error", "clip_score", "embedding"])
 def test_base_columns_are_taken(column):
     with pytest.raises(OptionError, match=column):
         register_scorer(Scorer("new", {column: pa.string()}, lambda _: brightness))

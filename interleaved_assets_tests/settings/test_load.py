@@ -46,6 +46,15 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
     ("text", "message"),
     [
         ("[selection]\nmin_sharp = 1\n", r"selection\.min_sharp: unknown key; allowed here: .*min_sharpness"),
+        (
+            "[clip.prescreen]\nmin_width = 64\n",
+            r"clip\.prescreen\.min_width: unknown key; .*min_short_side",
+        ),
+        ('[clip]\ndecode = "host"\n', r"clip\.decode: unknown key; allowed here: .*device"),
+        (
+            '[scoring]\nqr_detector = "zxing"\n',
+            r"qr_detector: .*'zxing\+aruco', 'opencv' or 'zbar', got 'zxing'",
+        ),
         ("[storing]\n", r"storing: unknown key; allowed here: checks, clip, errors, .*storage"),
         (
             "[selection]\nmax_qr_area_ratio = 1.5\n",
