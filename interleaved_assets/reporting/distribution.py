@@ -129,7 +129,7 @@ class Distribution:
         """
         if not self.count:
             return np.empty(0), np.empty(0)
-        span = np.geomspace if self.measure.scale == "log" else np.linspace
+        span = np.geomspace if self.measure.shown.scale == "log" else np.linspace
         thresholds = np.unique(span(*ends, _CURVE_PLACES))
         other = self.above if bound == "minimum" else self.below
         return thresholds, np.maximum(self.count - self._dropped_by(bound, thresholds) - other, 0) / self.count
@@ -137,31 +137,31 @@ class Distribution:
     @property
     def shown(self) -> int:
         """Number of values that a histogram shows: those of 0 are left out where the measure has ``zero_means``."""
-        return self.count - (self.zeros if self.measure.zero_means else 0)
+        return self.count - (self.zeros if self.measure.shown.zero_means else 0)
 
     def histogram(self, edges: Values) -> NDArray[np.int64]:
         """Count the values shown between ascending ``edges``; the outer bins include all values beyond."""
-        values = self.values[self.values != 0] if self.measure.zero_means else self.values
+        values = self.values[self.values != 0] if self.measure.shown.zero_means else self.values
         return np.diff(np.searchsorted(values, edges[1:-1], "left"), prepend=0, append=len(values))
 
     def _dropped_by(self, bound: str, thresholds: Values | float) -> NDArray[np.int64]:
         """Count the values that a minimum or a maximum at each of ``thresholds`` drops."""
         if bound == "minimum":
             return np.asarray(np.searchsorted(self.values, thresholds, "left"))
-        side: Literal["left", "right"] = "left" if self.measure.open_maximum else "right"
+        side: Literal["left", "right"] = "left" if self.measure.judge.open_maximum else "right"
         return np.asarray(self.count - np.searchsorted(self.values, thresholds, side))
 
 
 def _axis(measure: Measure) -> Values:
     """Return places over the range of a measure, ascending, equally far from each other on its scale."""
-    match measure.scale:
+    match measure.shown.scale:
         case "log":
-            places = np.geomspace(measure.low, measure.high, _PLACES + 1)
+            places = np.geomspace(measure.shown.low, measure.shown.high, _PLACES + 1)
         case "linear":
-            places = np.linspace(measure.low, measure.high, _PLACES + 1)
+            places = np.linspace(measure.shown.low, measure.shown.high, _PLACES + 1)
         case _:
             side = np.geomspace(1e-4, 1e6, _PLACES // 2)
             places = np.concatenate([-side[::-1], side])
     # 0 is often the most frequent value: one place on either side of it
-    around_zero = [0.0, np.nextafter(0.0, 1.0)] if measure.low <= 0 <= measure.high else []
+    around_zero = [0.0, np.nextafter(0.0, 1.0)] if measure.shown.low <= 0 <= measure.shown.high else []
     return np.union1d(places, around_zero)

@@ -45,8 +45,8 @@ def reason_text(drop: Mapping[str, Any], measures: Iterable[Measure]) -> str:
     if side not in ("below", "above") or not isinstance(measured, float) or not isinstance(threshold, float):
         return "with its sample" if reason == SAMPLE_DROPPED else reason
     measure = next((measure for measure in measures if measure.filter == name), None)
-    sign = "<" if side == "below" else "≥" if measure and measure.open_maximum else ">"
-    return f"{measure.short if measure else name} {text.score(measured)} {sign} {threshold:g}"
+    sign = "<" if side == "below" else "≥" if measure and measure.judge.open_maximum else ">"
+    return f"{measure.shown.short if measure else name} {text.score(measured)} {sign} {threshold:g}"
 
 
 def common_prefix(ids: Collection[str]) -> str:

@@ -5,7 +5,10 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.reporting.measures import Measure, measure_of, measures_of
+from interleaved_assets.scoring.filter import ImageFilter
 from interleaved_assets.selection.settings import SelectionSettings
+
+PLAIN, OPEN = ImageFilter("m", ("m",)), ImageFilter("m", ("m",), open_maximum=True)
 
 
 def test_the_measures_are_the_filters_that_judge_in_their_order() -> None:
@@ -22,7 +25,7 @@ def test_the_measures_are_the_filters_that_judge_in_their_order() -> None:
         ("colourfulness", "keep ≥ -2.5"),
     ]
     own = measures[-1]
-    assert (own.columns, own.scale, own.label) == (("colourfulness",), "any", "colourfulness")
+    assert (own.columns, own.shown.scale, own.shown.label) == (("colourfulness",), "any", "colourfulness")
 
 
 def test_unbounded_ones_come_last() -> None:
@@ -51,11 +54,11 @@ def test_values_of_one_and_of_two_columns() -> None:
 @pytest.mark.parametrize(
     ("measure", "kept"),
     [
-        (Measure("m", "M", "m"), [True, True, True, True, False]),
-        (Measure("m", "M", "m", minimum=1), [False, True, True, True, False]),
-        (Measure("m", "M", "m", maximum=2), [True, True, True, False, False]),
-        (Measure("m", "M", "m", maximum=2, open_maximum=True), [True, True, False, False, False]),
-        (Measure("m", "M", "m", minimum=1, maximum=2), [False, True, True, False, False]),
+        (Measure(PLAIN), [True, True, True, True, False]),
+        (Measure(PLAIN, 1), [False, True, True, True, False]),
+        (Measure(PLAIN, None, 2), [True, True, True, False, False]),
+        (Measure(OPEN, None, 2), [True, True, False, False, False]),
+        (Measure(PLAIN, 1, 2), [False, True, True, False, False]),
     ],
 )
 def test_bounds_are_inclusive_unless_the_maximum_is_open(measure: Measure, kept: list[bool]) -> None:

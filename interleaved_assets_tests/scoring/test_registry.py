@@ -94,7 +94,7 @@ def test_a_scorer_brings_its_filter_and_says_how_reports_show_it():
         assert (measured.name, measured.meaning) == ("brightness", "Mean of all channels.")
         assert find_filter("bright") == judge
         measure = measure_of("bright", SelectionSettings(own={"bright": {"max": 200}}))
-        assert (measure.label, measure.high, measure.rule) == ("Brightness", 255, "keep < 200")
+        assert (measure.shown.label, measure.shown.high, measure.rule) == ("Brightness", 255, "keep < 200")
         with pytest.raises(OptionError, match="scorer 'other': the filter 'bright' is taken"):
             register_scorer(Scorer("other", {"other": pa.float64()}, lambda _: brightness, filters=(judge,)))
         with pytest.raises(OptionError, match="filter 'bright': the name is taken"):

@@ -74,7 +74,7 @@ def _sliders(distribution: Distribution) -> Iterator[Slider]:
         is_allowed = _validator(setting)
         bound: float | None = getattr(measure, side)
         # a value equal to an inclusive maximum is kept, one equal to any other bound lies on the other side of it
-        inclusive = side == "maximum" and not measure.open_maximum
+        inclusive = side == "maximum" and not measure.judge.open_maximum
         steps = [
             Step(threshold, gap.below if side == "minimum" else distribution.count - gap.below)
             for gap in gaps
@@ -85,7 +85,7 @@ def _sliders(distribution: Distribution) -> Iterator[Slider]:
             in_force = Step(bound, distribution.below if side == "minimum" else distribution.above)
         yield Slider(
             measure.filter,
-            measure.label,
+            measure.shown.label,
             measure.unit,
             setting,
             "minimum" if side == "minimum" else "maximum",

@@ -237,7 +237,7 @@ def _of_samples(table: pa.Table | None, sample_ids: Sequence[str]) -> pa.Table:
 
 
 def _drops_by_row(ledger: pa.Table, measures: Sequence[Measure]) -> dict[RowKey, Drop]:
-    open_maximum = {measure.filter for measure in measures if measure.open_maximum}
+    open_maximum = {measure.filter for measure in measures if measure.judge.open_maximum}
     return {
         key: Drop(row["stage"], row["reason"], row["measured"], _rule(row, open_maximum), row["detail"] or "")
         for key, row in zip(row_keys(ledger), ledger.to_pylist(), strict=True)
@@ -274,8 +274,10 @@ def _scores_by_sample(scores: pa.Table | None, measures: Sequence[Measure]) -> d
 def _add_scores(found: dict[_Key, list[Score]], measure: Measure, keys: Sequence[_Key], values: Values) -> None:
     for key, value, kept in zip(keys, values.tolist(), measure.keeps(values).tolist(), strict=True):
         if not math.isnan(value):
-            rule = f"{measure.label}: {text.score(value)}, {measure.rule}"
-            found[key].append(Score(measure.filter, measure.short, value, kept if measure.has_bounds else None, rule))
+            rule = f"{measure.shown.label}: {text.score(value)}, {measure.rule}"
+            found[key].append(
+                Score(measure.filter, measure.shown.short, value, kept if measure.has_bounds else None, rule)
+            )
 
 
 def about_images(

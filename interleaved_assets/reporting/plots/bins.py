@@ -21,16 +21,16 @@ def display_edges(distribution: Distribution, bins: int = DISPLAY_BINS) -> np.nd
     For a logarithmic measure they are equal in ratio. ``distribution`` has a value at least.
     """
     measure = distribution.measure
-    zeros = distribution.zeros / distribution.count if measure.zero_means else 0
+    zeros = distribution.zeros / distribution.count if measure.shown.zero_means else 0
     # percentiles of the values drawn: without the zeros at the lower end
     ends = distribution.percentiles((min(100 * zeros + 0.2 * (1 - zeros), 100), 99.8))
-    axis = (-_FURTHEST, _FURTHEST) if measure.scale == "any" else (measure.low, measure.high)
+    axis = (-_FURTHEST, _FURTHEST) if measure.shown.scale == "any" else (measure.shown.low, measure.shown.high)
     low, high = (float(value) for value in np.clip(ends, *axis))
-    if from_zero := bool(measure.zero_means) and measure.scale != "log":
+    if from_zero := bool(measure.shown.zero_means) and measure.shown.scale != "log":
         low = 0.0
     bounds = [value for value in (measure.minimum, measure.maximum) if on_axis(value, measure)]
     low, high = min([low, *bounds]), max([high, *bounds])
-    if measure.scale == "log":
+    if measure.shown.scale == "log":
         low, high = math.log10(low), math.log10(high)
         bounds = [math.log10(value) for value in bounds]
     pad = max((high - low) * 0.04, abs(high) * 0.02, 1e-9)
@@ -42,23 +42,23 @@ def display_edges(distribution: Distribution, bins: int = DISPLAY_BINS) -> np.nd
         edges[np.argmin(np.abs(edges - value))] = value
     if from_zero and edges[0] < 0:
         edges = np.concatenate([[0.0], edges[edges > step / 4]])
-    return 10**edges if measure.scale == "log" else edges
+    return 10**edges if measure.shown.scale == "log" else edges
 
 
 def kept_bins(edges: np.ndarray, measure: Measure) -> np.ndarray:
     """Which bins between ``edges`` the bounds keep, one bool each."""
-    log = measure.scale == "log"
+    log = measure.shown.scale == "log"
     return measure.keeps(np.sqrt(edges[1:] * edges[:-1]) if log else (edges[1:] + edges[:-1]) / 2)
 
 
 def on_axis(bound: float | None, measure: Measure) -> TypeGuard[float]:
     """Whether there is a bound that can be drawn: a logarithmic axis has no 0."""
-    return bound is not None and (measure.scale != "log" or bound > 0)
+    return bound is not None and (measure.shown.scale != "log" or bound > 0)
 
 
 def bounds_to_draw(measure: Measure) -> list[tuple[float, str, int]]:
     """Each bound that can be drawn, its label, and the side that it keeps: 1 for larger values, -1 for smaller."""
-    sides = ((measure.minimum, "≥", 1), (measure.maximum, "<" if measure.open_maximum else "≤", -1))
+    sides = ((measure.minimum, "≥", 1), (measure.maximum, "<" if measure.judge.open_maximum else "≤", -1))
     return [(value, f"keep {sign} {value:g}", side) for value, sign, side in sides if on_axis(value, measure)]
 
 
@@ -68,8 +68,8 @@ def summary(distribution: Distribution) -> str:
     parts = [counted(distribution)]
     if distribution.keep_rate is not None and measure.has_bounds:
         parts.append(f"{text.share(distribution.keep_rate)} pass")
-    if measure.zero_means and distribution.zeros:
-        parts.append(f"{text.compact(distribution.zeros)} {measure.zero_means}")
+    if measure.shown.zero_means and distribution.zeros:
+        parts.append(f"{text.compact(distribution.zeros)} {measure.shown.zero_means}")
     if distribution.missing:
         parts.append(f"{text.compact(distribution.missing)} without a score")
     return "  ·  ".join(parts)

@@ -54,7 +54,7 @@ def score_histogram(distribution: Distribution) -> Markup:
     values, the chart has a text instead.
     """
     measure = distribution.measure
-    head, description = title_text("Distribution", summary(distribution)), f"Histogram of {measure.label}"
+    head, description = title_text("Distribution", summary(distribution)), f"Histogram of {measure.shown.label}"
     if not distribution.shown:
         return _nothing(head, description)
     edges = display_edges(distribution)
@@ -78,16 +78,19 @@ def keep_rate_curve(distribution: Distribution, bound: str) -> Markup:
     in_force = measure.minimum if bound == "minimum" else measure.maximum
     what = f"What {'a' if in_force is None else 'another'} {bound} would keep"
     head = title_text(what, _now(distribution, in_force))
-    description = f"Keep rate over the {bound} of {measure.label}"
+    description = f"Keep rate over the {bound} of {measure.shown.label}"
     if not len(thresholds):
         return _nothing(head, description)
-    if measure.zero_means and bound == "maximum" and thresholds[0] <= 0:
+    if measure.shown.zero_means and bound == "maximum" and thresholds[0] <= 0:
         # a maximum of 0 keeps nothing: the step from 0 would fill the plot
         thresholds, rates = thresholds[1:], rates[1:]
     # a filter that drops little: show part of the axis; a filled area would suggest that the axis starts at 0
     is_part = rates.min() > 0.6
     bottom = math.floor(rates.min() * 20) * 5 - 5 if is_part else 0
-    height, place = _heights(bottom, 100 + 0.04 * (100 - bottom)), places(edges, _AREA, log=measure.scale == "log")
+    height, place = (
+        _heights(bottom, 100 + 0.04 * (100 - bottom)),
+        places(edges, _AREA, log=measure.shown.scale == "log"),
+    )
     curve = "L".join(f"{place(at)},{height(100 * rate)}" for at, rate in zip(thresholds, rates, strict=True))
     drawn = [head]
     if not is_part:
@@ -123,7 +126,7 @@ def _heights(low: float, high: float) -> Callable[[float], float]:
 
 def _axes(edges: np.ndarray, measure: Measure, lines: Mapping[float, str], horizontal: str, vertical: str) -> str:
     """The horizontal axis from the first to the last of ``edges``, labelled lines by their height, and both titles."""
-    is_log = measure.scale == "log"
+    is_log = measure.shown.scale == "log"
     place = places(edges, _AREA, log=is_log)
     drawn = []
     for y, label in lines.items():

@@ -100,7 +100,7 @@ def _histogram(distribution: Distribution) -> str:
     if not distribution.shown:
         return f"{head}<text x='{MARGIN}' y='{TOP + _PLOT // 2}'>No values to show</text>"
     edges = display_edges(distribution, _BINS)
-    is_log = measure.scale == "log"
+    is_log = measure.shown.scale == "log"
     place = places(edges, _AREA, log=is_log)
     counts = distribution.histogram(edges)
     axis = f"<path class='a' d='M{_AREA.left},{_AREA.bottom}H{_AREA.right}'/>"
@@ -117,7 +117,7 @@ def _histogram(distribution: Distribution) -> str:
 def bars_and_bounds(distribution: Distribution, edges: np.ndarray, counts: np.ndarray, area: Area) -> str:
     """The bars of a histogram, the sides that the bounds drop, and a line with its label at each bound."""
     measure = distribution.measure
-    kept, place = kept_bins(edges, measure), places(edges, area, log=measure.scale == "log")
+    kept, place = kept_bins(edges, measure), places(edges, area, log=measure.shown.scale == "log")
     drawn = []
     for value, _, side in bounds_to_draw(measure):
         at = place(value)

@@ -63,7 +63,7 @@ def _plots(facts: ShardFacts, measures: Sequence[Measure]) -> str:
         url = _url(facts, distributions[:shown])
         if len(url) <= PLOTS_BYTES:
             break
-    left_out = ", ".join(markdown_cell(distribution.measure.label) for distribution in distributions[shown:])
+    left_out = ", ".join(markdown_cell(distribution.measure.shown.label) for distribution in distributions[shown:])
     return f"![plots]({url})" + (f"\n\nNot drawn, for want of room: {left_out}." if left_out else "")
 
 

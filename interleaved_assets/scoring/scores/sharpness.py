@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from interleaved_assets.scoring.filter import Bound, Display, ImageFilter
-from interleaved_assets.scoring.scorer import Range, Scorer, register_scorer
+from interleaved_assets.scoring.scorer import MeasureFunction, Range, Scorer, register_scorer
 
 if TYPE_CHECKING:
     from interleaved_assets.scoring.decode import BgrImage
@@ -71,73 +71,56 @@ def sharpness_256(image: "BgrImage") -> float:
     return sharpness(image)
 
 
-def _limit(setting: str, meaning: str, default: float | None = None) -> Bound:
-    return Bound(setting, meaning, default, limits={"ge": 0})
-
-
-def _display(label: str, short: str) -> Display:
-    return Display(label, short, 1e-2, 1e5, "log", "variance of the Laplacian")
-
-
-register_scorer(
-    Scorer(
-        "sharpness",
-        {"sharpness": "double"},
-        lambda _settings: sharpness,
-        about="defined as in NeMo Curator",
-        ranges={"sharpness": Range(low=0)},
-        meanings={"sharpness": "Variance of the Laplacian in colour, at full resolution; NeMo Curator's measure."},
-        filters=(
-            ImageFilter(
-                "sharpness",
-                ("sharpness",),
-                minimum=_limit("min_sharpness", "Smallest variance of the Laplacian in colour, from 0.", 100.0),
-                display=_display("Sharpness", "sharpness"),
-            ),
-        ),
-        place=10,
+def _register(
+    name: str, measure: MeasureFunction, place: int, meaning: str, bound: Bound, label: str, short: str, about: str = ""
+) -> None:
+    shown = Display(label, short, 1e-2, 1e5, "log", "variance of the Laplacian")
+    register_scorer(
+        Scorer(
+            name,
+            {name: "double"},
+            lambda _settings: measure,
+            ranges={name: Range(low=0)},
+            meanings={name: meaning},
+            filters=(ImageFilter(name, (name,), minimum=bound, display=shown),),
+            about=about,
+            place=place,
+        )
     )
+
+
+_FROM_ZERO: Final = {"ge": 0}
+_register(
+    "sharpness",
+    sharpness,
+    10,
+    "Variance of the Laplacian in colour, at full resolution; NeMo Curator's measure.",
+    Bound("min_sharpness", "Smallest variance of the Laplacian in colour, from 0.", 100.0, limits=_FROM_ZERO),
+    "Sharpness",
+    "sharpness",
+    about="defined as in NeMo Curator",
 )
-register_scorer(
-    Scorer(
-        "sharpness_grey",
-        {"sharpness_grey": "double"},
-        lambda _settings: sharpness_grey,
-        ranges={"sharpness_grey": Range(low=0)},
-        meanings={"sharpness_grey": "Variance of the Laplacian in grey, at full resolution."},
-        filters=(
-            ImageFilter(
-                "sharpness_grey",
-                ("sharpness_grey",),
-                minimum=_limit("min_sharpness_grey", "Smallest variance of the Laplacian in grey, from 0."),
-                display=_display("Sharpness in grey", "grey sharpness"),
-            ),
-        ),
-        place=11,
-    )
+_register(
+    "sharpness_grey",
+    sharpness_grey,
+    11,
+    "Variance of the Laplacian in grey, at full resolution.",
+    Bound("min_sharpness_grey", "Smallest variance of the Laplacian in grey, from 0.", limits=_FROM_ZERO),
+    "Sharpness in grey",
+    "grey sharpness",
 )
-register_scorer(
-    Scorer(
-        "sharpness_256",
-        {"sharpness_256": "double"},
-        lambda _settings: sharpness_256,
-        about="independent of the resolution; recommended",
-        ranges={"sharpness_256": Range(low=0)},
-        meanings={
-            "sharpness_256": "Variance of the Laplacian in colour, at a short side of at most 256 pixels.",
-        },
-        filters=(
-            ImageFilter(
-                "sharpness_256",
-                ("sharpness_256",),
-                minimum=_limit(
-                    "min_sharpness_256",
-                    "Smallest variance of the Laplacian in colour at a short side of at most 256 pixels, from 0; fits "
-                    "images of all resolutions. Needs the scorer sharpness_256.",
-                ),
-                display=_display("Sharpness at 256 pixels", "sharpness 256"),
-            ),
-        ),
-        place=12,
-    )
+_register(
+    "sharpness_256",
+    sharpness_256,
+    12,
+    "Variance of the Laplacian in colour, at a short side of at most 256 pixels.",
+    Bound(
+        "min_sharpness_256",
+        "Smallest variance of the Laplacian in colour at a short side of at most 256 pixels, from 0; fits images of "
+        "all resolutions. Needs the scorer sharpness_256.",
+        limits=_FROM_ZERO,
+    ),
+    "Sharpness at 256 pixels",
+    "sharpness 256",
+    about="independent of the resolution; recommended",
 )

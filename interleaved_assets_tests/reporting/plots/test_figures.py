@@ -13,6 +13,7 @@ from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.measures import Measure, measure_of
 from interleaved_assets.reporting.plots.bins import display_edges
 from interleaved_assets.reporting.plots.figures import keep_rate_curve, reasons_bar, score_histogram
+from interleaved_assets.scoring.filter import Display, ImageFilter
 from interleaved_assets.selection.settings import SelectionSettings
 
 SHARPNESS = np.concatenate(
@@ -165,7 +166,7 @@ def test_a_chart_is_the_same_each_time_and_follows_the_theme() -> None:
 
 
 def test_names_are_never_read_as_markup() -> None:
-    odd = Measure("a$b", "a\"$b_<i>&'", "x", minimum=1)
+    odd = Measure(ImageFilter("a$b", ("x",), display=Display("a\"$b_<i>&'", "x")), 1)
     made = Distribution(odd)
     made.add(np.array([0.5, 2.0]))
     svg = score_histogram(made)

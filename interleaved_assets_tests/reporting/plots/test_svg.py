@@ -9,6 +9,7 @@ import pytest
 from interleaved_assets.reporting.distribution import Distribution
 from interleaved_assets.reporting.measures import Measure
 from interleaved_assets.reporting.plots.svg import shard_plots, svg_url
+from interleaved_assets.scoring.filter import Display, ImageFilter
 from interleaved_assets_tests.reporting.plots.test_figures import SHARPNESS, distribution
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -65,7 +66,8 @@ def test_every_bin_with_a_value_is_at_least_a_pixel_high() -> None:
 @pytest.mark.parametrize("scale", ["linear", "log", "any"])
 def test_odd_values_are_drawn_or_said_to_be_missing(values: list[float], scale: str) -> None:
     low, high = (1e-2, 1e5) if scale == "log" else (-1.0, 1.0)
-    measure = Measure("x", "x <&\"', $", "x", low=low, high=high, scale=scale, minimum=0.5)  # type: ignore[arg-type]
+    shown = Display("x <&\"', $", "x", low, high, scale)  # type: ignore[arg-type]
+    measure = Measure(ImageFilter("x", ("x",), display=shown), 0.5)
     made = Distribution(measure)
     with np.errstate(all="ignore"):
         made.add(np.array(values))

@@ -13,6 +13,7 @@ from interleaved_assets.reporting.facts import ImageKey, ShardFacts
 from interleaved_assets.reporting.measures import Measure, measures_of
 from interleaved_assets.reporting.shard.report import REPORT_BYTES, plots_url, shard_report
 from interleaved_assets.reporting.shard.tiles import Tile, choose_pictures, tiles_of
+from interleaved_assets.scoring.filter import Display, ImageFilter
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.reporting.shard.test_tiles import noise
 from interleaved_assets_tests.reporting.shards import flyers, guides, ledger, with_thumbnails
@@ -34,15 +35,16 @@ def test_a_report_has_counts_plots_and_pictures() -> None:
     drawn, all_drawn = unquote(url), unquote(plots_url(facts, MEASURES))
     for measure in MEASURES:
         there = facts.values_of(measure) is not None
-        assert (escape(measure.label) in all_drawn) == there
-        assert (escape(measure.label) in drawn) == there
+        assert (escape(measure.shown.label) in all_drawn) == there
+        assert (escape(measure.shown.label) in drawn) == there
     assert "Not drawn" not in report
     assert len(report.encode()) <= REPORT_BYTES
 
 
 def test_the_report_stays_within_its_bytes_with_many_scores_and_pictures() -> None:
     rng = np.random.default_rng(5)
-    many = [Measure(f"head_{number}", f"Head_{number}", "h", minimum=0.2, maximum=0.9) for number in range(40)]
+    shown = {f"head_{number}": Display(f"Head_{number}", "h") for number in range(40)}
+    many = [Measure(ImageFilter(name, (name,), display=display), 0.2, 0.9) for name, display in shown.items()]
     values = {measure.filter: rng.random(2000) for measure in many}
     facts = with_thumbnails(replace(flyers(), sample_scores=pa.table(values)))
     tile = Tile(ImageKey("s" * 90, 0), noise(1), "x" * 90, ("1×1",) * 40, "text " * 40, "error " * 40)
