@@ -26,8 +26,7 @@ class Gap(NamedTuple):
 class Distribution:
     """The values of one score over any number of shards.
 
-    They take 8 bytes each, and as much again while they are sorted: 80 MB for the 10 million images of a data set,
-    and 160 MB for the score that is sorted at the time.
+    They take 8 bytes each, and up to twice that while they are sorted: 160 MB for 10 million images.
     """
 
     def __init__(self, measure: Measure) -> None:
