@@ -1,9 +1,6 @@
 """Values of the settings of scoring, apart from what measures: the settings are read where no image is decoded."""
 
-from typing import Final, Literal
-
-QrDetector = Literal["zxing+aruco", "opencv", "zbar"]
-DEFAULT_DETECTOR: Final[QrDetector] = "zxing+aruco"
+from typing import Final
 
 DEFAULT_MAX_PIXELS: Final = 89_478_485
 """Pixels above which an image is refused: Pillow's own limit for a decompression bomb, 256 MiB as RGB."""

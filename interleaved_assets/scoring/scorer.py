@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, Column
 from interleaved_assets.model.errors import OptionError
@@ -66,6 +66,7 @@ class Scorer:
         filters: the filters on its columns; a column without one is a filter of its name once it has a bound.
         section: of the settings, decides on whether it is measured.
         about: a note on it in the description of ``scoring.scorers``.
+        options: settings of a built-in score in ``[scoring]``: by name the type and pydantic's ``Field``.
         place: where a built-in score stands in tables, in the default order of filters and in reports.
     """
 
@@ -79,6 +80,7 @@ class Scorer:
     filters: tuple[Filter, ...] = field(default=(), kw_only=True)
     section: Literal["scoring", "clip", "selection"] = field(default="scoring", kw_only=True)
     about: str = field(default="", kw_only=True)
+    options: Mapping[str, tuple[Any, Any]] = field(default_factory=dict, kw_only=True)
     place: float = field(default=math.inf, kw_only=True)
 
     def described_columns(self) -> tuple[Column, ...]:

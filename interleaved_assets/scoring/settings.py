@@ -1,10 +1,10 @@
 """Settings of image scoring: the section ``[scoring]`` of ``interleaved.toml``."""
 
-from typing import Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
-from interleaved_assets.scoring.options import DEFAULT_DETECTOR, DEFAULT_MAX_PIXELS, QrDetector
+from interleaved_assets.scoring.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.registry import BUILT_IN, known_scorers
 
 # Pillow refuses images with more pixels, whatever the setting
@@ -12,9 +12,7 @@ _LARGEST_MAX_PIXELS: Final = 2 * DEFAULT_MAX_PIXELS
 _BUILT_IN: Final = ", ".join(f"{one.name} ({one.about})" if one.about else one.name for one in BUILT_IN if one.prepare)
 
 
-class ScoringSettings(BaseModel):
-    """The scorers and their options. A change makes stored scores stale; thresholds are settings of selection."""
-
+class _ScorerSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     scorers: tuple[str, ...] = Field(
@@ -22,9 +20,14 @@ class ScoringSettings(BaseModel):
         description="Scorers that run on each image besides its size: "
         f"{_BUILT_IN}, or your own. Default sharpness, qr and thumbnail.",
     )
-    qr_detector: QrDetector = DEFAULT_DETECTOR
-    """Detector of QR codes: zxing+aruco (zxing-cpp, and OpenCV's ArUco detector where zxing-cpp detects a code that it
-    cannot read), opencv (as in NeMo Curator), or zbar (needs Debian's libzbar0). Default zxing+aruco."""
+
+
+_OPTIONS: Final[dict[str, Any]] = {name: option for scorer in BUILT_IN for name, option in scorer.options.items()}
+
+
+class ScoringSettings(create_model("_Options", __base__=_ScorerSettings, **_OPTIONS)):  # type: ignore[misc]  # of scores
+    """The scorers and their options. A change makes stored scores stale; thresholds are settings of selection."""
+
     max_pixels: int = Field(
         default=DEFAULT_MAX_PIXELS,
         ge=1,

@@ -6,11 +6,12 @@
 import functools
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from pydantic import Field
 
 from interleaved_assets.model.errors import ImageError, MissingDependency, OptionError, row_error
 from interleaved_assets.scoring.filter import Bound, Display, ImageFilter
-from interleaved_assets.scoring.options import DEFAULT_DETECTOR, QrDetector
 from interleaved_assets.scoring.scorer import MeasureFunction, Range, Scorer, register_scorer
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
     Quadrilateral = NDArray[np.float32]
     """Four corners in pixels, x to the right and y down, in order around the code; shape 4 x 2, float32."""
+
+
+QrDetector = Literal["zxing+aruco", "opencv", "zbar"]
+DEFAULT_DETECTOR: Final[QrDetector] = "zxing+aruco"
 
 
 def qr_area_ratio(image: "BgrImage", detector: QrDetector = DEFAULT_DETECTOR) -> float:
@@ -176,6 +181,17 @@ register_scorer(
                 display=Display("QR code area", "QR area", unit="share of the image", zero_means="without a QR code"),
             ),
         ),
+        options={
+            "qr_detector": (
+                QrDetector,
+                Field(
+                    default=DEFAULT_DETECTOR,
+                    description="Detector of QR codes: zxing+aruco (zxing-cpp, and OpenCV's ArUco detector where "
+                    "zxing-cpp detects a code that it cannot read), opencv (as in NeMo Curator), or zbar (needs "
+                    f"Debian's libzbar0). Default {DEFAULT_DETECTOR}.",
+                ),
+            )
+        },
         place=20,
     )
 )
