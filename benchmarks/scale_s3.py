@@ -40,8 +40,7 @@ def s3(world: World) -> list[Figure]:
             Figure("listing alone", max(each["seconds"] for each in listing), "s"),
             *quiet_ticks(ticks, world.shards),
             *(
-                figure._replace(what=f"nightly, {index}: {figure.what}")
-                for index in ("no index yet", "with the index of records")
+                figure._replace(what=f"nightly: {figure.what}")
                 for figure in quiet_night(world.probe("nightly", settings_file=file))
             ),
         ]

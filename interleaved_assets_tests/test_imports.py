@@ -33,7 +33,7 @@ ORDER = {
     "cli": ("*", "commands", "entry_point", "__main__"),
     "defs": ("private", "*"),
     "pipeline": (
-        *("raw", "parallel", "packages", "record", "check", "counted", "record_index", "stored_records", "failures"),
+        *("raw", "parallel", "packages", "record", "check", "counted", "stored_records", "failures"),
         *("stage", "attempt", "execute", "pools", "throughput", "publishable", "counts", "tables", "checks", "stages"),
         *("many", "status", "due", "dataset_status", "up_to_date", "forget", "lineage", "files", "release"),
     ),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from interleaved_assets.io.storage import clear_leftovers, is_local, pin, read_stamp, remove_file, unpin
+from interleaved_assets.io.storage import clear_leftovers, read_stamp, remove_file
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_at
@@ -26,7 +26,6 @@ from interleaved_assets.pipeline.record import (
     write_record,
 )
 from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
-from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords
 from interleaved_assets.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ class Attempt:
     """One shard at one stage, from the comparison with its record to the new record.
 
     Call :meth:`of`, :meth:`current`, :meth:`begin`, then the function of the stage, then :meth:`finish`; after an error
-    :meth:`withdraw`; at last :meth:`end`.
+    :meth:`withdraw`.
     """
 
     stage: Stage
@@ -48,35 +47,20 @@ class Attempt:
     source: RawSource | None
     found: Record | None
     """The record that existed before; None if there was none."""
-    listed: ListedRecords = NOT_LISTED
-    """The listing that the records were compared by."""
     stamps: dict[str, str | None] = field(default_factory=dict)
     """Stamp of each file that the stage reads by URI, as of :meth:`begin`; empty before."""
-    pinned: list[str] = field(default_factory=list)
-    """Those of them that the storage does not let change unnoticed, so that they are not looked at again."""
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
-    def of(
-        cls,
-        stage: Stage,
-        key: str,
-        settings: Settings,
-        code_version: str,
-        files: Mapping[str, str],
-        listed: ListedRecords = NOT_LISTED,
-    ) -> "Attempt":
+    def of(cls, stage: Stage, key: str, settings: Settings, code_version: str, files: Mapping[str, str]) -> "Attempt":
         """Read the records of the shard's inputs and its own; ``files`` are the versions of the stage's files.
-
-        With ``listed`` they are those of the time of the listing, which is enough to find the shard current: call
-        :meth:`current` then, and no other method.
 
         Raises:
             ShardError: an input has no record; a record is damaged.
         """
         started = time.perf_counter()
         paths = settings.storage.shard(key)
-        recorded = listed.read(paths, stage.name)
+        recorded = read_record(paths.record(stage.name), paths.options)
         raw, source = None, None
         inputs = dict(files)
         read: dict[str, Record] = {}
@@ -88,7 +72,7 @@ class Attempt:
                 source = RawSource(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
                 inputs[name] = version
             else:
-                upstream = listed.read(paths, name)
+                upstream = read_record(paths.record(name), paths.options)
                 if upstream is None:
                     raise ShardError(f"shard {key}: {stage.name} needs {name}, which has not been materialized for it")
                 inputs[name] = upstream.data_version
@@ -96,16 +80,11 @@ class Attempt:
                 source = source or upstream.source  # all inputs of a stage come from the same raw shard
         packages = installed_versions(stage.packages(settings))
         task = ShardTask(key, settings, paths, raw, read, files, packages, recorded)
-        return cls(stage, task, code_version, inputs, source, recorded, listed, started=started)
+        return cls(stage, task, code_version, inputs, source, recorded, started=started)
 
     @property
     def record_uri(self) -> str:
         return self.shard.paths.record(self.stage.name)
-
-    @property
-    def compared_at_once(self) -> bool:
-        """Whether :meth:`of` took no longer than a few requests: no raw shard was read to hash it."""
-        return not is_local(self.record_uri) and (self.source is None or self.source.version.startswith("etag:"))
 
     def current(self) -> StageOutcome | None:
         """The outcome if the record is current, else None; stamps of outputs that were only copied are renewed."""
@@ -117,14 +96,13 @@ class Attempt:
             self._renew(self.stage.name, self.found, renewed)
         return self._unchanged(renewed)
 
-    def begin(self, *, just_compared: bool = False) -> StageOutcome | None:
-        """Check that the inputs are those recorded; returns the outcome if another run has done the work since.
+    def begin(self) -> StageOutcome | None:
+        """Check that the inputs are those recorded; return the outcome if another run has done the work since.
 
-        With ``just_compared``, the record was read a moment ago, and is not read again. Raises ShardError if outputs of
-        an input stage are not those that its record names.
+        Raises ShardError if outputs of an input stage are not those that its record names.
         """
         shard, options = self.shard, self.shard.options
-        if not just_compared and (now := read_record(self.record_uri, options)) != self.found:
+        if (now := read_record(self.record_uri, options)) != self.found:
             self.found = now
             if (made := self._same_work(now)) is not None:
                 return self._unchanged(made)
@@ -148,14 +126,7 @@ class Attempt:
             self.stamps[shard.raw.uri] = shard.raw.stamp
         for uri in (*shard.paths.outputs(self.stage.name).values(), self.record_uri):
             clear_leftovers(uri, options)
-        # at last: whoever calls this calls end() only if it did not raise
-        self.pinned = [uri for uri, stamp in self.stamps.items() if pin(uri, stamp)]
         return None
-
-    def end(self) -> None:
-        """To be called after :meth:`begin` has returned None, whether the work was finished or not."""
-        while self.pinned:
-            unpin(self.pinned.pop())
 
     def finish(self, work: Work) -> StageOutcome:
         """Write the record of ``work``, or adopt the record of a run that did the same work and replaced the outputs.
@@ -205,7 +176,7 @@ class Attempt:
             return None
         if changed_packages(record.packages, self.shard.packages):
             return None
-        return with_present_stamps(record, self.shard.options, self.listed.stamp_at)
+        return with_present_stamps(record, self.shard.options)
 
     def _unchanged(self, record: Record) -> StageOutcome:
         return StageOutcome(record, unchanged=True, seconds=time.perf_counter() - self.started)
@@ -219,16 +190,16 @@ class Attempt:
     def _check_inputs(self) -> None:
         """Check that the inputs are still the files that existed when the work began.
 
-        With an ETag that is a hash of the content, a file that was replaced and then restored counts as unchanged.
+        With an ETag that is a hash of the content, a file that was replaced and then restored counts as unchanged. A
+        file in S3 that is replaced while it is open fails at the next read.
         """
         shard, raw = self.shard, self.shard.raw
-        left = self.stamps.keys() - set(self.pinned)
-        if raw is not None and raw.uri in left and raw_shard_at(raw.uri, shard.key, shard.settings.storage) != raw:
+        if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage) != raw:
             raise ShardError(
                 f"shard {shard.key}: {raw.uri} changed while it was read; materialize it again once it is complete"
             )
         for name, upstream in shard.read.items():
-            uris = [rows.uri for rows in upstream.rows_files.values() if rows.uri in left]
+            uris = [rows.uri for rows in upstream.rows_files.values()]
             if any(read_stamp(uri, shard.options) != self.stamps[uri] for uri in uris):
                 raise ShardError(f"shard {shard.key}: {name} changed while it was read; materialize it again")
         if self.stage.files(shard.settings) != shard.files:

@@ -11,7 +11,12 @@ from interleaved_assets.pipeline.raw.listing import RawShard, list_raw_files
 from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.status import COMPLETE, CurrentStages, State, Status
-from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords, list_records, recorded_stages
+from interleaved_assets.pipeline.stored_records import (
+    Stamps,
+    list_outputs,
+    read_valid_records,
+    recorded_stages,
+)
 from interleaved_assets.settings import Settings, StorageSettings
 
 VANISHED: Final = Status(
@@ -37,7 +42,7 @@ class DatasetStatus:
         failures: by stage and shard, the failures that are stored and concern the present raw shard.
         problem: the error if the raw root or a folder of it could not be listed, else empty.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
-        listed: the listing of records and outputs in a bucket.
+        listed: the stamps of outputs in a bucket.
         may_be_hidden: whether the raw shard with a key may be in a folder that cannot be listed.
     """
 
@@ -50,12 +55,12 @@ class DatasetStatus:
     failures: Mapping[str, Mapping[str, Failure]] = field(default_factory=dict)
     problem: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    listed: ListedRecords = NOT_LISTED
+    listed: Stamps = field(default_factory=dict)
     may_be_hidden: Callable[[str], bool] = _not_hidden
 
     def valid_records(self, key: str) -> dict[str, Record]:
         """The shard's valid records by stage; only records that were listed are read."""
-        return self.listed.read_valid(self.storage.shard(key), self.recorded.get(key, ()))
+        return read_valid_records(self.storage.shard(key), self.recorded.get(key, ()), self.listed)
 
     def status(self, key: str, records: Mapping[str, Record]) -> Status:
         """The status of the shard with these valid records."""
@@ -119,8 +124,8 @@ def read_dataset_status(
         problem, may_be_hidden = listing.problem, listing.may_hide
     except StorageError as error:
         problem = str(error)
-    listed = list_records(settings.storage, stages.stages)
-    recorded = listed.recorded_stages() if listed.has_all else recorded_stages(settings.storage, stages.stages)
+    recorded = recorded_stages(settings.storage, stages.stages)
+    listed = list_outputs(settings.storage, stages.stages)
     keys = sorted({*(raws or ()), *recorded, *registered})
     failures = {
         stage: {key: failure for key, failure in found.items() if failure.concerns((raws or {}).get(key))}

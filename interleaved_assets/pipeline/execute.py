@@ -1,41 +1,38 @@
 """Bring a stage's outputs up to date, for one shard or for many with one call of the stage's function."""
 
-import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
-from interleaved_assets.io.storage import keep_copies
-from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
 from interleaved_assets.pipeline.attempt import Attempt
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
-from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords, list_records
-from interleaved_assets.settings import Settings, StorageSettings
-
-logger = logging.getLogger(__name__)
+from interleaved_assets.pipeline.stored_records import NOT_LISTED, Stamps
+from interleaved_assets.settings import Settings
 
 
-def take_through(stage: Stage, key: str, settings: Settings, listed: ListedRecords = NOT_LISTED) -> StageOutcome:
+def take_through(
+    stage: Stage,
+    key: str,
+    settings: Settings,
+    listed: Stamps = NOT_LISTED,  # noqa: ARG001  many passes it
+) -> StageOutcome:
     """Bring the output of ``stage`` for one shard up to date.
-
-    With ``listed``, a shard that was current when files were listed is taken as unchanged.
 
     Raises:
         ShardError: an input was never made, or changed while it was read, or another run on the same shard and stage
             came in between.
         InterleavedError: the stage's function failed on the shard; nothing is recorded then.
     """
-    keep_copies(settings.run.scratch_bytes)
     if stage.run is None:
         ((_, outcome),) = take_together(stage, [key], settings)
         if isinstance(outcome, InterleavedError):
             raise outcome
         return outcome
-    attempt = _compared(stage, key, settings, stage.code_version(settings), stage.files(settings), listed)
+    attempt = _compared(stage, key, settings, stage.code_version(settings), stage.files(settings))
     if isinstance(attempt, StageOutcome):
         return attempt
-    if (done := attempt.begin(just_compared=attempt.compared_at_once)) is not None:
+    if (done := attempt.begin()) is not None:
         return done
     try:
         return attempt.finish(stage.run(attempt.shard))
@@ -43,25 +40,12 @@ def take_through(stage: Stage, key: str, settings: Settings, listed: ListedRecor
         # not after KeyboardInterrupt or SystemExit: a run that is being ended has no time to write to storage
         attempt.withdraw()
         raise
-    finally:
-        attempt.end()
 
 
 def _compared(
-    stage: Stage,
-    key: str,
-    settings: Settings,
-    code_version: str,
-    files: Mapping[str, str],
-    listed: ListedRecords,
+    stage: Stage, key: str, settings: Settings, code_version: str, files: Mapping[str, str]
 ) -> Attempt | StageOutcome:
-    """The outcome if the record is current, which the listing may show without a request; else the attempt."""
-    paths = settings.storage.shard(key)
-    needed = [paths.record(name) for name in (stage.name, *stage.inputs) if name != RAW_SHARDS]
-    if all(listed.stamp_at(uri) is not None for uri in needed):
-        done = Attempt.of(stage, key, settings, code_version, files, listed).current()
-        if done is not None:
-            return done
+    """Return the outcome if the record is current, else the attempt."""
     attempt = Attempt.of(stage, key, settings, code_version, files)
     return attempt.current() or attempt
 
@@ -80,7 +64,6 @@ def take_together(
             yielded before remain valid.
     """
     assert stage.together is not None
-    keep_copies(settings.run.scratch_bytes)
     attempts: dict[str, Attempt] = {}
     for key, found in _attempts(stage, keys, settings):
         if isinstance(found, Attempt):
@@ -125,9 +108,6 @@ def take_together(
         yield from ((key, not_begun.get(key, error)) for key in left)
     else:
         yield from not_begun.items()
-    finally:
-        for attempt in attempts.values():
-            attempt.end()
 
 
 def _attempts(
@@ -142,28 +122,18 @@ def _attempts(
         yield from ((key, error) for key in keys)
         return
 
-    listed = list_compared(stage, keys, settings.storage)
-
     def prepare(key: str) -> Attempt | StageOutcome | InterleavedError:
         try:
-            return _compared(stage, key, settings, code_version, files, listed)
+            return _compared(stage, key, settings, code_version, files)
         except InterleavedError as error:
             return error
 
     yield from zip(keys, parallel_map(prepare, keys, threads=READERS), strict=True)
 
 
-def list_compared(stage: Stage, keys: Sequence[str], storage: StorageSettings) -> ListedRecords:
-    """List what :func:`take_through` compares of many shards: records at ``stage`` and its inputs, and its outputs.
-
-    Nothing is listed if this would save no requests, or if the storage refuses it: each shard is then looked at alone.
-    """
-    inputs = [name for name in stage.inputs if name != RAW_SHARDS]
-    try:
-        return list_records(storage, [stage.name], keys, inputs=inputs)
-    except StorageError as error:
-        logger.warning("%s: the shards are looked at one by one: %s", stage.name, error)
-        return NOT_LISTED
+def list_compared(*_: object) -> Stamps:
+    """Return nothing: goes with its use in ``many``, as does the last argument of :func:`take_through`."""
+    return NOT_LISTED
 
 
 def _finish(attempt: Attempt, work: Work | InterleavedError) -> StageOutcome | InterleavedError:

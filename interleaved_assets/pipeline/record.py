@@ -8,9 +8,6 @@ A record shows whether the outputs are current (same inputs, same code version),
 was dropped, without reading an output.
 """
 
-import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
@@ -20,9 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from interleaved_assets.io.storage import (
     atomic_output,
     content_hash,
-    etag_stamp,
     file_info,
-    is_local,
     read_small,
     read_stamp,
 )
@@ -31,11 +26,6 @@ from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.shard_paths import PART_MARK, ShardPaths, is_rows_role
 
 RAW_SHARDS: Final = "raw_shards"
-
-_RECENT_BYTES: Final = 32 * 2**20
-_recent: OrderedDict[str, bytes] = OrderedDict()
-"""Contents of remote records that this process has read or written last, by :func:`content_stamp`."""
-_recent_lock = threading.Lock()
 
 
 class Written(Protocol):
@@ -176,7 +166,6 @@ def write_record(record: Record, uri: str, storage_options: Mapping[str, object]
     content = (record.model_dump_json(indent=1, exclude=without) + "\n").encode()
     with atomic_output(uri, storage_options) as out:
         out.write(content)
-    _remember(content, uri)
 
 
 def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
@@ -185,37 +174,10 @@ def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | Non
     The URIs of its outputs are those below the output root that the record lies in, which may be a copied one.
     """
     content = read_small(uri, storage_options)
-    if content is None:
-        return None
-    _remember(content, uri)
-    return parse_record(content, uri)
+    return None if content is None else _parse(content, uri)
 
 
-def content_stamp(content: bytes) -> str:
-    """The stamp of an object with this content in a store whose ETags are the MD5 of objects uploaded in one part."""
-    return etag_stamp(hashlib.md5(content, usedforsecurity=False).hexdigest(), len(content))
-
-
-def recent_content(stamp: str) -> bytes | None:
-    """The content of a remote record with this stamp, if this process has read or written one lately.
-
-    It is found by its own MD5, so it is right wherever a listing shows that stamp; where ETags are no MD5, nothing is
-    found.
-    """
-    return _recent.get(stamp)
-
-
-def _remember(content: bytes, uri: str) -> None:
-    if is_local(uri):
-        return
-    with _recent_lock:
-        _recent[content_stamp(content)] = content
-        while len(_recent) * len(content) > _RECENT_BYTES:
-            _recent.popitem(last=False)
-
-
-def parse_record(content: bytes, uri: str) -> Record | None:
-    """The record in the file at ``uri``, which has this content, as :func:`read_record` returns it."""
+def _parse(content: bytes, uri: str) -> Record | None:
     if not content.strip(b"\0"):
         return None  # a file without content, or with zeros only, as a power failure can leave it, is no record
     try:
@@ -262,18 +224,15 @@ def _matches(output: OutputFile, stamp: str | None) -> bool:
     return stamp is not None and output.stamp in (stamp, None)
 
 
-def with_present_stamps(
-    record: Record, storage_options: Mapping[str, object], stamp_at: Callable[[str], str | None] = lambda _: None
-) -> Record | None:
+def with_present_stamps(record: Record, storage_options: Mapping[str, object]) -> Record | None:
     """``record`` with the present stamps of its outputs; None if an output is missing or has other content.
 
     An output with a new stamp (it was copied, or written again with the same bytes) is read and compared by its hash.
-    The record is not written. ``stamp_at`` returns the stamp that the file at a URI had when files were listed.
+    The record is not written.
     """
     outputs: dict[str, OutputFile] = {}
     for role, output in record.outputs.items():
-        listed = stamp_at(output.uri)
-        stamp = listed if listed is not None and listed == output.stamp else _present_stamp(output, storage_options)
+        stamp = _present_stamp(output, storage_options)
         if stamp is None:
             return None
         outputs[role] = output.model_copy(update={"stamp": stamp})

@@ -16,7 +16,7 @@ from interleaved_assets.pipeline.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.stage import Stage
 from interleaved_assets.pipeline.stages.dag import StageDag, stage_dag
 from interleaved_assets.pipeline.stages.names import EVERY_STAGE
-from interleaved_assets.pipeline.stored_records import list_records
+from interleaved_assets.pipeline.stored_records import NOT_LISTED, list_outputs, read_valid_records
 from interleaved_assets.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -218,17 +218,15 @@ def shard_statuses(
     Args:
         raws: the shards, as they are now.
         versions: content versions of raw shards by key, as far as known.
-        all_shards: whether ``raws`` are all or most of the data set: the index of records in a bucket is used then,
-            and written again where needed.
+        all_shards: whether ``raws`` are all or most of the data set: outputs in a bucket are listed then.
     """
     present = CurrentStages.of(settings)
-    raws = list(raws)
-    listed = list_records(settings.storage, present.stages, None if all_shards else [raw.key for raw in raws])
+    listed = list_outputs(settings.storage, present.stages) if all_shards else NOT_LISTED
 
     def status_of(raw: RawShard) -> tuple[str, Status | None]:
         paths = settings.storage.shard(raw.key)
         try:
-            records = listed.read_valid(paths, present.stages)
+            records = read_valid_records(paths, present.stages, listed)
         except ShardError as error:
             return raw.key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
         except StorageError as error:
@@ -236,17 +234,7 @@ def shard_statuses(
             return raw.key, None
         return raw.key, present.status(records, raw, versions.get(raw.key))
 
-    def known_status(raw: RawShard) -> tuple[str, Status | None] | None:
-        """Where no request is needed, the same."""
-        try:
-            records = listed.known_valid(settings.storage.shard(raw.key), present.stages)
-        except ShardError as error:
-            return raw.key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
-        return None if records is None else (raw.key, present.status(records, raw, versions.get(raw.key)))
-
-    yield from parallel_map(status_of, raws, threads=READERS, at_once=known_status)
-    if all_shards:
-        listed.save_indexes()
+    yield from parallel_map(status_of, raws, threads=READERS)
 
 
 def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> bool:

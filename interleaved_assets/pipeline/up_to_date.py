@@ -22,7 +22,6 @@ def shards_not_current(dataset: DatasetStatus) -> dict[str, dict[str, Status]]:
     for key, stages in zip(dataset.keys, parallel_map(not_current, dataset.keys, threads=READERS), strict=True):
         for name, status in stages.items():
             found[name][key] = status
-    dataset.listed.save_indexes()
     return found
 
 

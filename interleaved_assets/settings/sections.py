@@ -152,9 +152,6 @@ class RunSettings(_Section):
     max_batch_bytes: Bytes = ByteSize(128 * _MIB)
     """Bytes of rows held at once per shard, as a number or with a unit (128MiB), at least 1 MiB. Default 128 MiB
     (134217728)."""
-    scratch_bytes: ByteSize = Field(default=ByteSize(2048 * _MIB), ge=0, le=_MOST_BYTES)
-    """Bytes of Parquet outputs in a bucket of which a run keeps copies on the local disk, in the folder for temporary
-    files, so that its next stages do not fetch them again; 0 keeps none. Default 2 GiB (2147483648)."""
     keep_days: int = Field(default=90, ge=1, le=36_500)
     """Days after which a run is deleted if all of its results were replaced by later runs. Default 90."""
     pictures: bool = True

@@ -17,7 +17,6 @@ from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.pipeline.status import State
-from interleaved_assets.pipeline.stored_records import ListedRecords
 from interleaved_assets.reporting import collect
 from interleaved_assets.reporting.collect import UNREADABLE, all_shard_facts, shard_facts
 from interleaved_assets.reporting.dataset.aggregate import aggregate
@@ -125,7 +124,7 @@ def test_scores_that_are_deleted_after_the_survey_leave_the_counts(
     settings: Settings, tmp_path: Path, gone: str
 ) -> None:
     listed = {str(path): read_stamp(str(path)) for path in (tmp_path / "out").rglob("*")}
-    found = replace(read_dataset_status(settings), listed=ListedRecords(listed, {}))
+    found = replace(read_dataset_status(settings), listed=listed)
     (tmp_path / f"out/{gone}/a.parquet").unlink()
     (facts, *_) = all_shard_facts(found)
     assert facts.status.state is State.COMPLETE

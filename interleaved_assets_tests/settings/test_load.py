@@ -55,6 +55,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
             '[scoring]\nqr_detector = "zxing"\n',
             r"qr_detector: .*'zxing\+aruco', 'opencv' or 'zbar', got 'zxing'",
         ),
+        ("[run]\nscratch_bytes = 0\n", r"run\.scratch_bytes: unknown key; allowed here: executor, keep_days, "),
         ("[storing]\n", r"storing: unknown key; allowed here: checks, clip, errors, .*storage"),
         (
             "[selection]\nmax_qr_area_ratio = 1.5\n",

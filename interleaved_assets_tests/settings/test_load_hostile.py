@@ -56,7 +56,6 @@ def test_a_variable_nested_too_deeply(tmp_path: Path, monkeypatch: pytest.Monkey
         "[selection]\nmax_long_side",
         "[run]\nmax_shard_seconds",
         "[run]\nmax_batch_bytes",
-        "[run]\nscratch_bytes",
         "[limits]\nmax_columns",
         "[limits]\nmax_member_bytes",
         "[final_tars]\nmax_samples_per_tar",

@@ -15,7 +15,6 @@ from interleaved_assets.io.parquet.seal import checked_footer
 from interleaved_assets.io.parquet.types import decoded_type
 from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
 from interleaved_assets.io.storage.local import LocalFile
-from interleaved_assets.io.storage.warm import open_copy
 from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.errors import ShardError
 
@@ -87,7 +86,7 @@ def open_parquet(
     """Open a Parquet file and verify its footer; Arrow's exceptions in the block become ``ShardError``."""
     with ExitStack() as stack:
         stack.enter_context(storage_errors(uri, "read"))
-        local = LocalFile(local_path(uri), uri) if is_local(uri) else open_copy(uri, storage_options)
+        local = LocalFile(local_path(uri), uri) if is_local(uri) else None
         if local is not None:
             stack.enter_context(local)
         source: Any = stack.enter_context(open_input(uri, storage_options)) if local is None else local

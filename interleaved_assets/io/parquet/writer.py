@@ -129,7 +129,7 @@ def parquet_shard(
         raise OptionError(
             f"cannot write {uri} as Parquet: values of column {empty.name!r}, {empty.type}, have no bytes"
         )
-    with atomic_output(uri, storage_options, hashed=hashed, read_next=True) as output:
+    with atomic_output(uri, storage_options, hashed=hashed) as output:
         sink = SealedOutput(output)
         try:
             writer = _arrow_writer(sink, stored_schema(schema), compression)

@@ -39,16 +39,12 @@ from interleaved_assets.io.storage.local import check_name as check_name
 from interleaved_assets.io.storage.local import displayable as displayable
 from interleaved_assets.io.storage.options import StorageOptionsByScheme as StorageOptionsByScheme
 from interleaved_assets.io.storage.options import options_of as options_of
-from interleaved_assets.io.storage.pins import pin as pin
-from interleaved_assets.io.storage.pins import unpin as unpin
 from interleaved_assets.io.storage.roots import check_allowed as check_allowed
 from interleaved_assets.io.storage.roots import folders_of as folders_of
 from interleaved_assets.io.storage.stamps import content_hash as content_hash
 from interleaved_assets.io.storage.stamps import etag_stamp as etag_stamp
-from interleaved_assets.io.storage.stamps import find_stamps as find_stamps
 from interleaved_assets.io.storage.stamps import list_stamps as list_stamps
 from interleaved_assets.io.storage.stamps import read_stamp as read_stamp
 from interleaved_assets.io.storage.walk import files_below as files_below
 from interleaved_assets.io.storage.walk import find_files_below as find_files_below
 from interleaved_assets.io.storage.walk import find_infos as find_infos
-from interleaved_assets.io.storage.warm import keep_copies as keep_copies

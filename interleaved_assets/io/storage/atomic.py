@@ -28,7 +28,6 @@ from interleaved_assets.io.storage.temporary import (
     is_temporary_of,
     random_name,
 )
-from interleaved_assets.io.storage.warm import WarmCopy, new_copy
 from interleaved_assets.model.errors import OptionError, StorageError
 
 logger = logging.getLogger(__name__)
@@ -52,11 +51,11 @@ class AtomicOutput(io.RawIOBase):
             the file is replaced. None before the commit, and if the storage does not report it at the commit.
     """
 
-    def __init__(self, uri: str, target: "_Target", copy: WarmCopy | None, *, hashed: bool) -> None:
+    def __init__(self, uri: str, target: "_Target", *, hashed: bool) -> None:
         self.uri, self.size = uri, 0
         self.sha256: str | None = None
         self.stamp: str | None = None
-        self._target, self._copy, self._digest = target, copy, hashlib.sha256() if hashed else None
+        self._target, self._digest = target, hashlib.sha256() if hashed else None
 
     def writable(self) -> bool:
         return True
@@ -65,8 +64,6 @@ class AtomicOutput(io.RawIOBase):
         """Append ``data``; returns its length in bytes."""
         with storage_errors(self.uri, "write"):
             self._target.file.write(data)
-        if self._copy is not None:
-            self._copy.write(data)
         if self._digest is not None:
             self._digest.update(data)
         written = data.nbytes if isinstance(data, memoryview) else len(data)
@@ -125,15 +122,12 @@ def check_output(uri: str) -> None:
 
 
 @contextmanager
-def atomic_output(
-    uri: str, storage_options: StorageOptions = None, *, hashed: bool = True, read_next: bool = False
-) -> Iterator[AtomicOutput]:
+def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: bool = True) -> Iterator[AtomicOutput]:
     """Write ``uri`` so that it appears with its full content at the end of the block, or not at all.
 
     An existing file is replaced at that moment, if :func:`check_output` allows it. On an exception it is not changed,
     and temporary data are removed. Missing folders are created. ``hashed=False`` skips the SHA-256 (about 1.8 GB/s on
-    one core). ``read_next`` is for files that this process will read soon: of a remote one a copy stays on the local
-    disk (see :mod:`.warm`).
+    one core).
 
     A process that is killed in the block leaves a hidden temporary file next to a local file, which the next writer of
     the same file takes over; on other filesystems :func:`clear_leftovers` removes it. In an object store it leaves the
@@ -143,18 +137,13 @@ def atomic_output(
     check_output(uri)
     with storage_errors(uri, "write"):
         target = _open_target(uri, storage_options)
-    copy = new_copy(*filesystem(uri, storage_options)) if read_next and not is_local(uri) else None
-    output = AtomicOutput(uri, target, copy, hashed=hashed)
+    output = AtomicOutput(uri, target, hashed=hashed)
     try:
         yield output
         with storage_errors(uri, "write"):
             output.stamp = target.commit()
         output.sha256 = None if output._digest is None else output._digest.hexdigest()
-        if copy is not None:
-            copy.keep(output.stamp)
     except BaseException:
-        if copy is not None:
-            copy.drop()
         try:
             with storage_errors(uri, "clean up after"):
                 target.discard()

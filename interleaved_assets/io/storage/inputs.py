@@ -22,7 +22,6 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.local import LocalFile, check_regular
-from interleaved_assets.io.storage.pins import pinned_etag
 from interleaved_assets.model.errors import StorageError
 
 _LOCAL_BUFFER_BYTES: Final = 256 * 2**10
@@ -41,24 +40,16 @@ def open_input(uri: str, storage_options: StorageOptions = None) -> Iterator[Bin
         else:
             with client_errors(uri, "read"):
                 fs, path = filesystem(uri, storage_options)
-                file = _open_remote(fs, path, uri)
+                file = _open_remote(fs, path)
             with _RemoteFile(file, uri) as remote:
                 yield cast(BinaryIO, remote)
 
 
-def _open_remote(fs: AbstractFileSystem, path: str, uri: str) -> Any:
+def _open_remote(fs: AbstractFileSystem, path: str) -> Any:
+    fs.invalidate_cache(path)  # a cached listing may have the size and ETag of an older version
     if "s3" not in fs.protocol:
-        fs.invalidate_cache(path)  # a cached listing may have the size and ETag of an older version
         return fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead")
-    if (found := pinned_etag(uri)) is None:
-        fs.invalidate_cache(path)
-        return _ReadAhead(fs.open(path, "rb", cache_type="none"))
-    etag, size = found
-    file = fs.open(path, "rb", size=size, cache_type="none")
-    # given these, the file is not looked at first, and every request is refused if it is another one now
-    file.details = {"name": path, "size": size, "ETag": f'"{etag}"', "type": "file"}
-    file.read_kw = {**file.read_kw, "IfMatch": f'"{etag}"'}
-    return _ReadAhead(file)
+    return _ReadAhead(fs.open(path, "rb", cache_type="none"))
 
 
 class _ReadAhead:

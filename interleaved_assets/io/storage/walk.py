@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.io.storage.filesystem import StorageOptions, as_storage_error, filesystem, storage_errors
-from interleaved_assets.io.storage.s3_listing import is_s3, list_s3_infos
+from interleaved_assets.model.errors import OptionError
 
 _OF_THE_DISK: Final = "lost+found"
 """A folder that a disk has at its top, which only root may list."""
@@ -18,21 +18,23 @@ class FoundFiles(NamedTuple):
     """The files below a folder."""
 
     infos: dict[str, dict[str, Any]]
-    """By path, fsspec's info of each file; of a link to a file, that of the file. In S3 ``LastModified`` may be text in
-    ISO format."""
+    """By path, fsspec's info of each file; of a link to a file, that of the file."""
     refused: dict[str, OSError]
     """By path, the error of each folder below it that cannot be listed."""
 
 
 def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
-    """All files below ``folder``; none if there is no such folder.
+    """Find all files below ``folder``; none if there is no such folder.
+
+    In S3 this takes one request for 1,000 files, wherever they are below it.
 
     Raises:
+        OptionError: ``folder`` names no bucket.
         OSError: ``folder`` itself cannot be listed.
         Exception: any folder cannot be listed, and the client of the storage raises no ``OSError`` for it.
     """
-    if is_s3(fs):
-        return FoundFiles(list_s3_infos(fs, folder), {})
+    if "s3" in fs.protocol:
+        return FoundFiles(_objects_below(fs, folder.rstrip("/")), {})
     fs.invalidate_cache()  # also of the folders below: fsspec's clients keep listings for as long as they live
     found = FoundFiles({}, {})
     folders = [folder]
@@ -82,6 +84,15 @@ def files_below(folder: str, storage_options: StorageOptions = None) -> dict[str
         fs, path = filesystem(folder, storage_options)
         start = len(path.rstrip("/")) + 1
         return {name[start:]: info for name, info in find_infos(fs, path).items()}
+
+
+def _objects_below(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, Any]]:
+    bucket, _, key = folder.partition("/")
+    if not bucket:
+        raise OptionError("the URL names no bucket: write s3://bucket/folder")
+    # by its prefix: s3fs keeps the listing of a path for later answers, and lists an object at the path itself
+    found = fs.find(bucket, prefix=f"{key}/" if key else "", detail=True)
+    return {path: info for path, info in found.items() if not path.endswith("/")}  # empty objects stand for folders
 
 
 def _followed(fs: AbstractFileSystem, link: dict[str, Any]) -> dict[str, Any]:

@@ -61,7 +61,6 @@ def look_at_dataset(settings: Settings) -> ServedDataset:
     dataset = read_dataset_status(settings)
     pages = stored_pages(settings.storage)
     shards = list(parallel_map(lambda key: _look(key, dataset, pages), dataset.keys, threads=READERS))
-    dataset.listed.save_indexes()
     return ServedDataset(
         sorted(shards, key=lambda shard: (URGENT.index(shard.status.state), shard.key)),
         status_lines({shard.key: shard.status for shard in shards}, {shard.key: shard.problem for shard in shards}),

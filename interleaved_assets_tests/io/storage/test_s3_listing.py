@@ -1,15 +1,11 @@
-"""Pages of a listing, in whatever form the server writes them: every object is listed, or the listing fails."""
-
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+"""Listings of a bucket: every object is listed as it is now, or the listing fails."""
 
 import pytest
 
-from interleaved_assets.io.storage import find_files_below, list_stamps
+from interleaved_assets.io.storage import files_below, list_stamps, open_input, read_stamp
+from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.s3_gate import Refusal, s3_gate
-from interleaved_assets_tests.s3_requests import counted_requests
 
 NAMES = ["a&b", "d/1", "d/2", "é"]
 
@@ -21,63 +17,44 @@ def folder(s3_server: S3Server, bucket: str) -> str:
     return f"{bucket}/folder"
 
 
-@contextmanager
-def pages(server: S3Server, event: str, see: Callable[[dict[str, Any]], None]) -> Iterator[None]:
-    """``see`` is given each answer to a listing before it is parsed, and may change it."""
-
-    def handler(response_dict: dict[str, Any], **_: Any) -> None:
-        see(response_dict)
-
-    events = server.fs.s3.meta.events
-    events.register_first(event, handler, unique_id="test-pages")
-    try:
-        yield
-    finally:
-        events.unregister(event, unique_id="test-pages")
+def test_objects_that_stand_for_folders_are_no_files(s3_server: S3Server, folder: str) -> None:
+    for name in ("", "d/", "empty/"):
+        s3_server.fs.call_s3("put_object", Bucket=folder[5:].partition("/")[0], Key=f"folder/{name}", Body=b"")
+    assert sorted(files_below(folder, s3_server.storage_options)) == NAMES
+    assert files_below(f"{folder}/empty", s3_server.storage_options) == {}
 
 
-@pytest.mark.parametrize(
-    "rewrite",
-    [
-        lambda page: page.replace(b"&#34;", b"&quot;"),
-        lambda page: page.replace(b"d%2F1", b"d%2&#70;1").replace(b"d/1", b"d&#47;1"),
-        lambda page: page.replace(b"<Key>", b"<Key><![CDATA[").replace(b"</Key>", b"]]></Key>"),
-        lambda page: page.replace(b"<Contents>", b"<!-- <Contents><Key>no</Key></Contents> --><Contents>"),
-        lambda page: page.replace(b"<Contents>", b'<Contents a="1">', 1),
-        lambda page: page.replace(b"<Key>", b'<Key a="1">', 1),
-        lambda page: page.replace(b"><", b">\n  <"),
-        lambda page: page.replace(b"><", b">\r\n<"),
-        lambda page: page.replace(b"</Contents><", b"</Contents><Other>1</Other><"),
-        lambda page: page.replace(b"<Contents>", b"<Contents><Owner><ID>1</ID></Owner>"),
-    ],
-)
-def test_a_page_in_another_form_lists_the_same(
-    s3_server: S3Server, folder: str, rewrite: Callable[[bytes], bytes]
-) -> None:
-    expected = list_stamps(folder, s3_server.storage_options)
-    assert list(expected) == NAMES
-    changed = []
-
-    def change(answer: dict[str, Any]) -> None:
-        before, answer["body"] = answer["body"], rewrite(answer["body"])
-        changed.append(answer["body"] != before)
-
-    with pages(s3_server, "before-parse.*.ListObjectsV2", change):
-        assert list_stamps(folder, s3_server.storage_options) == expected
-    assert changed == [True]
+def test_an_object_is_no_folder(s3_server: S3Server, folder: str) -> None:
+    assert files_below(f"{folder}/d/1", s3_server.storage_options) == {}
 
 
-def test_a_page_that_was_cut_off_is_asked_for_again(s3_server: S3Server, folder: str) -> None:
-    expected = list_stamps(folder, s3_server.storage_options)
-    cuts = [-1, 500]
+def test_an_object_that_was_replaced_after_a_listing_is_read_as_it_is(s3_server: S3Server, folder: str) -> None:
+    options = s3_server.storage_options
+    before = list_stamps(folder, options)
+    with s3_gate(s3_server) as another_client:
+        another_client.fs.pipe(f"{folder}/d/1", b"replaced")
+        another_client.fs.rm_file(f"{folder}/d/2")
+    assert read_stamp(f"{folder}/d/1", options) not in (None, before["d/1"])
+    assert read_stamp(f"{folder}/d/2", options) is None
+    with open_input(f"{folder}/d/1", options) as file:
+        assert file.read() == b"replaced"
+    assert list_stamps(folder, options) == {
+        "a&b": before["a&b"],
+        "d/1": read_stamp(f"{folder}/d/1", options),
+        "é": before["é"],
+    }
 
-    def cut(answer: dict[str, Any]) -> None:
-        if cuts:
-            answer["body"] = answer["body"][: cuts.pop()]
 
-    with pages(s3_server, "before-parse.*.ListObjectsV2", cut), counted_requests() as requests:
-        assert list_stamps(folder, s3_server.storage_options) == expected
-    assert len(requests) == 3
+def test_a_url_without_a_bucket(s3_server: S3Server) -> None:
+    with pytest.raises(OptionError, match="the URL names no bucket: write s3://bucket/folder"):
+        files_below("s3://", s3_server.storage_options)
+
+
+def test_a_folder_that_may_not_be_listed_is_named(s3_server: S3Server, folder: str) -> None:
+    with pytest.raises(StorageError, match=f"cannot list {folder}: "):
+        files_below(folder, s3_server.reader_options)
+    with pytest.raises(StorageError, match=r"cannot list s3://no-such-bucket/folder: .* Create the bucket"):
+        files_below("s3://no-such-bucket/folder", s3_server.storage_options)
 
 
 def test_an_error_with_the_status_200_is_not_an_empty_folder(s3_server: S3Server, folder: str) -> None:
@@ -85,11 +62,3 @@ def test_an_error_with_the_status_200_is_not_an_empty_folder(s3_server: S3Server
         gate.refuses = lambda method, path: None if gate.refused else Refusal(200, "InternalError", "Try again.")
         assert list(list_stamps(folder, gate.storage_options)) == NAMES
         assert len(gate.refused) == 1
-
-
-def test_botocore_parses_no_objects(s3_server: S3Server, folder: str) -> None:
-    seen: list[bytes] = []
-    with pages(s3_server, "before-parse.s3.*", lambda answer: seen.append(answer["body"])):
-        found = find_files_below(s3_server.fs, folder.removeprefix("s3://"))
-    assert len(found.infos) == len(NAMES)
-    assert [b"ListBucketResult" in page and b"Contents" not in page for page in seen] == [True]

@@ -15,7 +15,6 @@ from interleaved_assets.io.storage import (
     atomic_output,
     clear_leftovers,
     content_hash,
-    find_stamps,
     list_stamps,
     read_stamp,
     temporary,
@@ -23,7 +22,6 @@ from interleaved_assets.io.storage import (
 from interleaved_assets.io.storage.stamps import stamp_of
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets_tests.s3 import S3Server
-from interleaved_assets_tests.s3_requests import counted_requests
 
 PART = 16 * 2**20
 
@@ -185,57 +183,16 @@ def listed_folder(s3_server: S3Server, bucket: str) -> str:
     return f"{bucket}/folder"
 
 
-def test_a_listing_has_the_stamp_of_every_file(
-    s3_server: S3Server, listed_folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_has_the_stamp_of_every_file(s3_server: S3Server, listed_folder: str) -> None:
     options = s3_server.storage_options
     infos = s3_server.fs.find(listed_folder, detail=True)
     start = len(listed_folder.removeprefix("s3://")) + 1
     expected = {path[start:]: stamp_of(info) for path, info in infos.items()}
     assert len(expected) == 50
     assert list_stamps(listed_folder, options) == expected
-    for page in (1, 7):
-        monkeypatch.setattr("interleaved_assets.io.storage.stamps.PAGE_OBJECTS", page)
-        monkeypatch.setattr("interleaved_assets.io.storage.s3_listing.PAGE_OBJECTS", page)
-        assert list_stamps(listed_folder, options) == expected
-    assert all(info["LastModified"].year > 2000 for info in infos.values())  # other listings are parsed as before
     assert list_stamps(f"{listed_folder}/none", options) == {}
-
-
-def test_stamps_of_names_in_a_listing(s3_server: S3Server, listed_folder: str) -> None:
-    options = s3_server.storage_options
-    all_stamps = list_stamps(listed_folder, options)
-    near = [f"n/{number:03}" for number in range(10, 20)]
-    with counted_requests() as requests:
-        assert find_stamps(listed_folder, near, options) == {name: all_stamps[name] for name in near}
-    assert len(requests) == 1
-    found = find_stamps(listed_folder, [*near, "n/0105", "n/01", "zz"], options)
-    assert found == {name: all_stamps[name] for name in near}
-    assert find_stamps(listed_folder, [], options) == {}
-
-
-def test_names_that_are_scattered_over_a_folder_are_not_listed_for_long(s3_server: S3Server, bucket: str) -> None:
-    fs, options = s3_server.fs, s3_server.storage_options
-    fs.pipe({f"{bucket[5:]}/many/{number:03}": b"1" for number in range(300)})
-    scattered = [f"{number:03}" for number in range(0, 300, 60)]
-    with counted_requests() as requests:
-        found = find_stamps(f"{bucket}/many", scattered, options)
-    all_stamps = list_stamps(f"{bucket}/many", options)
-    assert found.items() <= all_stamps.items()
-    assert len(requests) <= len(scattered)
-
-
-def test_stamps_in_a_listing_that_is_not_in_the_order_of_s3(s3_server: S3Server, bucket: str) -> None:
-    # S3 has a/b.json before a/b/c; this server goes through a folder before the files beside it
-    names = ["a/b.json", "a/b/c", "a/b-", "b"]
-    s3_server.fs.pipe({f"{bucket[5:]}/mixed/{name}": b"1" for name in names})
-    all_stamps = list_stamps(f"{bucket}/mixed", s3_server.storage_options)
-    assert set(all_stamps) == set(names)
-    for first in range(len(names)):
-        found = find_stamps(f"{bucket}/mixed", names[first:], s3_server.storage_options)
-        assert found.items() <= all_stamps.items()
-
-
-def test_find_stamps_knows_nothing_of_other_filesystems() -> None:
-    fsspec.filesystem("memory").pipe("/folder/a", b"1")
-    assert find_stamps("memory://folder", ["a"]) == {}
+    bucket = listed_folder.removesuffix("/folder")
+    of_bucket = {f"folder/{name}": stamp for name, stamp in expected.items()}
+    assert list_stamps(bucket, options) == of_bucket | {
+        "folder-beside/a": read_stamp(f"{bucket}/folder-beside/a", options)
+    }
