@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from interleaved_assets.io.storage import clear_leftovers, read_stamp, remove_file
+from interleaved_assets.io.storage import clear_leftovers, read_stamp, remove_file, upload_time
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_at
@@ -49,6 +49,8 @@ class Attempt:
     """The record that existed before; None if there was none."""
     stamps: dict[str, str | None] = field(default_factory=dict)
     """Stamp of each file that the stage reads by URI, as of :meth:`begin`; empty before."""
+    uploads: dict[str, str] = field(default_factory=dict)
+    """Time of the upload of each such file in S3, as of :meth:`begin`."""
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
@@ -106,6 +108,7 @@ class Attempt:
             self.found = now
             if (made := self._same_work(now)) is not None:
                 return self._unchanged(made)
+        self.uploads = self._read_uploads()
         for name, upstream in shard.read.items():
             present: Record | None = upstream
             if any(
@@ -190,8 +193,8 @@ class Attempt:
     def _check_inputs(self) -> None:
         """Check that the inputs are still the files that existed when the work began.
 
-        With an ETag that is a hash of the content, a file that was replaced and then restored counts as unchanged. A
-        file in S3 that is replaced while it is open fails at the next read.
+        A file in S3 that is replaced while it is open fails at the next read. One that was replaced before it was
+        opened, and restored since, has its first ETag again, and is found by the time of its upload.
         """
         shard, raw = self.shard, self.shard.raw
         if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage) != raw:
@@ -202,11 +205,20 @@ class Attempt:
             uris = [rows.uri for rows in upstream.rows_files.values()]
             if any(read_stamp(uri, shard.options) != self.stamps[uri] for uri in uris):
                 raise ShardError(f"shard {shard.key}: {name} changed while it was read; materialize it again")
+        for uri, time_of_upload in self._read_uploads().items():
+            if time_of_upload != self.uploads[uri]:
+                raise ShardError(f"shard {shard.key}: {uri} was replaced while it was read; materialize it again")
         if self.stage.files(shard.settings) != shard.files:
             raise ShardError(
                 f"shard {shard.key}: a file of {', '.join(shard.files)} changed while it was in use; "
                 "materialize it again"
             )
+
+    def _read_uploads(self) -> dict[str, str]:
+        shard = self.shard
+        uris = [rows.uri for upstream in shard.read.values() for rows in upstream.rows_files.values()]
+        uris += [shard.raw.uri] if shard.raw is not None else []
+        return {uri: upload_time(uri, shard.options) for uri in uris}
 
 
 def _content_hash(outputs: Mapping[str, OutputFile]) -> str:

@@ -253,6 +253,23 @@ def test_an_input_in_a_bucket_that_changes_while_it_is_read_is_not_recorded(
     assert read_record(record_uri(in_bucket, "two"), {}) is None
 
 
+@pytest.mark.parametrize(("source", "changed"), [(RAW_SHARDS, "raw/a.tar"), ("one", "out/one/a.parquet")])
+def test_an_input_in_a_bucket_that_is_replaced_and_restored_while_it_is_read_is_not_recorded(
+    in_bucket: Settings, bucket: str, s3_environment: S3Server, source: str, changed: str
+) -> None:
+    take_through(Copy("one").stage, "a", in_bucket)
+
+    def copy_another(shard: ShardTask) -> Work:
+        time.sleep(1.1)  # the server tells times in seconds
+        s3_environment.fs.pipe(f"{bucket}/{changed}", b"other")
+        restore = Copy("two", source, meanwhile=lambda: s3_environment.fs.pipe(f"{bucket}/{changed}", b"first"))
+        return restore(shard)
+
+    with pytest.raises(ShardError, match=r"shard a: .*a\.\w+ was replaced while it was read; materialize it again"):
+        take_through(Stage("two", (source,), 1, lambda settings: {}, copy_another), "a", in_bucket)
+    assert read_record(record_uri(in_bucket, "two"), {}) is None
+
+
 def test_an_input_in_a_bucket_that_is_replaced_while_it_is_open_is_not_read_on(in_bucket: Settings) -> None:
     take_through(Copy("one").stage, "a", in_bucket)
 

@@ -16,7 +16,7 @@ from interleaved_assets_tests.s3_requests import counted_requests
 
 KEYS = [f"web/{number}" for number in range(4)]
 MOST_UNCHANGED = 8
-MOST_NEW = 25
+MOST_NEW = 30
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ from interleaved_assets.io.storage.stamps import content_hash as content_hash
 from interleaved_assets.io.storage.stamps import etag_stamp as etag_stamp
 from interleaved_assets.io.storage.stamps import list_stamps as list_stamps
 from interleaved_assets.io.storage.stamps import read_stamp as read_stamp
+from interleaved_assets.io.storage.stamps import upload_time as upload_time
 from interleaved_assets.io.storage.walk import files_below as files_below
 from interleaved_assets.io.storage.walk import find_files_below as find_files_below
 from interleaved_assets.io.storage.walk import find_infos as find_infos

@@ -10,6 +10,7 @@ from typing import Any
 
 from interleaved_assets.io.storage.filesystem import (
     StorageOptions,
+    file_info,
     filesystem,
     is_local,
     local_path,
@@ -58,6 +59,18 @@ def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
             return stamp_of(fs.info(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+
+def upload_time(uri: str, storage_options: StorageOptions = None) -> str:
+    """Return when the object at ``uri`` was uploaded; empty if the storage does not tell it.
+
+    In S3 an object that is replaced and then restored has its first stamp again, and a later time, in whole seconds.
+
+    Raises:
+        StorageError: the storage cannot be reached, or access is denied.
+    """
+    info = None if is_local(uri) else file_info(uri, storage_options)
+    return str(info.get("LastModified", "")) if info else ""
 
 
 def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str, str]:
