@@ -190,7 +190,7 @@ def test_clip_is_seen_where_it_is_loaded(loaded: dict[str, list[str]]) -> None:
 
 
 # What a step, a tick or a command brings itself.
-READS_SHARDS = ("numpy", "pyarrow", "cv2", "PIL", "zxingcpp", "tenacity", "sqlalchemy", "alembic", "webdataset")
+READS_SHARDS = ("numpy", "pyarrow", "cv2", "PIL", "zxingcpp", "sqlalchemy", "alembic", "webdataset")
 OTHERS = (
     *("pandas", "torch", "torchvision", "open_clip", "onnxruntime", "matplotlib", "jinja2", "rich", "structlog"),
     *("s3fs", "aiobotocore", "botocore", "boto3", "requests", "grpc", "psycopg2"),

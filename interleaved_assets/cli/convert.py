@@ -1,5 +1,6 @@
 """``interleaved convert``: shards to tar or Parquet, one output for each input."""
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from interleaved_assets.model.errors import ErrorPolicy
 from interleaved_assets.pipeline.files.convert import Conversion, check_outputs, convert_file
 from interleaved_assets.pipeline.files.filtering import check_filters, measurable, selection_settings
 from interleaved_assets.pipeline.files.inputs import find_shard_files, with_policy
-from interleaved_assets.pipeline.many import as_completed
+from interleaved_assets.pipeline.pools.threads import on_threads
 from interleaved_assets.pipeline.record import Record
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings_or_defaults
@@ -40,12 +41,15 @@ def show_conversions(
     check_outputs(files, conversion)
     made = current = failed = 0
     with progress("converting", len(files), out, as_json=as_json) as advance:
-        work = as_completed(
-            lambda one, stopped: convert_file(one, conversion, stopped),
+        ended = threading.Event()
+        converted = on_threads(
+            lambda one: convert_file(one, conversion, ended.is_set),
             files,
+            "convert",
             threads=jobs or settings.run.parallel_shards,
+            ended=ended,
         )
-        for one, result in work:
+        for one, result in filter(None, converted):
             advance()
             if isinstance(result, Exception):
                 failed += 1

@@ -11,10 +11,10 @@ from interleaved_assets.cli.status import no_shards
 from interleaved_assets.io.storage import join
 from interleaved_assets.model.errors import InterleavedError, StorageError, describe
 from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
-from interleaved_assets.pipeline.many import Made, ShardResult, run_shards
+from interleaved_assets.pipeline.many import Made, run_shards
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Counts, Record
-from interleaved_assets.pipeline.stage import StageOutcome
+from interleaved_assets.pipeline.stage import ShardResult, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import FINAL_TARS, NORMALIZED
 from interleaved_assets.pipeline.status import COMPLETE, State
@@ -118,13 +118,13 @@ def _due(dataset: DatasetStatus) -> list[str]:
     return [key for key, status in found if status != COMPLETE and status.state is not State.VANISHED]
 
 
-def _outcome(one: ShardResult[str]) -> str:
+def _outcome(one: ShardResult[Made[str]]) -> str:
     if isinstance(one.result, Exception):
         return "failed"
     return "current" if one.result.outcome.unchanged else "made"
 
 
-def _print_as_json(one: ShardResult[str]) -> None:
+def _print_as_json(one: ShardResult[Made[str]]) -> None:
     if isinstance(one.result, Exception):
         print_json({"shard": one.key, "stage": one.stage, "outcome": "failed", "error": describe(one.result)})
         return

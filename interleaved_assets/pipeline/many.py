@@ -3,26 +3,19 @@
 import itertools
 import logging
 import random
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from queue import SimpleQueue
 from typing import Final, Generic, NamedTuple, TypeVar
 
-import tenacity
-
-from interleaved_assets.io.workers import Workers
-from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable, describe
+from interleaved_assets.model.errors import ShardError, ShardTimeout, StorageError, StorageUnavailable, describe
 from interleaved_assets.pipeline.execute import list_compared, take_through, take_together
 from interleaved_assets.pipeline.failures import FailureLog
-from interleaved_assets.pipeline.pools.arrival import Arrival
-from interleaved_assets.pipeline.pools.cluster import Needs, on_cluster
-from interleaved_assets.pipeline.pools.threads import on_threads
-from interleaved_assets.pipeline.stage import Stage, StageOutcome
+from interleaved_assets.pipeline.pools.cluster import on_cluster
+from interleaved_assets.pipeline.pools.threads import on_threads, too_slow
+from interleaved_assets.pipeline.stage import ShardResult, Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stored_records import NOT_LISTED, ListedRecords
 from interleaved_assets.pipeline.throughput import ENOUGH, Progress, write_throughput
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.settings import Settings
@@ -31,39 +24,7 @@ logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 30.0
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 Shown = TypeVar("Shown")
-
-
-class ShardResult(NamedTuple, Generic[Shown]):
-    """A shard at one stage: what was made of it, or the error with which it failed; later stages are not tried then."""
-
-    key: str
-    stage: str
-    result: "Made[Shown] | Exception"
-
-
-def run_shards(
-    keys: Sequence[str], settings: Settings, *, then: Callable[[StageOutcome], Shown], threads: int | None = None
-) -> Iterator[ShardResult[Shown]]:
-    """Take shards through all stages, without an orchestrator: the same outputs, records and failures.
-
-    ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Of them
-    ``threads`` are worked on at once, by default ``run.parallel_shards``, and all together on a device.
-    """
-    stages = stage_dag(settings).values()
-    for start in range(0, len(keys), settings.run.shards_per_run):
-        left = list(keys[start : start + settings.run.shards_per_run])
-        for stage in stages:
-            failed = set()
-            for arrival in take_many(stage, left, settings, then=then, threads=threads):
-                if isinstance(arrival.result, BaseException):
-                    failed.add(arrival.key)
-                    if not isinstance(arrival.result, Exception):
-                        raise arrival.result
-                yield ShardResult(arrival.key, stage.name, arrival.result)
-            left = [key for key in left if key not in failed]
 
 
 class Made(NamedTuple, Generic[Shown]):
@@ -71,6 +32,31 @@ class Made(NamedTuple, Generic[Shown]):
 
     outcome: StageOutcome
     shown: Shown
+
+
+_Found = tuple[str, Made[Shown] | Exception]
+"""A shard's key with what was made of it, or with its error."""
+
+
+def run_shards(
+    keys: Sequence[str], settings: Settings, *, then: Callable[[StageOutcome], Shown], threads: int | None = None
+) -> Iterator[ShardResult[Made[Shown]]]:
+    """Take shards through all stages, without an orchestrator: the same outputs, records and failures.
+
+    ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Of them
+    ``threads`` are worked on at once, by default ``run.parallel_shards``, and all together on a device. A shard that
+    failed at a stage is not taken through the stages after it.
+    """
+    stages = stage_dag(settings).values()
+    for start in range(0, len(keys), settings.run.shards_per_run):
+        left = list(keys[start : start + settings.run.shards_per_run])
+        for stage in stages:
+            failed = set()
+            for one in take_many(stage, left, settings, then=then, threads=threads):
+                if isinstance(one.result, Exception):
+                    failed.add(one.key)
+                yield one
+            left = [key for key in left if key not in failed]
 
 
 def take_many(
@@ -82,7 +68,7 @@ def take_many(
     threads: int | None = None,
     cluster: bool = False,
     log: Callable[[str], object] = logger.info,
-) -> Iterator[Arrival[Made[Shown]]]:
+) -> Iterator[ShardResult[Made[Shown]]]:
     """Take shards through ``stage``, and yield each with its outcome or its error as it completes.
 
     While the storage does not answer, a shard is tried ``run.storage_tries`` times. A shard that takes longer than
@@ -97,17 +83,18 @@ def take_many(
     """
     progress = Progress(stage.name, len(keys), log)
     failures = FailureLog(stage.name, settings.storage)
-    for arrival in _arrivals(stage, keys, settings, then, threads or settings.run.parallel_shards, cluster=cluster):
+    work = _Work(stage, settings, then)
+    for one in work.on_cluster(keys) if cluster else work.here(keys, threads or settings.run.parallel_shards):
         progress.tick()
-        if arrival is None:
+        if one is None:
             continue
-        if isinstance(arrival.result, Made):
-            progress.add(arrival.result.outcome, arrival.host, arrival.queue_seconds)
-            failures.succeeded(arrival.key)
+        if isinstance(one.result, Made):
+            progress.add(one.result.outcome, one.host, one.queue_seconds)
+            failures.succeeded(one.key)
         else:
-            progress.add(None, arrival.host, arrival.queue_seconds)
-            failures.failed(arrival.key, arrival.result)
-        yield arrival
+            progress.add(None, one.host, one.queue_seconds)
+            failures.failed(one.key, one.result)
+        yield one
     whole = progress.end()
     if whole.made >= ENOUGH:
         try:
@@ -116,115 +103,72 @@ def take_many(
             log(f"the report lacks how fast {stage.name} went: {error}")  # its shards are made
 
 
-def _arrivals(
-    stage: Stage,
-    keys: Sequence[str],
-    settings: Settings,
-    then: Callable[[StageOutcome], Shown],
-    threads: int,
-    *,
-    cluster: bool,
-) -> Iterator[Arrival[Made[Shown]] | None]:
-    """Yield the shards as they become ready, and None about once a second in between, for lines of progress."""
-    limit_s = settings.run.max_shard_seconds
-    if cluster and keys:
+@dataclass(frozen=True)
+class _Work(Generic[Shown]):
+    """The work of one stage on any shards, in this process or in that of a Ray worker.
+
+    Its methods yield None about once a second while no shard is done.
+    """
+
+    stage: Stage
+    settings: Settings
+    then: Callable[[StageOutcome], Shown]
+
+    def here(self, keys: Sequence[str], threads: int) -> Iterator[ShardResult[Made[Shown]] | None]:
+        take = self._together if self.stage.together else partial(self._on_threads, threads=threads)
+        for found in self._tried(keys, take):
+            yield None if found is None else ShardResult(found[0], self.stage.name, found[1])
+
+    def on_cluster(self, keys: Sequence[str]) -> Iterator[ShardResult[Made[Shown]] | None]:
         return on_cluster(
-            partial(_one_after_another, stage, settings=settings, then=then),
+            self.on_worker,
             keys,
-            stage.name,
-            together=stage.together is not None,
-            needs=task_needs(stage, settings.clip),
-            limit_s=limit_s,
-            plugins=settings.plugins,
+            self.stage.name,
+            together=self.stage.together is not None,
+            gpu=needs_gpu(self.stage, self.settings.clip),
+            limit_s=self.settings.run.max_shard_seconds,
+            plugins=self.settings.plugins,
         )
-    if stage.together:
-        return (Arrival(key, result) for key, result in _one_after_another(stage, keys, settings, then))
-    listed = list_compared(stage, keys, settings.storage)
 
-    def take(key: str) -> Made[Shown]:
-        outcome = take_patiently(stage, key, settings, listed)
-        return Made(outcome, then(outcome))
+    def on_worker(self, keys: Sequence[str]) -> Iterator[_Found[Shown] | None]:
+        """Do the work of one Ray task."""
+        return self._tried(
+            keys, self._together_in_time if self.stage.together else partial(self._on_threads, threads=1)
+        )
 
-    return on_threads(take, keys, stage.name, threads=threads, limit_s=limit_s)
-
-
-def task_needs(stage: Stage, clip: ClipSettings) -> Needs:
-    """Return what a Ray task takes of a node: one CPU, or one GPU for the stage with the model.
-
-    The task with the GPU takes no CPU, so that it does not wait for one behind the tasks of other stages.
-    """
-    return Needs(cpus=0, gpus=1) if stage.together and clip.device != "cpu" else Needs(cpus=1, gpus=0)
-
-
-def _one_after_another(
-    stage: Stage, keys: Sequence[str], settings: Settings, then: Callable[[StageOutcome], Shown]
-) -> Iterator[tuple[str, Made[Shown] | BaseException]]:
-    """Yield each of ``keys`` with its result or its error, taken together where the stage takes them so."""
-    if stage.together:
-        for key, result in take_together_patiently(stage, keys, settings):
-            yield key, Made(result, then(result)) if isinstance(result, StageOutcome) else result
-        return
-    for key in keys:
-        try:
-            outcome = take_patiently(stage, key, settings)
-            yield key, Made(outcome, then(outcome))
-        except Exception as error:  # noqa: BLE001  any error concerns only this shard
-            yield key, error
-
-
-def take_patiently(stage: Stage, key: str, settings: Settings, listed: ListedRecords | None = None) -> StageOutcome:
-    """:func:`take_through`, tried ``run.storage_tries`` times while the storage does not answer."""
-    tries = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(StorageUnavailable),
-        stop=tenacity.stop_after_attempt(settings.run.storage_tries),
-        wait=lambda state: _pause(state.attempt_number),
-        reraise=True,
-    )
-    return tries(take_through, stage, key, settings, listed or NOT_LISTED)
-
-
-def as_completed(
-    work: Callable[[Item, Callable[[], bool]], Result], items: Iterable[Item], *, threads: int
-) -> Iterator[tuple[Item, Result | Exception]]:
-    """Each of ``items`` with the result of ``work`` or its exception, as they complete, on ``threads`` threads.
-
-    ``work`` also gets a function that returns True once the generator is closed or interrupted, for it to end early.
-    What it raises and is no ``Exception`` is raised here.
-    """
-    ended = threading.Event()
-    with Workers(threads, "shards") as workers:
-        try:
-            done: SimpleQueue[Future[Result]] = SimpleQueue()
-            futures = {workers.submit(work, item, ended.is_set): item for item in items}
-            for future in futures:
-                future.add_done_callback(done.put)
-            while futures:
-                future = done.get()
-                item, error = futures.pop(future), future.exception()
-                if error is not None and not isinstance(error, Exception):
-                    raise error
-                yield item, future.result() if error is None else error
-        finally:
-            ended.set()
-
-
-def take_together_patiently(
-    stage: Stage, keys: Sequence[str], settings: Settings
-) -> Iterator[tuple[str, StageOutcome | Exception]]:
-    """:func:`take_together`, with shards whose storage does not answer tried ``run.storage_tries`` times.
-
-    An error that ends the work of all is the error of each shard that is left.
-    """
-    for attempt in itertools.count(1):
-        left = dict.fromkeys(keys)
-        unavailable = []
-        try:
-            for key, outcome in take_together(stage, keys, settings):
-                if isinstance(outcome, StorageUnavailable) and attempt < settings.run.storage_tries:
-                    unavailable.append(key)
+    def _tried(
+        self, keys: Sequence[str], take: Callable[[Sequence[str]], Iterator[_Found[Shown] | None]]
+    ) -> Iterator[_Found[Shown] | None]:
+        """Yield what ``take`` yields, and give it shards whose storage did not answer again."""
+        for attempt in itertools.count(1):
+            unavailable = []
+            for found in take(keys):
+                if found and isinstance(found[1], StorageUnavailable) and attempt < self.settings.run.storage_tries:
+                    unavailable.append(found[0])
                 else:
-                    del left[key]
-                    yield key, outcome
+                    yield found
+            if not unavailable:
+                return
+            keys = unavailable
+            time.sleep(_pause(attempt))
+
+    def _on_threads(self, keys: Sequence[str], threads: int) -> Iterator[_Found[Shown] | None]:
+        listed = list_compared(self.stage, keys, self.settings.storage)
+
+        def take(key: str) -> Made[Shown]:
+            outcome = take_through(self.stage, key, self.settings, listed)
+            return Made(outcome, self.then(outcome))
+
+        limit_s = self.settings.run.max_shard_seconds
+        return on_threads(take, keys, self.stage.name, threads=threads, limit_s=limit_s)
+
+    def _together(self, keys: Sequence[str]) -> Generator[_Found[Shown], None, None]:
+        """Take shards with one call of the stage. An error that ends it is the error of each shard that is left."""
+        left = dict.fromkeys(keys)
+        try:
+            for key, outcome in take_together(self.stage, keys, self.settings):
+                del left[key]
+                yield key, Made(outcome, self.then(outcome)) if isinstance(outcome, StageOutcome) else outcome
         except Exception as error:  # any error that ends the work of all: a model that cannot be loaded, a device
             if not left:
                 raise
@@ -232,13 +176,35 @@ def take_together_patiently(
             first, *others = left
             yield first, error
             yield from ((key, ShardError(describe(error))) for key in others)
-            return
-        if not unavailable:
-            return
-        keys = unavailable
-        time.sleep(_pause(attempt))
+
+    def _together_in_time(self, keys: Sequence[str]) -> Iterator[_Found[Shown] | None]:
+        """Take shards together on a thread; one that takes too long fails, and another call takes those after it."""
+        left, limit_s = dict.fromkeys(keys), self.settings.run.max_shard_seconds
+        while left:
+            results = self._together(list(left))
+            for one in on_threads(results.send, [None] * len(left), self.stage.name, threads=1, limit_s=limit_s):
+                if one is None:
+                    yield None
+                elif isinstance(one[1], ShardTimeout):
+                    slow = next(iter(left))  # shards come in order
+                    del left[slow]
+                    yield slow, too_slow(slow, self.stage.name, limit_s)
+                    break
+                elif isinstance(one[1], Exception):
+                    raise one[1]
+                else:
+                    del left[one[1][0]]
+                    yield one[1]
+
+
+def needs_gpu(stage: Stage, clip: ClipSettings) -> bool:
+    """Return whether a Ray task of ``stage`` takes a GPU of its node, and else a CPU.
+
+    A task with a GPU takes no CPU, so that it does not wait for one behind the tasks of other stages.
+    """
+    return stage.together is not None and clip.device != "cpu"
 
 
 def _pause(attempt: int) -> float:
-    """Seconds to wait after an attempt, numbered from 1: random, and longer on average each time."""
+    """Return seconds to wait after an attempt, numbered from 1: random, and longer on average each time."""
     return random.uniform(0, min(_PAUSE_SECONDS, 2 ** (attempt - 1)))

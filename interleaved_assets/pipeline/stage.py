@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.check import ShardCheck
@@ -17,6 +17,8 @@ from interleaved_assets.shard_paths import ShardPaths
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,18 @@ class StageOutcome:
     record: Record
     unchanged: bool
     seconds: float
+
+
+class ShardResult(NamedTuple, Generic[Result]):
+    """A shard at one stage: the result of the work on it, or the error with which it failed."""
+
+    key: str
+    stage: str
+    result: Result | Exception
+    host: str = ""
+    """Address of the cluster's node that did the work; empty for this process."""
+    queue_seconds: float = 0.0
+    """Seconds from the moment that the shard was given to the cluster until a worker began with it."""
 
 
 RunOne = Callable[[ShardTask], Work]

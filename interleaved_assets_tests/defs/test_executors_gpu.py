@@ -12,7 +12,7 @@ from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_
 from interleaved_assets.defs.assets import build_assets
 from interleaved_assets.defs.executors import gpu_tags
 from interleaved_assets.defs.pools import GPU
-from interleaved_assets.pipeline.many import task_needs
+from interleaved_assets.pipeline.many import needs_gpu
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY
 from interleaved_assets_tests.deploy.kubernetes_api import KubernetesApi, kubernetes_api
@@ -56,11 +56,11 @@ def test_a_cpu_setting_asks_a_cluster_for_no_device() -> None:
 
 
 def test_a_ray_task_takes_a_gpu_where_a_model_runs_on_one_and_else_a_cpu(tmp_path: Path) -> None:
-    for device, needs in {"auto": (0, 1), "cuda": (0, 1), "cpu": (1, 0)}.items():
+    for device, gpu in {"auto": True, "cuda": True, "cpu": False}.items():
         settings = project(tmp_path, f'[clip]\nenabled = true\ndevice = "{device}"\n')
         stages = stage_dag(settings)
-        assert task_needs(stages["clip_scores"], settings.clip) == needs
-        assert task_needs(stages["image_scores"], settings.clip) == (1, 0)
+        assert needs_gpu(stages["clip_scores"], settings.clip) == gpu
+        assert not needs_gpu(stages["image_scores"], settings.clip)
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])

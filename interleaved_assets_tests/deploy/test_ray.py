@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -19,8 +20,9 @@ from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.demo.shards import demo_shards
 from interleaved_assets.model.errors import ClusterUnavailable, ShardTimeout, WorkerLost
-from interleaved_assets.pipeline.pools.arrival import Arrival
-from interleaved_assets.pipeline.pools.cluster import Needs, on_cluster
+from interleaved_assets.pipeline.pools.cluster import on_cluster
+from interleaved_assets.pipeline.pools.threads import on_threads
+from interleaved_assets.pipeline.stage import ShardResult
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.registry import unregister_scorer
 from interleaved_assets.settings import PluginSettings, Settings, load_settings
@@ -46,8 +48,7 @@ executor = "{executor}"
 max_shard_seconds = 15
 """
 LIMIT_S = 15
-CPU = Needs(cpus=1, gpus=0)
-GPU = Needs(cpus=0, gpus=1)
+CPU: Any = {"together": False, "gpu": False, "plugins": PluginSettings()}
 # A run as a process of its own, which Dagster ends by SIGINT.
 RUN = """
 import sys
@@ -113,29 +114,29 @@ def free_cpus() -> float:
     return float(ray.available_resources().get("CPU", 0))
 
 
-def by_key(arrivals: Iterator[Arrival[object] | None]) -> dict[str, Arrival[object]]:
-    found = [arrival for arrival in arrivals if arrival is not None]
-    assert len({arrival.key for arrival in found}) == len(found)
-    return {arrival.key: arrival for arrival in found}
+def by_key(results: Iterator[ShardResult[object] | None]) -> dict[str, ShardResult[object]]:
+    found = [one for one in results if one is not None]
+    assert len({one.key for one in found}) == len(found)
+    return {one.key: one for one in found}
 
 
 def test_each_shard_has_its_result_its_error_or_the_time_limit(cluster: RayCluster) -> None:
-    def work(keys: Sequence[str]) -> Iterator[tuple[str, object]]:
-        (key,) = keys
+    class Unpicklable(Exception):
+        def __init__(self, one: str, two: str) -> None:
+            super().__init__(one)
 
-        class Unpicklable(Exception):
-            def __init__(self, one: str, two: str) -> None:
-                super().__init__(one)
-
+    def take(key: str) -> object:
         if key == "hanging":
             time.sleep(3600)
-        if key == "unsendable":
-            yield key, threading.Lock()
-        else:
-            yield key, Unpicklable("odd", "even") if key == "failing" else key.upper()
+        if key == "failing":
+            raise Unpicklable("odd", "even")
+        return threading.Lock() if key == "unsendable" else key.upper()
+
+    def work(keys: Sequence[str]) -> Iterator[tuple[str, object] | None]:
+        return on_threads(take, keys, "work", threads=1, limit_s=4)
 
     keys = ["a", "failing", "unsendable", "hanging", "b"]
-    found = by_key(on_cluster(work, keys, "work", together=False, needs=CPU, limit_s=4, plugins=PluginSettings()))
+    found = by_key(on_cluster(work, keys, "work", **CPU, limit_s=4))
     assert (found["a"].result, found["b"].result) == ("A", "B")
     assert {found[key].host for key in keys} <= set(cluster.nodes)
     assert str(found["failing"].result) == "Unpicklable: odd"
@@ -157,14 +158,35 @@ def test_a_device_takes_its_shards_together_and_a_shard_that_ends_workers_fails_
                 os._exit(1)
             yield key, (os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"], len(keys))
 
-    options = {"together": True, "needs": GPU, "limit_s": 60, "plugins": PluginSettings()}
+    options: Any = {"together": True, "gpu": True, "limit_s": 60, "plugins": PluginSettings()}
     found = by_key(on_cluster(work, ["a", "b", "c"], "work", **options))
-    assert len({arrival.result for arrival in found.values()}) == 1  # one process, one call
+    assert len({one.result for one in found.values()}) == 1  # one process, one call
     assert found["a"].result[1:] == ("0", 3)  # type: ignore[index]
     found = by_key(on_cluster(work, ["deadly", "a", "b"], "work", **options))
     assert found["b"].result[2] in (1, 2)  # type: ignore[index]
     assert isinstance(found.pop("deadly").result, WorkerLost)
     assert set(found) == {"a", "b"}
+
+
+def test_a_task_whose_worker_was_lost_is_repeated_and_loses_no_shard(cluster: RayCluster, tmp_path: Path) -> None:
+    lost = tmp_path / "lost"
+
+    def work(keys: Sequence[str]) -> Iterator[tuple[str, object]]:
+        if lost.exists():  # shards come in another order than those that were sent before
+            yield from ((key, "repeated") for key in reversed(keys))
+            return
+        for key in keys:
+            if key == "c":
+                time.sleep(1)
+                lost.touch()
+                os._exit(1)
+            yield key, "sent"
+
+    found = by_key(on_cluster(work, ["a", "b", "c", "d"], "work", **{**CPU, "gpu": True, "together": True}, limit_s=60))
+    assert {key: one.result for key, one in found.items()} == {
+        **dict.fromkeys("ab", "sent"),
+        **dict.fromkeys("cd", "repeated"),
+    }
 
 
 def test_a_worker_that_cannot_load_the_work_ends_the_step(cluster: RayCluster) -> None:
@@ -173,7 +195,7 @@ def test_a_worker_that_cannot_load_the_work_ends_the_step(cluster: RayCluster) -
 
     plugins = PluginSettings.model_construct(modules=("no_such_module",))
     with pytest.raises(ClusterUnavailable, match="no_such_module cannot be imported"):
-        list(on_cluster(work, ["a"], "work", together=False, needs=CPU, limit_s=60, plugins=plugins))
+        list(on_cluster(work, ["a"], "work", **{**CPU, "plugins": plugins}, limit_s=60))
 
 
 def test_work_that_cannot_be_sent_ends_the_step_before_it_begins(cluster: RayCluster) -> None:
@@ -184,7 +206,7 @@ def test_work_that_cannot_be_sent_ends_the_step_before_it_begins(cluster: RayClu
             yield from ((key, key) for key in keys)
 
     with pytest.raises(ClusterUnavailable, match=r"^work cannot be sent to the cluster: TypeError: .*thread\.lock"):
-        list(on_cluster(work, ["a"], "work", together=False, needs=CPU, limit_s=60, plugins=PluginSettings()))
+        list(on_cluster(work, ["a"], "work", **CPU, limit_s=60))
 
 
 def test_a_cancelled_run_leaves_no_worker_at_work(

@@ -1,7 +1,6 @@
 """Readers that are not closed: the garbage collector closes them in any thread without a deadlock."""
 
 import gc
-import math
 import subprocess
 import sys
 import threading
@@ -160,21 +159,6 @@ def test_the_end_of_the_block_waits_for_tasks_under_way_and_drops_the_others() -
         assert begun.wait(60)
     assert 1 <= len(done) < 100
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("test_")]
-
-
-@pytest.mark.parametrize("limit_s", [math.inf, 1e12])
-def test_a_limit_beyond_what_a_thread_can_wait_for_is_none(limit_s: float) -> None:
-    begun, done = threading.Event(), []
-
-    def work() -> None:
-        begun.set()
-        time.sleep(0.05)
-        done.append(True)
-
-    with Workers(1, "test", limit_s=limit_s) as workers:
-        workers.submit(work)
-        assert begun.wait(20)
-    assert done
 
 
 def test_a_failed_task_keeps_nothing_alive() -> None:

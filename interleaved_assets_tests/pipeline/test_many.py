@@ -1,14 +1,15 @@
-import itertools
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from interleaved_assets.model.errors import ShardTimeout
-from interleaved_assets.pipeline.many import as_completed, take_many
+from interleaved_assets.model.errors import InterleavedError, ShardTimeout
+from interleaved_assets.pipeline.many import Made, _Work, take_many
 from interleaved_assets.pipeline.pools import threads as pool
 from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
+from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
 
@@ -31,37 +32,28 @@ def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(
     assert [type(found[key]) for key in "ab"] == [ShardTimeout, ShardTimeout]
 
 
-def test_each_item_comes_with_its_result_or_its_error() -> None:
-    def work(number: int, _: object) -> float:
-        return 6 / number
+def test_of_shards_taken_together_a_hanging_one_fails_on_a_worker_and_those_after_it_are_taken_by_another_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "TICK_S", 0.02)
+    settings = project(tmp_path, "[run]\nmax_shard_seconds = 3\n")
+    go_on = threading.Event()
+    calls: list[list[str]] = []
 
-    found = dict(as_completed(work, [3, 0, 2], threads=2))
-    assert (found[3], found[2]) == (2, 3)
-    assert isinstance(found[0], ZeroDivisionError)
+    def together(shards: Iterator[ShardTask], _: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
+        given = list(shards)
+        calls.append([shard.key for shard in given])
+        for shard in given:
+            if shard.key == "b":
+                go_on.wait(60)
+            yield shard.key, Work(outputs={}, data_version="1")
 
-
-def test_work_is_told_when_nobody_waits_for_it() -> None:
-    begun, ended = threading.Semaphore(0), threading.Semaphore(0)
-
-    def work(number: int, stopped: object) -> int:
-        if number:
-            begun.release()
-            assert callable(stopped)
-            while not stopped():
-                pass
-            ended.release()
-        return number
-
-    results = as_completed(work, itertools.chain([0, 1], [1] * 5), threads=2)
-    assert next(results) == (0, 0)
-    assert begun.acquire(timeout=60)
-    results.close()  # type: ignore[attr-defined]
-    assert ended.acquire(timeout=60)
-
-
-def test_what_is_no_exception_is_raised() -> None:
-    def work(_: int, __: object) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        list(as_completed(work, [1], threads=1))
+    for key in "abcd":
+        good_shard(tmp_path / "raw" / f"{key}.tar")
+    stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, together=together)
+    found = dict(filter(None, _Work(stage, settings, str).on_worker("abcd")))
+    go_on.set()
+    assert calls == [["a", "b", "c", "d"], ["c", "d"]]
+    assert isinstance(found["b"], ShardTimeout)
+    assert "shard b: measured was stopped because" in str(found["b"])
+    assert [isinstance(found[key], Made) for key in "acd"] == [True] * 3

@@ -23,9 +23,8 @@ from interleaved_assets.defs.steps.shard_events import (
 from interleaved_assets.model.errors import InterleavedError, ShardError, describe
 from interleaved_assets.pipeline.failures import Failure, FailureLog, read_failures
 from interleaved_assets.pipeline.many import Made, take_many
-from interleaved_assets.pipeline.pools.arrival import Arrival
 from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stage import Stage, StageOutcome
+from interleaved_assets.pipeline.stage import ShardResult, Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import downstream_of, is_last_of, stage_dag
 from interleaved_assets.settings import Settings
 
@@ -66,20 +65,20 @@ def run_over_shards(
             the good shards recorded. Otherwise the run continues with the good shards, and its last asset fails.
     """
     keys = list(context.partition_keys)
-    failed: dict[str, BaseException] = {}
+    failed: dict[str, Exception] = {}
     recorded: dict[str, LoggedShard] = {}
     input_events = _input_events(context, stage, keys)
     stopped = _stopped_upstream(stage, keys, settings)
     failures = FailureLog(stage.name, settings.storage)
 
-    def fail(key: str, error: BaseException, first: Failure | None = None) -> None:
+    def fail(key: str, error: Exception, first: Failure | None = None) -> None:
         failed[key] = error
         record_failure(context, stage, key, error, first)
 
     for key, first in stopped.items():
         skipped = f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}"
         fail(key, ShardError(skipped), first)
-    for arrival in take_many(
+    for one in take_many(
         stage,
         [key for key in keys if key not in stopped],
         settings,
@@ -87,13 +86,13 @@ def run_over_shards(
         cluster=settings.run.executor == "ray",
         log=context.log.info,
     ):
-        key, made = arrival.key, arrival.result
+        key, made = one.key, one.result
         if not isinstance(made, Made):
             fail(key, made)
             continue
         if made.shown.error:
             context.log.error(f"{stage.name}, shard {key}: pictures could not be drawn: {made.shown.error}")
-        shown = {**made.shown.metadata, **_work_place(arrival)}
+        shown = {**made.shown.metadata, **_work_place(one)}
         try:
             recorded[key] = record_success(
                 context, stage, made.outcome, shown, input_events[key], code_version, settings
@@ -154,15 +153,15 @@ def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequenc
     return events
 
 
-def _work_place(arrival: Arrival[Made[Pictures]]) -> dict[str, dg.MetadataValue]:
+def _work_place(one: ShardResult[Made[Pictures]]) -> dict[str, dg.MetadataValue]:
     """Return the node of the cluster at which a shard was made, and how long it waited for that; nothing elsewhere."""
-    if not arrival.host:
+    if not one.host:
         return {}
-    waited = round(arrival.queue_seconds, 3)
-    return {"queue_seconds": dg.MetadataValue.float(waited), "host": dg.MetadataValue.text(arrival.host)}
+    waited = round(one.queue_seconds, 3)
+    return {"queue_seconds": dg.MetadataValue.float(waited), "host": dg.MetadataValue.text(one.host)}
 
 
-def _summary(stage: Stage, failed: Mapping[str, BaseException], total: int) -> str:
+def _summary(stage: Stage, failed: Mapping[str, Exception], total: int) -> str:
     alike: dict[str, list[str]] = {}
     for key, error in sorted(failed.items()):
         alike.setdefault(describe(error), []).append(key)

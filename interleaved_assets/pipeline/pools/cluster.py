@@ -1,73 +1,56 @@
-"""Shards as tasks of a Ray cluster: lost workers are replaced, and hanging ones are killed.
+"""Shards as tasks of a Ray cluster. Ray itself repeats the tasks of a node or a worker that was lost.
 
 A task takes one shard, or many where one worker has to take them together, and sends each result as soon as it is
-ready. What a task needs is sent along; a node needs the package, access to the storage, and nothing of Dagster. Only
-this process knows which shards are left, so that a node may go at any moment: its unfinished shards are given to other
-nodes, which is safe because what a stage writes and records is valid as a whole or not at all.
+ready. What a task needs is sent along; a node needs the package, access to the storage, and nothing of Dagster. That a
+task is repeated does no harm: what a stage writes and records is valid as a whole or not at all.
 """
 
+import faulthandler
 import hashlib
+import os
 import pickle
 import signal
 import threading
 import time
 import traceback
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from interleaved_assets.model.errors import (
     ClusterUnavailable,
     MissingDependency,
     ShardError,
+    ShardTimeout,
     WorkerLost,
     how_to_install,
 )
-from interleaved_assets.pipeline.pools.arrival import TICK_S, Arrival, too_slow
+from interleaved_assets.pipeline.pools.threads import TICK_S
+from interleaved_assets.pipeline.stage import ShardResult
 from interleaved_assets.settings import PluginSettings
-
-if TYPE_CHECKING:
-    import ray
 
 Result = TypeVar("Result")
 
-Work = Callable[[Sequence[str]], Iterator[tuple[str, Result | BaseException]]]
+Work = Callable[[Sequence[str]], Iterator[tuple[str, Result | Exception] | None]]
 
 _TRIES: Final = 3
-"""Workers that may be lost with one shard alone before it fails: it may be the shard that ends them."""
+"""Workers that may be lost with a task before its shards fail: it may be one of them that ends its worker."""
 _AHEAD: Final = 2
-"""Tasks for each CPU of the cluster that are given to it and not ended, so that no worker waits for this process."""
-_RESOURCES_AGE_S: Final = 5.0
-"""Seconds after which the cluster is asked again for its CPUs: nodes come and go."""
+"""Tasks for each CPU or GPU of the cluster that are given to it at a time, so that no worker waits for this process."""
+_GRACE_S: Final = 60.0
+"""Seconds beyond the time limit after which a worker ends that has not even found the limit exceeded."""
+_END_S: Final = 5.0
+"""Seconds after which a worker ends that has a hanging thread. Its result is sent by then."""
 
 
-class Needs(NamedTuple):
-    """What one task takes of a node while it works."""
-
-    cpus: int
-    gpus: int
-
-
-@dataclass
-class _Task:
-    """Shards that were given to the cluster together, and not yet returned."""
+class _Given(NamedTuple):
+    """A task that was given to the cluster: its shards without a result, and when."""
 
     left: dict[str, None]
-    given: float
-    started: float | None = None
-    last: float = 0.0
-    """When it last sent something."""
-    host: str = ""
-
-
-class _Started(NamedTuple):
-    """The first thing that a task sends."""
-
-    host: str
+    at: float
 
 
 def on_cluster(
@@ -76,191 +59,106 @@ def on_cluster(
     name: str,
     *,
     together: bool,
-    needs: Needs,
+    gpu: bool,
     limit_s: float,
     plugins: PluginSettings,
-) -> Iterator[Arrival[Result] | None]:
-    """``work`` of ``keys`` on the Ray cluster of this machine, as they become ready; None about once a second else.
+) -> Iterator[ShardResult[Result] | None]:
+    """Yield the result of ``work`` for each of ``keys`` from the Ray cluster; None about once a second in between.
 
     Closing the generator cancels what is left, with the workers that work on it.
 
     Args:
-        work: called on a worker with some of the keys, yields each of them with its result or its error. cloudpickle
-            has to be able to pickle it.
-        together: whether a task takes many shards, as many tasks as there are devices (``needs.gpus``) or CPUs; else
-            each task takes one.
-        limit_s: seconds that a worker may take for one shard; then the worker is killed and the shard fails.
+        work: called on a worker with some of the keys, yields each of them with its result or its error, and None about
+            once a second while it waits. It holds the time limit itself. cloudpickle has to be able to pickle it.
+        together: whether a task takes many shards, as many tasks as there are GPUs or CPUs; else each task takes one.
+        gpu: whether a task takes one GPU of its node, or one CPU.
+        limit_s: seconds that ``work`` may take for one shard.
 
     Raises:
         ClusterUnavailable: there is no cluster, it does not accept this process, or a node of it cannot do the work.
     """
     _connect()
-    pool = _Pool(_remote(work, plugins, needs, name), name, limit_s)
-    kind = "GPU" if needs.gpus else "CPU"
-    size = -(-len(keys) // max(1, _count(kind))) if together else 1
-    pool.waiting += [keys[start : start + size] for start in range(0, len(keys), size)]
+    import ray
+
+    def size_of_cluster() -> int:
+        return max(1, int(ray.cluster_resources().get("GPU" if gpu else "CPU", 0)))
+
+    task = _remote(work, name, plugins, limit_s).options(
+        name=name, num_returns="streaming", num_cpus=int(not gpu), num_gpus=int(gpu), max_retries=_TRIES - 1
+    )
+    size = -(-len(keys) // size_of_cluster()) if together else 1
+    waiting = deque(list(keys[start : start + size]) for start in range(0, len(keys), size))
+    given: dict[Any, _Given] = {}
     try:
-        while pool.waiting or pool.tasks:
-            pool.submit()
-            nothing = True
-            for arrival in pool.arrivals():  # each at once: the next one may be the error that ends the step
-                nothing = False
-                yield arrival
-            if nothing:
+        while waiting or given:
+            while waiting and len(given) < _AHEAD * size_of_cluster():
+                some = waiting.popleft()
+                given[task.remote(some)] = _Given(dict.fromkeys(some), time.monotonic())
+            ready, _ = ray.wait(list(given), num_returns=1, timeout=TICK_S, fetch_local=False)
+            if not ready:
                 yield None
-    finally:
-        pool.cancel()
-
-
-@dataclass
-class _Pool:
-    """The tasks of one call of :func:`on_cluster`."""
-
-    task: Any
-    name: str
-    limit_s: float
-    waiting: deque[Sequence[str]] = field(default_factory=deque)
-    tasks: dict["ray.ObjectRefGenerator", _Task] = field(default_factory=dict)
-    lost: Counter[str] = field(default_factory=Counter)
-    """Workers that were lost with this shard alone."""
-    _room: int = 0
-    _counted: float | None = None
-
-    def submit(self) -> None:
-        """Give the cluster as much as keeps it busy."""
-        now = time.monotonic()
-        if self._counted is None or now - self._counted > _RESOURCES_AGE_S:
-            self._counted, self._room = now, _AHEAD * max(1, _count("CPU"), _count("GPU"))
-        while self.waiting and len(self.tasks) < self._room:
-            keys = self.waiting.popleft()
-            self.tasks[self.task.remote(list(keys))] = _Task(dict.fromkeys(keys), time.monotonic())
-
-    def arrivals(self) -> Iterator[Arrival[Any]]:
-        """What tasks have sent, waited for up to a tick; then the shards that took too long.
-
-        Raises:
-            ClusterUnavailable: a worker cannot do the work, or the cluster does not answer; all that tasks have sent
-                until then came before it.
-        """
-        import ray
-
-        try:
-            ready, _ = ray.wait(list(self.tasks), num_returns=1, timeout=TICK_S, fetch_local=False)
-        except (ConnectionError, ray.exceptions.RayError) as error:
-            raise ClusterUnavailable(f"the cluster was lost during {self.name}: {error}") from error
-        if ready:
-            ready = self._ready()
-        # this process may have been busy: a task is late only if it has nothing to give now
-        overdue = time.monotonic() - self.limit_s
-        late = [item for item in self.tasks.items() if item[1].started is not None and item[1].last < overdue]
-        broken: Exception | None = None
-        while ready:
-            for generator in ready:
-                try:
-                    yield from self._next_of(generator)
-                except ray.exceptions.RayTaskError as error:
-                    del self.tasks[generator]
-                    broken = broken or error
-            # before an error ends the step, all that other tasks have sent
-            ready = self._ready() if broken else []
-        if broken:
-            # the work sends its errors: this is a node that cannot load it, and would go on to fail every shard
-            cause = getattr(broken, "cause", None) or broken
-            raise ClusterUnavailable(f"a worker cannot do {self.name}: {cause}") from broken
-        for generator, task in late:
-            if generator in self.tasks and task.last < overdue and task.left:
-                del self.tasks[generator]
-                ray.cancel(generator, force=True)
-                # a task sends its results in order
-                key, *others = task.left
-                yield self._arrival(task, key, too_slow(key, self.name, self.limit_s))
-                if others:
-                    self.waiting.appendleft(others)
-
-    def _ready(self) -> "list[ray.ObjectRefGenerator]":
-        """The tasks that have sent something which was not taken yet, or have ended."""
-        import ray
-
-        if not self.tasks:
-            return []
-        ready, _ = ray.wait(list(self.tasks), num_returns=len(self.tasks), timeout=0, fetch_local=False)
-        return list(ready)
-
-    def _next_of(self, generator: "ray.ObjectRefGenerator") -> Iterator[Arrival[Any]]:
-        """The next thing that a task has sent."""
-        import ray
-
-        try:
-            item = ray.get(next(generator))
-        except StopIteration:
-            task = self.tasks.pop(generator)
-            for key in task.left:  # none but for a defect
-                skipped = f"shard {key}: {self.name} ended without a result for it; this is an error of its code"
-                yield self._arrival(task, key, ShardError(skipped))
-        except ray.exceptions.RayTaskError:
-            raise
-        except ray.exceptions.RayError as error:
-            yield from self._lose(self.tasks.pop(generator), error)
-        else:
-            yield from self._take(generator, item)
-
-    def _take(self, generator: "ray.ObjectRefGenerator", item: Any) -> Iterator[Arrival[Any]]:
-        task = self.tasks[generator]
-        task.last = time.monotonic()
-        match item:
-            case _Started(host):
-                task.started, task.host = task.last, host
-            case key, result:
-                del task.left[key]
-                yield self._arrival(task, key, result)
-
-    def _lose(self, task: _Task, error: Exception) -> Iterator[Arrival[Any]]:
-        """Try shards again whose worker was lost; many are split in two, so that one that ends workers is found."""
-        keys = list(task.left)
-        if len(keys) > 1:
-            self.waiting.extendleft((keys[len(keys) // 2 :], keys[: len(keys) // 2]))
-            return
-        for key in keys:
-            self.lost[key] += 1
-            if self.lost[key] < _TRIES:
-                self.waiting.appendleft([key])
                 continue
-            yield self._arrival(
-                task,
-                key,
-                WorkerLost(
-                    f"shard {key}: {_TRIES} workers were lost with {self.name}, the last on {task.host or 'no node'}: "
-                    f"{type(error).__name__}: {error}. It may take more memory than a node has, or crash a library"
-                ),
-            )
-
-    def _arrival(self, task: _Task, key: str, result: Any) -> Arrival[Any]:
-        waited = (task.started or time.monotonic()) - task.given
-        return Arrival(key, result, task.host, waited)
-
-    def cancel(self) -> None:
-        import ray
-
-        for generator in self.tasks:
+            left, at = given[ready[0]]
+            try:
+                key, result, host, seconds = ray.get(next(ready[0]))
+            except ray.exceptions.RayTaskError as error:
+                # the work sends its errors: this is a node that cannot load it, and would go on to fail every shard
+                raise ClusterUnavailable(f"a worker cannot do {name}: {error.cause or error}") from error
+            except (StopIteration, ray.exceptions.RayError) as error:
+                del given[ready[0]]
+                if len(some := list(left)) == 1:
+                    yield ShardResult(some[0], name, _lost(some[0], name, error))
+                elif some:  # one of them may end its worker, and is found by halves
+                    waiting.extend((some[: len(some) // 2], some[len(some) // 2 :]))
+            else:
+                if key in left:  # else it was sent by a task that was repeated
+                    del left[key]
+                    queued = max(0.0, time.monotonic() - at - seconds)
+                    yield ShardResult(key, name, result, host, queued)
+    except (ConnectionError, ray.exceptions.RayError) as error:
+        raise ClusterUnavailable(f"the cluster was lost during {name}: {error}") from error
+    finally:
+        for generator in given:
             ray.cancel(generator, force=True)
 
 
-def _remote(work: Work[Result], plugins: PluginSettings, needs: Needs, name: str) -> Any:
-    """The Ray function that does ``work`` and sends its results."""
+def _lost(key: str, name: str, error: Exception) -> ShardError:
+    if isinstance(error, StopIteration):
+        return ShardError(f"shard {key}: {name} ended without a result for it; this is an error of its code")
+    return WorkerLost(
+        f"shard {key}: {_TRIES} workers were lost with {name}: {type(error).__name__}: {error}. It may take more "
+        "memory than a node has, or crash a library"
+    )
+
+
+def _remote(work: Work[Any], name: str, plugins: PluginSettings, limit_s: float) -> Any:
+    """Return the Ray function that does ``work`` and sends its results."""
     import ray
 
     release = _release()
 
-    def task(keys: list[str]) -> Iterator[object]:
-        host = ray.util.get_node_ip_address()
-        yield _Started(host)
+    def watch_interpreter() -> None:
+        """End this process if a thread keeps the interpreter to itself, so that not even the time limit goes on."""
+        faulthandler.dump_traceback_later(limit_s + _GRACE_S, exit=True)
+
+    def task(keys: list[str]) -> Iterator[tuple[str, object, str, float]]:
+        began, host = time.monotonic(), ray.util.get_node_ip_address()
         if _release() != release:
             raise ClusterUnavailable(
                 f"the node {host} has another release of interleaved-assets than the run has: install the same on all"
             )
         PluginSettings.model_validate(plugins.model_dump())  # imports them
-        for key, result in work(keys):
-            yield key, _sendable_result(key, result, name)
+        hangs = False
+        watch_interpreter()
+        for found in work(keys):
+            watch_interpreter()
+            if found is not None:
+                key, result = found
+                hangs = hangs or isinstance(result, ShardTimeout)
+                yield key, _sendable(key, result, name), host, time.monotonic() - began
+        faulthandler.cancel_dump_traceback_later()
+        if hangs:  # Ray repeats what the worker has begun until then
+            threading.Timer(_END_S, os._exit, [1]).start()
 
     try:
         ray.cloudpickle.dumps(task)
@@ -269,49 +167,32 @@ def _remote(work: Work[Result], plugins: PluginSettings, needs: Needs, name: str
             f"{name} cannot be sent to the cluster: {type(error).__name__}: {error}. What the stage and its drawing of "
             "pictures refer to has to be picklable: no locks, open files or connections"
         ) from error
-    return ray.remote(task).options(
-        name=name,
-        num_returns="streaming",
-        num_cpus=needs.cpus,
-        num_gpus=needs.gpus,
-        max_retries=0,  # a lost worker is reported here, where its results are known
-    )
+    return ray.remote(task)
 
 
-def _sendable_result(key: str, result: object, name: str) -> object:
-    """``result``, or an error of this shard where its result cannot be pickled: Ray would fail the whole task."""
+def _sendable(key: str, result: object, name: str) -> object:
+    """Return ``result``, or an error of this shard where it cannot be pickled: Ray would fail the whole task.
+
+    An error takes its traceback along as a note, which pickling keeps.
+    """
     import ray
 
-    if isinstance(result, BaseException):
-        return sendable(result)
+    if isinstance(result, Exception):
+        result.add_note("".join(traceback.format_exception(result)).rstrip())
     try:
         pickle.loads(ray.cloudpickle.dumps(result))
     except Exception as error:  # noqa: BLE001  pickling runs code of any class
+        if isinstance(result, Exception):
+            return ShardError(f"{type(result).__name__}: {result}")
         return ShardError(
             f"shard {key}: the result of {name} cannot be sent from its worker: {type(error).__name__}: {error}"
         )
     return result
 
 
-def sendable(error: BaseException) -> BaseException:
-    """``error`` with its traceback as a note, which pickling keeps; one that cannot be pickled, as a ShardError."""
-    error.add_note("".join(traceback.format_exception(error)).rstrip())
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001  pickling runs code of any class of exception
-        return ShardError(f"{type(error).__name__}: {error}")
-    return error
-
-
-def _count(resource: str) -> int:
-    import ray
-
-    return int(ray.cluster_resources().get(resource, 0))
-
-
 @cache
 def _release() -> str:
-    """Hash of the package's source: a worker with other code would write other outputs under the run's versions."""
+    """Return a hash of the package's source: with other code, a worker writes other outputs under the same version."""
     root = Path(__file__).parents[2]
     found = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):

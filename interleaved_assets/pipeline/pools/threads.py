@@ -1,49 +1,91 @@
-"""Shards on threads of this process, each with a time limit."""
+"""Work on many items on threads of this process, with a time limit for each."""
 
+import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from queue import Empty, SimpleQueue
-from typing import TypeVar
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Final, TypeVar
 
 from interleaved_assets.io.workers import Workers
-from interleaved_assets.pipeline.pools.arrival import TICK_S, Arrival, too_slow
+from interleaved_assets.model.errors import ShardTimeout
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+TICK_S: Final = 1.0
+"""Seconds without a result after which None is yielded, so that the caller can report progress."""
 
 
 def on_threads(
-    work: Callable[[str], Result], keys: Sequence[str], name: str, *, threads: int, limit_s: float
-) -> Iterator[Arrival[Result] | None]:
-    """``work`` of each of ``keys`` on ``threads`` threads, as they become ready; None about once a second in between.
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    name: str,
+    *,
+    threads: int,
+    limit_s: float = math.inf,
+    ended: threading.Event | None = None,
+) -> Iterator[tuple[Item, Result | Exception] | None]:
+    """Yield each item with the result or the error of ``work``, as they become ready; None about once a second.
 
-    What ``work`` raises is the result of that shard. One that takes longer than ``limit_s`` seconds fails. Nothing can
-    end its thread, which is replaced by another one and neither waited for nor given further shards.
+    An item that takes longer than ``limit_s`` seconds fails with ShardTimeout. Nothing can end its thread: another one
+    takes its place, and nothing waits for it. If the caller is interrupted, items in work are waited for, up to their
+    limit, and the others are not begun.
+
+    Args:
+        name: of the work, for the error of an item that is too slow.
+        threads: items in work at a time.
+        ended: is set when the generator ends or is interrupted, for ``work`` to end early.
+
+    Raises:
+        BaseException: what ``work`` has raised and is no ``Exception``.
     """
-    begun: dict[str, tuple[float, threading.Thread]] = {}
-
-    def timed(key: str) -> Result:
-        begun[key] = time.monotonic(), threading.current_thread()
-        return work(key)
-
-    # a terminated run ends with the shards in work, and at their time limit, without those still waiting
-    with Workers(threads, name, limit_s=limit_s) as workers:
-        done: SimpleQueue[Future[Result]] = SimpleQueue()
-        futures = {workers.submit(timed, key): key for key in keys}
-        for future in futures:
-            future.add_done_callback(done.put)
-        while futures:
-            try:
-                future = done.get(timeout=TICK_S)
-            except Empty:
+    waiting = deque(items)
+    idle = [Workers(1, name) for _ in range(min(threads, len(items)))]
+    running: dict[Future[Result], tuple[Item, Workers, float]] = {}
+    all_workers = list(idle)
+    is_closed = False
+    try:
+        while waiting or running:
+            while waiting and idle:
+                worker, item = idle.pop(), waiting.popleft()
+                worker.deadline = time.monotonic() + limit_s
+                running[worker.submit(work, item)] = item, worker, worker.deadline
+            done, _ = wait(running, timeout=TICK_S, return_when=FIRST_COMPLETED)
+            for future in done:
+                item, worker, _ = running.pop(future)
+                idle.append(worker)
+                error = future.exception()
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                yield item, future.result() if error is None else error
+            for future, (item, worker, deadline) in list(running.items()):
+                if time.monotonic() > deadline and not future.done():
+                    del running[future]
+                    worker.stop()
+                    idle.append(Workers(1, name))
+                    all_workers.append(idle[-1])
+                    yield item, too_slow(item, name, limit_s)
+            if not done:
                 yield None
-            else:
-                if (key := futures.pop(future, None)) is not None:  # None: it is late, and has failed for that
-                    yield Arrival(key, future.exception() or future.result())
-            overdue = time.monotonic() - limit_s
-            for future, key in [item for item in futures.items() if item[1] in begun and begun[item[1]][0] < overdue]:
-                if not future.done():
-                    del futures[future]
-                    workers.replace(begun[key][1])
-                    yield Arrival(key, too_slow(key, name, limit_s))
+    except GeneratorExit:
+        is_closed = True  # perhaps by the garbage collector, where waiting could deadlock
+        raise
+    finally:
+        if ended is not None:
+            ended.set()
+        for worker in all_workers:
+            worker.stop()
+        if running and not is_closed:
+            last = max(deadline for _, _, deadline in running.values())
+            wait(running, timeout=min(max(0.0, last - time.monotonic()), threading.TIMEOUT_MAX))
+
+
+def too_slow(item: object, name: str, limit_s: float) -> ShardTimeout:
+    """Return the error of a shard that took longer than ``run.max_shard_seconds``."""
+    return ShardTimeout(
+        f"shard {item}: {name} was stopped because it took longer than run.max_shard_seconds = {limit_s:g}: "
+        "its worker or the storage hangs, or the shard is larger than that time allows. Look at the shard, then raise "
+        "the limit or materialize it again"
+    )

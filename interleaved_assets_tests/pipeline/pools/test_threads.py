@@ -1,6 +1,8 @@
+import math
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -31,16 +33,58 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_results_and_errors_arrive_as_they_are_ready() -> None:
-    def work(key: str) -> str:
-        if key == "b":
-            raise KeyError("no")
-        return key.upper()
+@pytest.mark.parametrize("threads", [1, 2, 9])
+def test_each_item_comes_with_its_result_or_its_error(threads: int) -> None:
+    found = dict(filter(None, on_threads(lambda number: 6 / number, [3, 0, 2], "work", threads=threads)))
+    assert (found.pop(3), found.pop(2)) == (2, 3)
+    assert isinstance(found.pop(0), ZeroDivisionError)
+    assert found == {}
 
-    found = [arrival for arrival in on_threads(work, ["a", "b", "c"], "work", threads=1, limit_s=60) if arrival]
-    assert [(one.key, one.host, one.queue_seconds) for one in found] == [(key, "", 0.0) for key in "abc"]
-    assert [one.result for one in found[::2]] == ["A", "C"]
-    assert isinstance(found[1].result, KeyError)
+
+def test_no_items() -> None:
+    assert list(on_threads(str, [], "work", threads=2)) == []
+
+
+def test_work_is_told_when_nobody_waits_for_it() -> None:
+    begun, told, ended = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+
+    def work(number: int) -> int:
+        if number:
+            begun.release()
+            assert ended.wait(60)
+            told.release()
+        return number
+
+    results = on_threads(work, [0, *[1] * 6], "work", threads=2, ended=ended)
+    assert next(results) == (0, 0)
+    assert begun.acquire(timeout=60)
+    results.close()  # type: ignore[attr-defined]
+    assert told.acquire(timeout=60)
+
+
+def test_what_is_no_exception_is_raised() -> None:
+    def work(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(on_threads(work, [1], "work", threads=1))
+
+
+@pytest.mark.parametrize("limit_s", [math.inf, 1e12])
+def test_an_interrupted_caller_waits_for_what_is_in_work_and_begins_nothing_more(limit_s: float) -> None:
+    begun, done = threading.Event(), []
+
+    def work(number: int) -> None:
+        if number == 0:
+            assert begun.wait(60)
+            raise KeyboardInterrupt
+        begun.set()
+        time.sleep(0.05)
+        done.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        list(on_threads(work, [0, 1, 2], "work", threads=2, limit_s=limit_s))
+    assert done == [1]
 
 
 def test_a_hanging_shard_fails_and_the_others_go_on_with_as_many_threads(clock: Clock) -> None:
@@ -56,12 +100,12 @@ def test_a_hanging_shard_fails_and_the_others_go_on_with_as_many_threads(clock: 
     arrivals = list(on_threads(work, keys, "work", threads=1, limit_s=0.2))
     assert None in arrivals  # the caller could report progress
     found = [arrival for arrival in arrivals if arrival]
-    assert [arrival.key for arrival in found] == keys
-    assert isinstance(found[0].result, ShardTimeout)
-    assert str(found[0].result).startswith(
+    assert [key for key, _ in found] == keys
+    assert isinstance(found[0][1], ShardTimeout)
+    assert str(found[0][1]).startswith(
         "shard hanging: work was stopped because it took longer than run.max_shard_seconds = 0.2: "
     )
-    assert [arrival.result for arrival in found[1:]] == ["a", "b"]
+    assert [result for _, result in found[1:]] == ["a", "b"]
     go_on.set()
 
 
@@ -76,7 +120,7 @@ def test_the_time_limit_is_that_of_the_shard_and_not_of_its_wait(clock: Clock) -
     keys, found = [str(number) for number in range(8)], []
     for arrival in on_threads(work, keys, "work", threads=1, limit_s=0.5):
         if arrival:
-            found.append(arrival.result)
+            found.append(arrival[1])
             turns.release()
     assert found == keys
 
@@ -91,7 +135,7 @@ def work(key):
         return next(prefetch(threading.Event().wait() for _ in range(2)))
     return key
 
-print([arrival.key for arrival in on_threads(work, ["hanging", "a"], "work", threads=1, limit_s=0.3) if arrival])
+print([found[0] for found in on_threads(work, ["hanging", "a"], "work", threads=1, limit_s=0.3) if found])
 """
 
 
