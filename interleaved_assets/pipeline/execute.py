@@ -1,22 +1,16 @@
 """Bring a stage's outputs up to date, for one shard or for many with one call of the stage's function."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
 from interleaved_assets.pipeline.attempt import Attempt
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
-from interleaved_assets.pipeline.stored_records import NOT_LISTED, Stamps
 from interleaved_assets.settings import Settings
 
 
-def take_through(
-    stage: Stage,
-    key: str,
-    settings: Settings,
-    listed: Stamps = NOT_LISTED,  # noqa: ARG001  many passes it
-) -> StageOutcome:
+def take_through(stage: Stage, key: str, settings: Settings) -> StageOutcome:
     """Bring the output of ``stage`` for one shard up to date.
 
     Raises:
@@ -29,10 +23,8 @@ def take_through(
         if isinstance(outcome, InterleavedError):
             raise outcome
         return outcome
-    attempt = _compared(stage, key, settings, stage.code_version(settings), stage.files(settings))
-    if isinstance(attempt, StageOutcome):
-        return attempt
-    if (done := attempt.begin()) is not None:
+    attempt = Attempt.of(stage, key, settings, stage.code_version(settings), stage.files(settings))
+    if (done := attempt.current() or attempt.begin()) is not None:
         return done
     try:
         return attempt.finish(stage.run(attempt.shard))
@@ -40,14 +32,6 @@ def take_through(
         # not after KeyboardInterrupt or SystemExit: a run that is being ended has no time to write to storage
         attempt.withdraw()
         raise
-
-
-def _compared(
-    stage: Stage, key: str, settings: Settings, code_version: str, files: Mapping[str, str]
-) -> Attempt | StageOutcome:
-    """Return the outcome if the record is current, else the attempt."""
-    attempt = Attempt.of(stage, key, settings, code_version, files)
-    return attempt.current() or attempt
 
 
 def take_together(
@@ -113,7 +97,7 @@ def take_together(
 def _attempts(
     stage: Stage, keys: Iterable[str], settings: Settings
 ) -> Iterator[tuple[str, Attempt | StageOutcome | InterleavedError]]:
-    """Each key with its attempt, or with its outcome if its record is current; many shards are compared at a time."""
+    """Compare many shards at a time; yields each key with its attempt, or with its outcome if its record is current."""
     keys = list(keys)
     code_version = stage.code_version(settings)
     try:
@@ -124,16 +108,12 @@ def _attempts(
 
     def prepare(key: str) -> Attempt | StageOutcome | InterleavedError:
         try:
-            return _compared(stage, key, settings, code_version, files)
+            attempt = Attempt.of(stage, key, settings, code_version, files)
+            return attempt.current() or attempt
         except InterleavedError as error:
             return error
 
     yield from zip(keys, parallel_map(prepare, keys, threads=READERS), strict=True)
-
-
-def list_compared(*_: object) -> Stamps:
-    """Return nothing: goes with its use in ``many``, as does the last argument of :func:`take_through`."""
-    return NOT_LISTED
 
 
 def _finish(attempt: Attempt, work: Work | InterleavedError) -> StageOutcome | InterleavedError:

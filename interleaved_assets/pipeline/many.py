@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from interleaved_assets.model.errors import ShardError, ShardTimeout, StorageError, StorageUnavailable, describe
-from interleaved_assets.pipeline.execute import list_compared, take_through, take_together
+from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.failures import FailureLog
 from interleaved_assets.pipeline.pools.cluster import on_cluster
 from interleaved_assets.pipeline.pools.threads import on_threads, too_slow
@@ -115,11 +115,13 @@ class _Work(Generic[Shown]):
     then: Callable[[StageOutcome], Shown]
 
     def here(self, keys: Sequence[str], threads: int) -> Iterator[ShardResult[Made[Shown]] | None]:
+        """Do the work in this process."""
         take = self._together if self.stage.together else partial(self._on_threads, threads=threads)
         for found in self._tried(keys, take):
             yield None if found is None else ShardResult(found[0], self.stage.name, found[1])
 
     def on_cluster(self, keys: Sequence[str]) -> Iterator[ShardResult[Made[Shown]] | None]:
+        """Give the work to the Ray cluster of this machine."""
         return on_cluster(
             self.on_worker,
             keys,
@@ -153,10 +155,8 @@ class _Work(Generic[Shown]):
             time.sleep(_pause(attempt))
 
     def _on_threads(self, keys: Sequence[str], threads: int) -> Iterator[_Found[Shown] | None]:
-        listed = list_compared(self.stage, keys, self.settings.storage)
-
         def take(key: str) -> Made[Shown]:
-            outcome = take_through(self.stage, key, self.settings, listed)
+            outcome = take_through(self.stage, key, self.settings)
             return Made(outcome, self.then(outcome))
 
         limit_s = self.settings.run.max_shard_seconds

@@ -41,16 +41,5 @@ def test_an_exception_is_raised_at_the_place_of_its_item() -> None:
     assert len(done) < 20
 
 
-def test_what_is_known_at_once_is_done_on_the_thread_of_the_caller() -> None:
-    def work(number: int) -> tuple[int, bool]:
-        return number, threading.current_thread() is threading.main_thread()
-
-    def known(number: int) -> tuple[int, bool] | None:
-        return work(number) if number % 10 else None
-
-    results = parallel_map(work, range(100), threads=2, at_once=known)
-    assert list(results) == [(number, number % 10 != 0) for number in range(100)]
-
-
 def test_no_items() -> None:
     assert list(parallel_map(str, [], threads=2)) == []
