@@ -38,8 +38,8 @@ def main() -> None:
 
 def through_stages(file: Path) -> dict[str, object]:
     """Each shard through every stage, one call after another; seconds by stage too."""
-    from interleaved_assets.pipeline.execute import take_through
     from interleaved_assets.pipeline.raw.listing import list_raw_shards
+    from interleaved_assets.pipeline.run.one import take_through
     from interleaved_assets.pipeline.stages.dag import WORK, stage_dag
     from interleaved_assets.settings import load_settings
 

@@ -27,8 +27,8 @@ from benchmarks.scale_world import Figure
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
-from interleaved_assets.pipeline.execute import take_through
-from interleaved_assets.pipeline.pools.cluster import on_cluster
+from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.ray import on_cluster
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import PluginSettings, Settings
 from interleaved_assets_tests.deploy.ray_cluster import RayCluster, ray_cluster, wait_for

@@ -31,7 +31,7 @@ from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 

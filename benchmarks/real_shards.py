@@ -22,7 +22,7 @@ import webdataset
 from PIL import Image
 
 from interleaved_assets.io import InterleavedWebdatasetReader
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
 

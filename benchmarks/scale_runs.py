@@ -21,7 +21,7 @@ from benchmarks.scale_services import Dagster, wait_for
 from benchmarks.scale_ticks import TICK_SECONDS
 from benchmarks.scale_world import Figure, World
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.live import LAUNCH
 

@@ -16,7 +16,7 @@ from interleaved_assets.defs.demo import PAGES as PAGES_OF_UI
 from interleaved_assets.defs.demo import SETTINGS, summary_table
 from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.demo.shards import SEED, SHARDS
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard

@@ -9,7 +9,7 @@ import pytest
 from interleaved_assets.io import ShardLayout
 from interleaved_assets.model import LEDGER_SCHEMA
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.io.tars import encoded, picture, rows, write_tar

@@ -34,8 +34,8 @@ ORDER = {
     "defs": ("private", "*"),
     "pipeline": (
         *("raw", "parallel", "packages", "record", "check", "counted", "stored_records", "failures"),
-        *("stage", "attempt", "execute", "pools", "throughput", "publishable", "counts", "tables", "checks", "stages"),
-        *("many", "status", "due", "dataset_status", "up_to_date", "forget", "lineage", "files", "release"),
+        *("stage", "attempt", "publishable", "counts", "tables", "checks", "stages", "run"),
+        *("status", "due", "dataset_status", "up_to_date", "forget", "lineage", "files", "release"),
     ),
     "reporting": (
         *("text", "measures", "facts", "distribution", "collect", "drops", "prose", "page"),

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.release.make import make_release
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 

@@ -10,8 +10,8 @@ from interleaved_assets.model.errors import ErrorPolicy
 from interleaved_assets.pipeline.files.convert import Conversion, check_outputs, convert_file
 from interleaved_assets.pipeline.files.filtering import check_filters, measurable, selection_settings
 from interleaved_assets.pipeline.files.inputs import find_shard_files, with_policy
-from interleaved_assets.pipeline.pools.threads import on_threads
 from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.run.threads import on_threads
 from interleaved_assets.reporting.text import counted
 from interleaved_assets.settings import load_settings_or_defaults
 

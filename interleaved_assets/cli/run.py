@@ -11,9 +11,9 @@ from interleaved_assets.cli.status import no_shards
 from interleaved_assets.io.storage import join
 from interleaved_assets.model.errors import InterleavedError, StorageError, describe
 from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
-from interleaved_assets.pipeline.many import Made, run_shards
 from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.record import Counts, Record
+from interleaved_assets.pipeline.run.many import Made, run_shards
 from interleaved_assets.pipeline.stage import ShardResult, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import FINAL_TARS, NORMALIZED

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+DEVICE_WAIT: Final = "device_wait_seconds"
+"""Note of a record: seconds that the device of the stage waited for decoded images."""
+
 
 @dataclass(frozen=True)
 class ShardTask:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import good_shard, project
 

@@ -9,7 +9,7 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets.cli.console import print_error
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import document, project, write_shard
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 

@@ -18,7 +18,7 @@ from interleaved_assets.defs.demo import (
     summary_table,
 )
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.collect import all_shard_facts
 from interleaved_assets_tests.defs.runs import instance_on_disk

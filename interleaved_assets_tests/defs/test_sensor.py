@@ -13,8 +13,8 @@ from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import LARGEST_GAP
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline import many
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files
+from interleaved_assets.pipeline.run import many
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import Watcher, run_chain, unfinished_run

@@ -19,7 +19,7 @@ from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.steps import shard_run
 from interleaved_assets.model.errors import StorageUnavailable
-from interleaved_assets.pipeline import many
+from interleaved_assets.pipeline.run import many
 from interleaved_assets.pipeline.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings

@@ -20,8 +20,8 @@ from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.demo.shards import demo_shards
 from interleaved_assets.model.errors import ClusterUnavailable, ShardTimeout, WorkerLost
-from interleaved_assets.pipeline.pools.cluster import on_cluster
-from interleaved_assets.pipeline.pools.threads import on_threads
+from interleaved_assets.pipeline.run.ray import on_cluster
+from interleaved_assets.pipeline.run.threads import on_threads
 from interleaved_assets.pipeline.stage import ShardResult
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.registry import unregister_scorer

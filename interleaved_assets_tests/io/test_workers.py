@@ -74,7 +74,7 @@ import gc, sys
 from pathlib import Path
 from concurrent.futures import ThreadPoolExecutor
 from interleaved_assets.io.workers import Workers
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.parallel import parallel_map
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard

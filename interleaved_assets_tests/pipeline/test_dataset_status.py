@@ -8,11 +8,11 @@ import pytest
 
 from interleaved_assets.pipeline.checks.raw_root import judge_raw_root
 from interleaved_assets.pipeline.dataset_status import VANISHED, VANISHED_UNUSED, DatasetStatus, read_dataset_status
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.lineage.sample import find_sample
 from interleaved_assets.pipeline.lineage.tar import trace_tar
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot, write_snapshot
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, State
 from interleaved_assets.pipeline.stored_records import recorded_stages

@@ -9,8 +9,8 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.failures import Failure, FailureLog
-from interleaved_assets.pipeline.many import run_shards
 from interleaved_assets.pipeline.release.make import make_release
+from interleaved_assets.pipeline.run.many import run_shards
 from interleaved_assets.pipeline.status import State
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_and_damaged_shards, good_shard, project

@@ -14,7 +14,7 @@ RUN = """
 import sys
 from pathlib import Path
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import load_settings
 settings = load_settings(Path(sys.argv[1]))

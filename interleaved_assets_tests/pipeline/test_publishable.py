@@ -10,8 +10,8 @@ from interleaved_assets.model.errors import IncompleteShard, UnexpectedLayout
 from interleaved_assets.pipeline.check import Basis
 from interleaved_assets.pipeline.checks.layout import LAYOUT
 from interleaved_assets.pipeline.checks.scores import EVERY_IMAGE_SCORED
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard

@@ -9,9 +9,9 @@ import pytest
 
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.due import Due, Progress, due_shards, stages_due
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards
 from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import COMPLETE, CURRENT, CurrentStages, State, Status, shard_statuses
 from interleaved_assets.pipeline.stored_records import read_records, read_valid_records

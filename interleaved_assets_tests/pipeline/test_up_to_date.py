@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import State, Status
 from interleaved_assets.pipeline.up_to_date import judge_up_to_date, shards_not_current

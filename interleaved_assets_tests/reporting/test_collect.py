@@ -12,7 +12,7 @@ import pytest
 from interleaved_assets.io import storage
 from interleaved_assets.io.storage import atomic_output, read_stamp
 from interleaved_assets.pipeline.dataset_status import VANISHED, read_dataset_status
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers

@@ -22,8 +22,8 @@ from interleaved_assets.defs.steps.shard_events import (
 )
 from interleaved_assets.model.errors import InterleavedError, ShardError, describe
 from interleaved_assets.pipeline.failures import Failure, FailureLog, read_failures
-from interleaved_assets.pipeline.many import Made, take_many
 from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.many import Made, take_many
 from interleaved_assets.pipeline.stage import ShardResult, Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import downstream_of, is_last_of, stage_dag
 from interleaved_assets.settings import Settings

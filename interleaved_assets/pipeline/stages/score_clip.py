@@ -15,11 +15,10 @@ from interleaved_assets.pipeline.packages import feature_release
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.record import Counts, OutputFile
-from interleaved_assets.pipeline.stage import ShardTask, Work
+from interleaved_assets.pipeline.stage import DEVICE_WAIT, ShardTask, Work
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.pipeline.stages.outputs import read_scores
-from interleaved_assets.pipeline.throughput import DEVICE_WAIT
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.columns import clip_ranges
 from interleaved_assets.scoring.clip.prescreen import prescreened

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from interleaved_assets.io.storage import atomic_output, join
 from interleaved_assets.pipeline.dataset_status import DatasetStatus
-from interleaved_assets.pipeline.throughput import read_throughput
+from interleaved_assets.pipeline.run.throughput import read_throughput
 from interleaved_assets.reporting.collect import all_shard_facts
 from interleaved_assets.reporting.dataset import REPORT_FILE
 from interleaved_assets.reporting.dataset.about import About, about

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.settings import Settings

@@ -9,9 +9,9 @@ import pytest
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.lineage import sample as module
 from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample, trace_sample
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets.shard_paths import ShardPaths

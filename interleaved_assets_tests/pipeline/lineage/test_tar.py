@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.lineage.tar import tar_at, trace_tar
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project

@@ -9,7 +9,6 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.raw import listing as raw_module
 from interleaved_assets.pipeline.raw.keys import is_cut, shard_key
 from interleaved_assets.pipeline.raw.listing import (
@@ -21,6 +20,7 @@ from interleaved_assets.pipeline.raw.listing import (
     raw_shard_at,
 )
 from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import project, refuse_listing

@@ -14,12 +14,12 @@ import pytest
 from aiobotocore.client import AioBaseClient
 
 from interleaved_assets.model.errors import OptionError, StorageError
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.release import make
 from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard

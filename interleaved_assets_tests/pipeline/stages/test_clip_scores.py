@@ -21,8 +21,8 @@ from interleaved_assets.model.errors import (
     ShardError,
     StorageUnavailable,
 )
-from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.record import Record, read_record
+from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.stage import ShardTask, StageOutcome, Work
 from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.pipeline.stages.dag import stage_dag

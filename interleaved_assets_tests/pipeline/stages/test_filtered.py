@@ -11,8 +11,8 @@ import pytest
 
 from interleaved_assets.io.parquet import reader as parquet_reader
 from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record, read_record
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.select_rows import deciding_rows, deciding_tables
 from interleaved_assets.selection import SelectionSettings

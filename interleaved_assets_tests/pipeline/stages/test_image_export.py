@@ -14,9 +14,9 @@ from interleaved_assets.io import ShardLayout, read_tar_shard
 from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.model import IncompleteShard, ShardError
 from interleaved_assets.pipeline.dataset_status import read_dataset_status
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.forget import files_to_forget, remove_files
 from interleaved_assets.pipeline.record import Record, read_valid_record
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages import export_images
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT

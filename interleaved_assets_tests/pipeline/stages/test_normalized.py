@@ -9,7 +9,7 @@ import pytest
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.errors import MaterializeError, ShardError
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 
@@ -74,7 +74,7 @@ def test_memory_follows_batches_and_row_groups_and_not_the_shard(tmp_path: Path)
     del documents, images
     code = (
         "import sys, pyarrow as pa\n"
-        "from interleaved_assets.pipeline.execute import take_through\n"
+        "from interleaved_assets.pipeline.run.one import take_through\n"
         "from interleaved_assets.pipeline.stages.dag import stage_dag\n"
         "from interleaved_assets.settings import load_settings\n"
         "settings = load_settings(sys.argv[1])\n"

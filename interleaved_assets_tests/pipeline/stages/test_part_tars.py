@@ -9,8 +9,8 @@ import pytest
 
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import ReadBackError, ShardError, StorageError
-from interleaved_assets.pipeline.execute import take_through
 from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages import part_tars, write_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples

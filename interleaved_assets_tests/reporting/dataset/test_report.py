@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.pipeline.run.throughput import Throughput
 from interleaved_assets.pipeline.status import State, Status
-from interleaved_assets.pipeline.throughput import Throughput
 from interleaved_assets.reporting.dataset import report as module
 from interleaved_assets.reporting.dataset.about import about
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, aggregate

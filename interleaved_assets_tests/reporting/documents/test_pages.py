@@ -9,7 +9,7 @@ import pytest
 
 from interleaved_assets.io import read_tar_shard
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.execute import take_through
+from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen
 from interleaved_assets.reporting.documents.files import file_documents

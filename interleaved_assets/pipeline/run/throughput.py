@@ -11,13 +11,11 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from interleaved_assets.io.storage import atomic_output, join, read_small
-from interleaved_assets.pipeline.stage import StageOutcome
+from interleaved_assets.pipeline.stage import DEVICE_WAIT, StageOutcome
 from interleaved_assets.settings import StorageSettings
 
 logger = logging.getLogger(__name__)
 
-DEVICE_WAIT: Final = "device_wait_seconds"
-"""Note of a record: seconds that the device of the stage waited for decoded images."""
 ENOUGH: Final = 10
 """Shards that a step has to make for its figures to say something."""
 _FOLDER: Final = "state/throughput"

@@ -13,7 +13,6 @@ from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
 from interleaved_assets.pipeline import attempt
 from interleaved_assets.pipeline import record as record_module
-from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.record import (
     RAW_SHARDS,
     OutputFile,
@@ -21,6 +20,7 @@ from interleaved_assets.pipeline.record import (
     read_record,
     read_valid_record,
 )
+from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import project

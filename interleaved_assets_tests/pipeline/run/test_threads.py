@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from interleaved_assets.model.errors import ShardTimeout
-from interleaved_assets.pipeline.pools import threads
-from interleaved_assets.pipeline.pools.threads import on_threads
+from interleaved_assets.pipeline.run import threads
+from interleaved_assets.pipeline.run.threads import on_threads
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +128,7 @@ def test_the_time_limit_is_that_of_the_shard_and_not_of_its_wait(clock: Clock) -
 _HANGING = """
 import threading
 from interleaved_assets.io.batches import prefetch
-from interleaved_assets.pipeline.pools.threads import on_threads
+from interleaved_assets.pipeline.run.threads import on_threads
 
 def work(key):
     if key == "hanging":
@@ -141,7 +141,7 @@ print([found[0] for found in on_threads(work, ["hanging", "a"], "work", threads=
 
 _TERMINATED = """
 import os, signal, sys, threading
-from interleaved_assets.pipeline.pools.threads import on_threads
+from interleaved_assets.pipeline.run.threads import on_threads
 
 class Terminated(BaseException):
     pass

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from interleaved_assets.model.errors import ShardError, ShardTimeout, StorageError, StorageUnavailable, describe
-from interleaved_assets.pipeline.execute import take_through, take_together
 from interleaved_assets.pipeline.failures import FailureLog
-from interleaved_assets.pipeline.pools.cluster import on_cluster
-from interleaved_assets.pipeline.pools.threads import on_threads, too_slow
+from interleaved_assets.pipeline.run.one import take_through, take_together
+from interleaved_assets.pipeline.run.ray import on_cluster
+from interleaved_assets.pipeline.run.threads import on_threads, too_slow
+from interleaved_assets.pipeline.run.throughput import ENOUGH, Progress, write_throughput
 from interleaved_assets.pipeline.stage import ShardResult, Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.throughput import ENOUGH, Progress, write_throughput
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.settings import Settings
 

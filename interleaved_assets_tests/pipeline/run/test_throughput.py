@@ -5,8 +5,8 @@ import pytest
 
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.record import Counts, Record
-from interleaved_assets.pipeline.stage import StageOutcome
-from interleaved_assets.pipeline.throughput import DEVICE_WAIT, Progress, Throughput, read_throughput, write_throughput
+from interleaved_assets.pipeline.run.throughput import Progress, Throughput, read_throughput, write_throughput
+from interleaved_assets.pipeline.stage import DEVICE_WAIT, StageOutcome
 from interleaved_assets_tests.documents import project
 
 
