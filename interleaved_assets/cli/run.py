@@ -108,7 +108,7 @@ def _nothing_to_make(dataset: DatasetStatus) -> str:
 
 
 def _due(dataset: DatasetStatus) -> list[str]:
-    """The keys of the shards that are not current, and have a raw shard."""
+    """Return the keys of the shards that are not current, and have a raw shard."""
     if dataset.raws is None:
         raise StorageError(dataset.problem)
     if dataset.problem:

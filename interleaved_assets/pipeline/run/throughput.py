@@ -43,7 +43,7 @@ class Throughput:
     """Shards by node of the cluster; empty in one process."""
 
     def rate(self, count: float) -> float:
-        """``count`` per second of the step; 0 before anything was done."""
+        """Return ``count`` per second of the step; 0 before anything was done."""
         return count / self.seconds if self.seconds else 0.0
 
     @property
@@ -102,7 +102,7 @@ class Progress:
             self._log(self._line())
 
     def end(self) -> Throughput:
-        """The figures of the whole step, which are logged if it took long enough to have a line of progress."""
+        """Return the figures of the whole step, and log them if it took long enough to have a line of progress."""
         done = self._measured()
         if self._told != self._began:
             self._log(f"{done.stage}: {done.shards:,} shards in {_duration(done.seconds)}; {done.text}")
@@ -128,7 +128,7 @@ def write_throughput(done: Throughput, storage: StorageSettings) -> None:
 
 
 def read_throughput(stages: Iterable[str], storage: StorageSettings) -> list[Throughput]:
-    """The stored figures of these stages, where there are some; a file that has none is left out with a warning."""
+    """Return the stored figures of these stages; a file that holds none is left out with a warning."""
     found: list[Throughput] = []
     for uri in (_uri(stage, storage) for stage in stages):
         if (content := read_small(uri, storage.options)) is not None:
