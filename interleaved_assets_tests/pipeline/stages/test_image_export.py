@@ -21,7 +21,7 @@ from interleaved_assets.pipeline.stages import export_images
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
 from interleaved_assets.pipeline.status import CurrentStages
-from interleaved_assets.pipeline.stored_records import list_records, read_records
+from interleaved_assets.pipeline.stored_records import list_outputs, read_records, read_valid_records
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.s3 import S3Server
@@ -281,12 +281,12 @@ def test_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
     s3_server.fs.put_file(str(good_shard(tmp_path / "a.tar")), f"{bucket}/raw/{KEY}.tar")
     record = through_all(settings)
     assert [uri.startswith(f"{bucket}/out/images/{KEY}/") for uri in tars(record)] == [True, True]
-    listed = list_records(storage, stage_dag(settings))
-    assert listed is not None
-    assert [listed.stamp_at(output.uri) for output in record.outputs.values()] == [
+    listed = list_outputs(storage, stage_dag(settings))
+    assert [listed[output.uri] for output in record.outputs.values()] == [
         output.stamp for output in record.outputs.values()
     ]
-    assert list(listed.read_valid(storage.shard(KEY), stage_dag(settings))) == list(stage_dag(settings))
+    valid = read_valid_records(storage.shard(KEY), stage_dag(settings), listed)
+    assert list(valid) == list(stage_dag(settings))
     assert take_through(stage_dag(settings)[IMAGE_EXPORT], KEY, settings).unchanged
     (table,) = read_tar_shard(
         tars(record)[1], layout=ShardLayout(layout="images"), materialize=True, storage_options=storage.options

@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.stages import part_tars, write_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
 from interleaved_assets.pipeline.status import CurrentStages
-from interleaved_assets.pipeline.stored_records import list_records, read_valid_records
+from interleaved_assets.pipeline.stored_records import list_outputs, read_valid_records
 from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
@@ -287,8 +287,7 @@ def test_parts_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str) -> 
     kinds = [request.partition(" ")[0] for request in changes]
     # each is uploaded; then those of before go, and both uploads are completed
     assert kinds == ["POST", "PUT"] * 2 + ["DELETE"] * 4 + ["POST"] * 2, changes
-    listed = list_records(storage, ["final_tars"])
-    assert listed is not None
-    assert [*listed.read_valid(storage.shard(KEY), ["final_tars"])] == ["final_tars"]
+    listed = list_outputs(storage, ["final_tars"])
+    assert [*read_valid_records(storage.shard(KEY), ["final_tars"], listed)] == ["final_tars"]
     through(of(""))
     assert stored() == {"a.tar": KEYS}
