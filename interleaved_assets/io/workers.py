@@ -43,7 +43,7 @@ class Workers:
         self._is_stopped = False
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
-        """Call ``function(*arguments)`` in a thread. Tasks that have not begun when the threads stop are dropped."""
+        """Call ``function(*arguments)`` in a thread. Tasks that have not begun when the threads stop are cancelled."""
         future: Future[Result] = Future()
         self._tasks.put((future, function, arguments))
         if len(self._threads) < self._limit:
@@ -73,7 +73,11 @@ class Workers:
     def _work(self) -> None:
         _running[threading.current_thread()] = self
         try:
-            while (task := self._tasks.get()) is not None and not self._is_stopped:
+            while (task := self._tasks.get()) is not None:
+                if self._is_stopped:
+                    task[0].cancel()
+                    task[0].set_running_or_notify_cancel()  # else whoever waits for it waits for ever
+                    break
                 _run_task(*task)
                 del task  # else it stays in memory until the next task
             if self._at_end is not None:

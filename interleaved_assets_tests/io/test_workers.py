@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -159,6 +159,18 @@ def test_the_end_of_the_block_waits_for_tasks_under_way_and_drops_the_others() -
         assert begun.wait(60)
     assert 1 <= len(done) < 100
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("test_")]
+
+
+def test_a_task_that_is_dropped_ends_for_those_who_wait_for_it() -> None:
+    """As where Ctrl-C stops the threads before one of them has begun with what it was given."""
+    go_on = threading.Event()
+    workers = Workers(1, "work")
+    workers.submit(go_on.wait, 60)
+    dropped = workers.submit(int)
+    workers.stop()
+    go_on.set()
+    assert wait([dropped], timeout=60).done == {dropped}
+    assert dropped.cancelled()
 
 
 def test_a_failed_task_keeps_nothing_alive() -> None:
