@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from s3fs import S3FileSystem
 
 from interleaved_assets_tests.documents import good_shard
 
@@ -29,6 +30,7 @@ def start(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
     """A function that runs a benchmark in this process with arguments, and returns what it prints."""
 
     def run(name: str, *arguments: str | Path) -> str:
+        S3FileSystem.clear_instance_cache()  # one of a server that another benchmark has started, and ended
         monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
         found = importlib.import_module(f"benchmarks.{name}").main()
         assert found in (None, 0)
