@@ -13,7 +13,6 @@ export DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS ?= 300
 export DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS ?= 600
 # Runs of a backfill that the daemon queues before it checks whether the backfill was cancelled; Dagster's default is 25.
 export DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE ?= 2
-export DAGSTER_EVENT_BATCH_SIZE ?= 100
 
 .DELETE_ON_ERROR:
 .PHONY: demo ui test test-all check format docs screenshots bench wheel clean help

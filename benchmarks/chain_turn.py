@@ -63,7 +63,6 @@ def through_dagster(file: Path) -> dict[str, object]:
     home.mkdir()
     (home / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
     os.environ["DAGSTER_HOME"] = str(home)
-    os.environ["DAGSTER_EVENT_BATCH_SIZE"] = "100"  # as in the Makefile
 
     import dagster as dg
 

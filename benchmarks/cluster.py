@@ -36,7 +36,6 @@ from interleaved_assets_tests.deploy.ray_cluster import RayCluster, ray_cluster,
 _SETTINGS: Final = {
     "INTERLEAVED_RUN__EXECUTOR": "ray",
     "INTERLEAVED_RUN__SHARDS_PER_RUN": "10000",
-    "DAGSTER_EVENT_BATCH_SIZE": "1000",  # as below deploy/
 }
 _EMPTY_TASKS = 300
 _OUTPUTS = ("normalized", "image_scores", "filtered", "tars", "dropped", "sample_scores")

@@ -36,8 +36,6 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 
 QUIETLY = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-BATCH = {"postgres": "1000", "sqlite": "100"}
-"""Planned events stored at a time, as below deploy/ and in the Makefile."""
 PLANNED = ("ASSET_MATERIALIZATION_PLANNED", "ASSET_CHECK_EVALUATION_PLANNED")
 """Events that Dagster stores itself when a run is created."""
 
@@ -68,9 +66,7 @@ def main() -> None:
                 write_demo_shards(Path(settings.storage.raw_root))
             else:
                 write_shards(work / "raw", contents(work / "tars"), range(arguments.shards))
-            stack.enter_context(
-                environment({"DAGSTER_HOME": str(home), "DAGSTER_EVENT_BATCH_SIZE": BATCH[arguments.storage]})
-            )
+            stack.enter_context(environment({"DAGSTER_HOME": str(home)}))
             instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
             register_all(instance, settings)
             bare = write_settings(work / "bare", raw_root=settings.storage.raw_root)

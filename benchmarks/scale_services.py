@@ -208,7 +208,6 @@ class Dagster:
             "INTERLEAVED_SETTINGS": str(settings_file),
             "DAGSTER_DISABLE_TELEMETRY": "yes",
             "DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE": "2",  # these as in `make ui` and below deploy/
-            "DAGSTER_EVENT_BATCH_SIZE": "1000",
         }
         self.url = f"http://127.0.0.1:{self._web_port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}

@@ -114,8 +114,8 @@ def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
         owners=OWNERS,
         tags={"layer": "report"},
         description="Totals, shards that are not current with the reason, keep rates, score distributions, what other "
-        "thresholds would keep, the shards to check first. As metadata here, and as one self-contained HTML "
-        "file. Made every morning. Publishes the reason on the page of each shard that is not current.",
+        "thresholds would keep, the shards to check first: one self-contained HTML file, with a summary of it as "
+        "metadata here. Made by the schedule daily_report.",
         check_specs=[dg.AssetCheckSpec(PUBLISHED_ONCE, asset="dataset_report", description=_PUBLISHED_ONCE)],
     )
     def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:

@@ -14,8 +14,6 @@ Stamps: TypeAlias = Mapping[str, str]
 """By URI, the stamp that each file had when files were listed."""
 NOT_LISTED: Final[Stamps] = {}
 """The storage is asked for the stamp of each file."""
-ListedRecords: TypeAlias = Stamps
-"""Goes with its use in ``many``."""
 
 
 def read_records(paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record]:

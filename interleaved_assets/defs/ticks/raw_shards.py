@@ -56,7 +56,8 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
         unused = _unused(absent, context, settings)
         complete = {key: entry for key, entry in found.snapshot.items() if entry.version}
         # not by the result: a run can be requested only for partitions that Dagster has
-        added = [key for key in complete if key not in set(registered)]
+        partitions = set(registered)
+        added = [key for key in complete if key not in partitions]
         context.instance.add_dynamic_partitions(SHARDS, added)
         new = {key: entry for key, entry in complete.items() if entry.version != entry.handled}
         known = progress(context.instance, stage_dag(settings), [*registered, *added] if new else [])
