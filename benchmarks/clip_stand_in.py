@@ -35,7 +35,7 @@ from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.clip.stream import ClipStats, ScoreStream
 from interleaved_assets.scoring.clip.text import Tokenizer
-from interleaved_assets.scoring.decoders import decoders_for_threads, processors
+from interleaved_assets.scoring.images.decoders import decoders_for_threads, processors
 
 WIDTH = 768
 CONFIG = PreprocessCfg(size=224)

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader, read_parquet_shard
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter, parquet_shard
+from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter, tar_shard
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.scoring.score import score_images
-from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.scoring.protocol.score import score_images
+from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.batch import filter_batch, selection_rows
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.settings import SelectionSettings

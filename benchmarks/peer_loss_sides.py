@@ -161,7 +161,7 @@ class OwnSide:
         return [row for batch in batches for row in batch.to_pyarrow().to_pylist()]
 
     def filter(self, batches: Batches, kind: str) -> Batches:
-        from interleaved_assets.scoring.settings import ScoringSettings
+        from interleaved_assets.scoring.protocol.settings import ScoringSettings
         from interleaved_assets.selection.batch import filter_batch
         from interleaved_assets.selection.settings import SelectionSettings
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring import ScoringSettings, score_images
-from interleaved_assets.scoring.decode import decode_image
+from interleaved_assets.scoring.images.decode import decode_image
 from interleaved_assets.selection import SelectionSettings, select
 from interleaved_assets.selection.batch import selection_rows
 

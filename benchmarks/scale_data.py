@@ -21,12 +21,12 @@ from dagster._core.instance.utils import RUNLESS_JOB_NAME, RUNLESS_RUN_ID
 
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.registration import observation
+from interleaved_assets.defs.sensor import observation
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot, write_snapshot
-from interleaved_assets.pipeline.record import RAW_SHARDS, Record, read_record
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stage import StageOutcome
+from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record, read_record
+from interleaved_assets.pipeline.run.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import document, sharp_image, write_shard

@@ -13,9 +13,9 @@ from benchmarks.scale_ticks import quiet_night, quiet_ticks
 from benchmarks.scale_world import Figure, World
 from interleaved_assets.io.storage import etag_stamp
 from interleaved_assets.pipeline.raw.listing import RawSource
-from interleaved_assets.pipeline.record import read_record
+from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 
 _UPLOADS_AT_ONCE = 1000
 BUCKET = "scale"

@@ -17,7 +17,7 @@ from dagster import DagsterInstance
 
 from benchmarks.scale_data import contents, finish_all, register_all, write_settings, write_shards
 from benchmarks.scale_services import ROOT, Dagster, environment
-from interleaved_assets.defs.pools import SLOTS
+from interleaved_assets.defs.executors import SLOTS
 from interleaved_assets.pipeline.raw.listing import RawSource
 
 INSTANCE_FILES: Final = {"postgres": "deploy/postgres/dagster.yaml", "sqlite": "dagster.yaml"}

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.figures import markdown_table, replace_figures
 from benchmarks.qr import photographs_in
 from interleaved_assets.demo.pictures import sharp
-from interleaved_assets.scoring.decode import BgrImage
+from interleaved_assets.scoring.images.decode import BgrImage
 from interleaved_assets.scoring.scores.sharpness import sharpness, sharpness_256
 
 SIZES = ((400, 300), (640, 480), (1200, 900), (300, 400), (900, 700))

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from interleaved_assets.io.limits import TarLimits
+from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.model import ROW_ERROR_CODES
 from interleaved_assets.scoring import ScoringSettings
 from interleaved_assets.settings import Settings

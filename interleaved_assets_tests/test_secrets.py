@@ -20,7 +20,7 @@ from interleaved_assets.io.storage import exists, filesystem
 from interleaved_assets.io.storage.options import find_unlisted
 from interleaved_assets.model.errors import InterleavedError, OptionError, SettingsError
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.status import shard_statuses
+from interleaved_assets.pipeline.status.status import shard_statuses
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import STAGES, run_chain
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard

@@ -12,11 +12,11 @@ from benchmarks.fuzz.child import WrongRead
 from benchmarks.fuzz.oracles import check_png
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring import ScoringSettings, known_scorers, score_images
-from interleaved_assets.scoring.decode import decode_image
-from interleaved_assets.scoring.registry import score_ranges
+from interleaved_assets.scoring.images.decode import decode_image
+from interleaved_assets.scoring.images.size import image_size
+from interleaved_assets.scoring.protocol.registry import score_ranges
 from interleaved_assets.scoring.scores.nsfw import nsfw_model
 from interleaved_assets.scoring.scores.qr import qr_area_ratio
-from interleaved_assets.scoring.size import image_size
 
 _MAX_PIXELS: Final = 4_000_000
 _SETTINGS: Final = ScoringSettings(scorers=known_scorers(), max_pixels=_MAX_PIXELS)

@@ -109,7 +109,7 @@ def _own_error() -> type[Exception]:
 
 
 def _print_error(text: str, arguments: Sequence[str]) -> None:
-    from interleaved_assets.cli.console import print_error
+    from interleaved_assets.cli.terminal.console import print_error
 
     # who reads JSON reads stderr by lines; for people a list stands below its message
     one_line = "--json" in arguments
@@ -130,7 +130,7 @@ def _check_arguments(arguments: Sequence[str]) -> None:
     """Refuse arguments that are not text: ids, keys and paths are text, and Arrow and JSON fail on other bytes."""
     for argument in arguments:
         if "\0" in argument or re.search("[\ud800-\udfff]", argument):  # Python represents bytes that are not UTF-8 so
-            from interleaved_assets.cli.console import short
+            from interleaved_assets.cli.terminal.console import short
             from interleaved_assets.model.errors import OptionError
 
             raise OptionError(f"argument {short(argument)} is not UTF-8 text")

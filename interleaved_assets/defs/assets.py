@@ -6,23 +6,18 @@ from typing import Final
 import dagster as dg
 
 from interleaved_assets.defs.columns import definition_metadata
-from interleaved_assets.defs.executors import gpu_tags
+from interleaved_assets.defs.executors import GPU, SHARD_IO, gpu_tags
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.pools import GPU, SHARD_IO
-from interleaved_assets.pipeline.check import MATERIALIZATION_ERRORS, PUBLISHED_ONCE
+from interleaved_assets.defs.shard_run import run_over_shards
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_version
-from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stage import Stage
+from interleaved_assets.pipeline.run.check import MATERIALIZATION_ERRORS
+from interleaved_assets.pipeline.run.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.settings.sections import ServeSettings
 
 OWNERS: Final = ["team:data-curation"]
-_PUBLISHED_ONCE: Final = (
-    "The raw tar of every final tar is there and has not failed since, and no two final tars have the same content, as "
-    "after a raw tar was renamed. interleaved forget, or the job forget_shards, removes what a shard without a raw tar "
-    "has left."
-)
 
 
 def build_assets(settings: Settings, *, in_pools: bool = True) -> list[dg.AssetsDefinition | dg.SourceAsset]:
@@ -95,33 +90,6 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings, *, in_pool
         check_specs=_check_specs(stage),
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
-        # the step begins here: what does its work is not imported with the definitions
-        from interleaved_assets.defs.steps.shard_run import run_over_shards
-
         yield from run_over_shards(context, stage, settings, code_version)
 
     return shard_asset
-
-
-def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
-    """The asset that sums up the stored outputs of all shards; it reads records, scores and ledgers, but no images."""
-
-    @dg.asset(
-        name="dataset_report",
-        deps=["filtered", "final_tars"],
-        group_name="publish",
-        kinds={"html"},
-        owners=OWNERS,
-        tags={"layer": "report"},
-        description="Totals, shards that are not current with the reason, keep rates, score distributions, what other "
-        "thresholds would keep, the shards to check first: one self-contained HTML file, with a summary of it as "
-        "metadata here. Made by the schedule daily_report.",
-        check_specs=[dg.AssetCheckSpec(PUBLISHED_ONCE, asset="dataset_report", description=_PUBLISHED_ONCE)],
-    )
-    def dataset_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        # the step begins here: what does its work is not imported with the definitions
-        from interleaved_assets.defs.steps.report import make_report
-
-        return make_report(context, settings)
-
-    return dataset_report

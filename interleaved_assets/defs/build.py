@@ -2,8 +2,9 @@
 
 import dagster as dg
 
-from interleaved_assets.defs.assets import build_assets, build_dataset_report
+from interleaved_assets.defs.assets import build_assets
 from interleaved_assets.defs.checks import build_raw_root_check, build_up_to_date_check
+from interleaved_assets.defs.dataset_report import build_dataset_report
 from interleaved_assets.defs.executors import build_executor
 from interleaved_assets.defs.forget import build_forget_job
 from interleaved_assets.defs.requests import build_job

@@ -8,10 +8,10 @@ import dagster as dg
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, Column
 from interleaved_assets.pipeline.lineage.columns import column_lineage, deciding_columns
-from interleaved_assets.pipeline.stage import Stage
+from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FILTERED, IMAGE_SCORES, NORMALIZED
 from interleaved_assets.scoring.clip.columns import clip_columns
-from interleaved_assets.scoring.registry import score_columns
+from interleaved_assets.scoring.protocol.registry import score_columns
 from interleaved_assets.settings import Settings
 
 _PASSTHROUGH: Final = (

@@ -20,9 +20,9 @@ from rich.table import Table
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.registration import observation
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.defs.schedules import DAILY_REPORT
+from interleaved_assets.defs.sensor import observation
 from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.io.storage import is_local, join
@@ -30,13 +30,13 @@ from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot
-from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets.pipeline.run.stored_records import read_records, recorded_stages
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import FINAL_TARS
-from interleaved_assets.pipeline.stored_records import read_records, recorded_stages
-from interleaved_assets.reporting.collect import row_errors
 from interleaved_assets.reporting.dataset import REPORT_FILE
-from interleaved_assets.reporting.text import most_frequent
+from interleaved_assets.reporting.figures.collect import row_errors
+from interleaved_assets.reporting.wording.text import most_frequent
 from interleaved_assets.settings import Settings, StorageSettings, load_settings
 from interleaved_assets.settings.load import FILE_NAME, FILE_VARIABLE, settings_path
 

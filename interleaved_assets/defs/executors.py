@@ -18,18 +18,20 @@ from typing import Any, Final, Literal
 
 import dagster as dg
 
-from interleaved_assets.defs.pools import GPU
 from interleaved_assets.model.errors import MissingDependency, SettingsError, how_to_install
 from interleaved_assets.pipeline.stages.dag import WORK
 from interleaved_assets.settings.sections import RunSettings
+
+GPU: Final = "gpu"
+SHARD_IO: Final = "shard_io"
+SLOTS: Final = {GPU: 1, SHARD_IO: 2}
+"""Steps that may run at a time: on one device one, else as many as dagster.yaml allows runs."""
 
 IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
 """Environment variable with the GPU step's container image on Kubernetes; without it, the step has the run's image."""
 
 WORK_OF_STEPS: Final = (
     "interleaved_assets.defs.build",
-    "interleaved_assets.defs.steps.shard_run",
-    "interleaved_assets.reporting.shard.stored_pictures",
     *WORK,
 )
 """What a process imports that steps are forked from: the definitions, and the work that steps would import else."""

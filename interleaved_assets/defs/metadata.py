@@ -6,8 +6,8 @@ from typing import Any, Final, TypeVar
 import dagster as dg
 
 from interleaved_assets.model.columns import RESERVED_COLUMNS
-from interleaved_assets.pipeline.record import Record
-from interleaved_assets.pipeline.stage import StageOutcome
+from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets.pipeline.run.stage import StageOutcome
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.reporting.served.places import url_of
 from interleaved_assets.settings import Settings

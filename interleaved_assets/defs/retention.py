@@ -13,7 +13,7 @@ from interleaved_assets.defs.forget import FORGET_SHARDS
 from interleaved_assets.defs.private import delete_compute_logs, latest_event_ids
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.defs.schedules import DAILY_REPORT
-from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 

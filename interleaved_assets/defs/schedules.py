@@ -1,14 +1,20 @@
 """The schedules: runs by night for shards that are not current, and the daily report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import dagster as dg
 
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK, up_to_date_checks
-from interleaved_assets.defs.requests import AssetJob
+from interleaved_assets.defs.partitions import SHARDS, progress
+from interleaved_assets.defs.private import latest_event_ids
+from interleaved_assets.defs.requests import AssetJob, log_due, range_requests
 from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
+from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.status.due import due_shards
 from interleaved_assets.settings import Settings
 
 DAILY_REPORT: Final = "daily_report"
@@ -25,8 +31,6 @@ def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefi
     """
 
     def nightly(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        from interleaved_assets.defs.ticks.nightly import request_due_shards  # the tick begins here
-
         return request_due_shards(context, settings)
 
     with _cron_checked("watch.nightly", settings.watch.nightly):
@@ -72,3 +76,47 @@ def _cron_checked(setting: str, value: str) -> Iterator[None]:
         raise SettingsError(
             f"{setting}: {value!r} is not a cron expression of five fields, such as 0 2 * * *"
         ) from error
+
+
+def request_due_shards(
+    context: dg.ScheduleEvaluationContext, settings: Settings
+) -> list[dg.RunRequest] | dg.SkipReason:
+    """Request runs over all shards that are due."""
+    # a shard that is still being written is left to the sensor or the next night
+    raws = [raw for raw in list_raw_shards(settings.storage) if not just_written(raw, settings.watch.quiet_seconds)]
+    # shards that the sensor has not registered yet are requested too
+    before = set(context.instance.get_dynamic_partitions(SHARDS))
+    context.instance.add_dynamic_partitions(SHARDS, [raw.key for raw in raws if raw.key not in before])
+    registered = list(context.instance.get_dynamic_partitions(SHARDS))
+    known = progress(context.instance, stage_dag(settings), registered)
+    due = due_shards(
+        raws,
+        settings,
+        snapshot_versions(raws, settings.storage),
+        known._replace(failed=_without_event(context.instance, stage_dag(settings))),
+        all_shards=True,
+    )
+    log_due(context, due)
+    night = f"{context.scheduled_execution_time:%Y-%m-%dT%H:%M}"
+    requests = range_requests(registered, due, settings, of_content=dict.fromkeys(due.shards, night))
+    if not requests:
+        return dg.SkipReason(f"all {len(registered)} shards are current, just written, or in the work of a run")
+    return requests
+
+
+def _without_event(instance: dg.DagsterInstance, stages: Iterable[str]) -> dict[str, set[str]]:
+    """Return, for each stage, the shards that were part of a run since their last materialization.
+
+    The run may have written their records, and have been cancelled before it logged that: their pages would show the
+    figures of the content before. Dagster counts shards as failed only where their run has failed.
+    """
+    planned, made = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED, dg.DagsterEventType.ASSET_MATERIALIZATION
+    lost: dict[str, set[str]] = {}
+    for stage in stages:
+        before = latest_event_ids(instance, dg.AssetKey(stage), made)
+        lost[stage] = {
+            key
+            for key, event in latest_event_ids(instance, dg.AssetKey(stage), planned).items()
+            if event > before.get(key, -1)
+        }
+    return lost

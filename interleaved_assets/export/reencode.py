@@ -7,10 +7,10 @@ import numpy as np
 from PIL import Image
 
 from interleaved_assets.model.errors import ImageError, row_error
-from interleaved_assets.scoring.containers import Buffer
-from interleaved_assets.scoring.decode import check_pixels
-from interleaved_assets.scoring.options import DEFAULT_MAX_PIXELS
-from interleaved_assets.scoring.size import TURN_UPRIGHT, exif_orientation, open_header, pillow_result
+from interleaved_assets.scoring.images.containers import Buffer
+from interleaved_assets.scoring.images.decode import check_pixels
+from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
+from interleaved_assets.scoring.images.size import TURN_UPRIGHT, exif_orientation, open_header, pillow_result
 
 _GREY: Final = ("1", "L", "LA", "La")
 _WITH_ALPHA: Final = ("LA", "PA", "RGBA")

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from interleaved_assets.io.batches import parts_within
+from interleaved_assets.io.rows.batches import parts_within
+from interleaved_assets.io.rows.value_bytes import value_bytes
 from interleaved_assets.io.tar.layout import EMPTY_LISTS, LIST_LENGTH, NULL_FIELDS, UNREFERENCED_MEMBERS
-from interleaved_assets.io.value_bytes import value_bytes
 from interleaved_assets.model.casting import take
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError

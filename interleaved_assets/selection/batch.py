@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.io.fill import materialize
+from interleaved_assets.io.rows.fill import materialize
 from interleaved_assets.io.storage.roots import folders_of
 from interleaved_assets.model.batch import InterleavedBatch, Mask
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.scoring.scores.ratio import count_words
-from interleaved_assets.scoring.settings import ScoringSettings
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.positions import join_scores, reindex_positions
 from interleaved_assets.selection.row_state import RowState
@@ -102,7 +102,7 @@ def filter_batch(
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
         StorageError: the storage cannot be reached.
     """
-    from interleaved_assets.scoring.score import score_images  # with OpenCV, which what-if does without
+    from interleaved_assets.scoring.protocol.score import score_images  # with OpenCV, which what-if does without
 
     settings = settings or SelectionSettings()
     roots = folders_of(batch.source_files) if allowed_roots is None else allowed_roots

@@ -3,9 +3,9 @@
 from typing import Final
 
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.scoring.filter import CLIP_ERRORS, Filter, ImageFilter, SampleCounts, SampleFilter
-from interleaved_assets.scoring.registry import BUILT_IN as BUILT_IN_SCORERS
-from interleaved_assets.scoring.scorer import all_scorers
+from interleaved_assets.scoring.protocol.filter import CLIP_ERRORS, Filter, ImageFilter, SampleCounts, SampleFilter
+from interleaved_assets.scoring.protocol.registry import BUILT_IN as BUILT_IN_SCORERS
+from interleaved_assets.scoring.protocol.scorer import all_scorers
 
 __all__ = [
     "BUILT_IN",

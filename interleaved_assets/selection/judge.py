@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import ScoreError, error_code, row_error
-from interleaved_assets.scoring.filter import Bounds, outside
+from interleaved_assets.scoring.protocol.filter import Bounds, outside
 from interleaved_assets.selection.applicable import applicable_filters
 from interleaved_assets.selection.filters import ImageFilter, SampleFilter, find_filter
 from interleaved_assets.selection.positions import match_scores

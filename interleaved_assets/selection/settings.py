@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from interleaved_assets.model.errors import ErrorPolicy
-from interleaved_assets.scoring.filter import Bounds, with_bounds
+from interleaved_assets.scoring.protocol.filter import Bounds, with_bounds
 from interleaved_assets.selection.filters import BUILT_IN, SampleFilter, find_filter, known_filters
 
 OnFail = Literal["image", "sample"]

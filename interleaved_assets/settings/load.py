@@ -12,7 +12,7 @@ from interleaved_assets.io.storage import check_place
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.errors import OptionError, SettingsError, StorageError
 from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.scoring.registry import score_columns
+from interleaved_assets.scoring.protocol.registry import score_columns
 from interleaved_assets.selection.applicable import applicable_filters
 from interleaved_assets.settings.messages import describe, refuse_unknown_variables
 from interleaved_assets.settings.secret_values import refuse_secrets

@@ -8,14 +8,14 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, field_
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from interleaved_assets.export.settings import ExportSettings
-from interleaved_assets.io.limits import LIMITS, TarLimits
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme
 from interleaved_assets.io.tar.layout import Layout, ShardLayout
 from interleaved_assets.model.errors import ErrorPolicy
 from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.settings import SelectionSettings
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 
 ENV_PREFIX = "INTERLEAVED_"
 _MIB = 2**20

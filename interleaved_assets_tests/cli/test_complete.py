@@ -9,8 +9,8 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 
-from interleaved_assets.cli import complete as module
 from interleaved_assets.cli.commands.group import interleaved
+from interleaved_assets.cli.terminal import complete as module
 from interleaved_assets_tests.documents import project
 
 KEYS = ("2024/part-0", "2024/part-1", "2025/part-0", "caf%C3%A9")
@@ -106,8 +106,9 @@ def test_more_keys_than_a_shell_can_show_are_not_offered(monkeypatch: pytest.Mon
 
 HANGS = """
 import threading
-from interleaved_assets.cli import complete, main
-from interleaved_assets.pipeline import stored_records
+from interleaved_assets.cli.terminal import complete
+from interleaved_assets.cli import main
+from interleaved_assets.pipeline.run import stored_records
 
 complete.LIMIT_SECONDS = 0.5
 stored_records.recorded_keys = lambda *_: threading.Event().wait()

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from interleaved_assets.cli import console as module
-from interleaved_assets.cli.console import console, progress
+from interleaved_assets.cli.terminal import console as module
+from interleaved_assets.cli.terminal.console import console, progress
 
 
 def shown(

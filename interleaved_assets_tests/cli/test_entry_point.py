@@ -51,7 +51,7 @@ def test_a_defect_is_not_taken_for_an_error_of_output(monkeypatch: pytest.Monkey
         Path(tmp_path, "gone").read_text()
 
     project(tmp_path)
-    monkeypatch.setattr("interleaved_assets.cli.settings.load_settings", broken)
+    monkeypatch.setattr("interleaved_assets.cli.answers.settings.load_settings", broken)
     with pytest.raises(FileNotFoundError):
         main(["settings"])
 

@@ -9,7 +9,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.cli.commands.group import interleaved
-from interleaved_assets.cli.console import print_json
+from interleaved_assets.cli.terminal.console import print_json
 from interleaved_assets_tests.documents import good_shard, project
 
 ARGUMENTS = {

@@ -8,7 +8,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.cli.commands.group import interleaved
-from interleaved_assets.cli.console import print_error
+from interleaved_assets.cli.terminal.console import print_error
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import document, project, write_shard
@@ -125,7 +125,7 @@ def test_ctrl_c_is_one_line_and_exit_code_130(
     def interrupted(file: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("interleaved_assets.cli.what_if.load_settings", interrupted)
+    monkeypatch.setattr("interleaved_assets.cli.answers.what_if.load_settings", interrupted)
     assert main([*curated, "what-if", "min_sharpness=0"]) == 130
     assert capsys.readouterr().err.strip() == "interleaved: interrupted"
 

@@ -6,11 +6,11 @@ import pytest
 from dagster import DagsterInstance
 
 from interleaved_assets.cli import main
-from interleaved_assets.pipeline.due import Progress, due_shards
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.record import read_record
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.status.due import Progress, due_shards
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project
 

@@ -8,7 +8,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.pipeline.stages.select_rows import deciding_tables
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 
 
 def test_what_if_compares_with_the_settings_in_force(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +30,7 @@ def test_what_if_reads_several_shards_in_parallel(
         both_are_read.wait()
         return deciding_tables(paths, inputs, max_batch_bytes)
 
-    monkeypatch.setattr("interleaved_assets.cli.what_if.deciding_tables", reading)
+    monkeypatch.setattr("interleaved_assets.cli.answers.what_if.deciding_tables", reading)
     assert main([*curated, "what-if", "min_sharpness=0"]) == 0
     assert "2 shards" in capsys.readouterr().out
 

@@ -13,7 +13,7 @@ import dagster as dg
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
-from interleaved_assets.pipeline.check import MATERIALIZATION_ERRORS
+from interleaved_assets.pipeline.run.check import MATERIALIZATION_ERRORS
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 

@@ -14,9 +14,9 @@ from interleaved_assets.io import InterleavedWebdatasetReader
 from interleaved_assets.io.storage import open_input
 from interleaved_assets.pipeline.raw.keys import MAX_KEY_BYTES
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import CURRENT, CurrentStages
-from interleaved_assets.pipeline.stored_records import read_records
+from interleaved_assets.pipeline.status.status import CURRENT, CurrentStages
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, files, materialized, run_chain
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard

@@ -12,7 +12,7 @@ from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.pipeline.run import many
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stage import Stage, StageOutcome
+from interleaved_assets.pipeline.run.stage import Stage, StageOutcome
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project

@@ -11,7 +11,7 @@ import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance
 
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.record import Record, read_record
+from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, files, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project

@@ -13,17 +13,17 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionResolvedStatus
 from dagster._core.storage.asset_check_state import AssetCheckState
 
+from interleaved_assets.defs import checks as check_run
+from interleaved_assets.defs import shard_events
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
-from interleaved_assets.defs.steps import checks as check_run
-from interleaved_assets.defs.steps import shard_events
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import SettingsError, StorageError
-from interleaved_assets.pipeline import counts as settle
+from interleaved_assets.pipeline.run import counts as settle
 from interleaved_assets.pipeline.stages import normalize, score_images
-from interleaved_assets.scoring.registry import Range, Scorer, register_scorer, unregister_scorer
+from interleaved_assets.scoring.protocol.registry import Range, Scorer, register_scorer, unregister_scorer
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_result, materialized, run_chain
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard

@@ -17,10 +17,10 @@ from interleaved_assets.defs.demo import (
     killed_demos_removed,
     summary_table,
 )
-from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.reporting.collect import all_shard_facts
+from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
+from interleaved_assets.reporting.figures.collect import all_shard_facts
 from interleaved_assets_tests.defs.runs import instance_on_disk
 from interleaved_assets_tests.documents import (
     blurred_image,

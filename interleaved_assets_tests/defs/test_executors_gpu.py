@@ -10,8 +10,7 @@ from dagster_k8s.container_context import K8sContainerContext
 from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config
 
 from interleaved_assets.defs.assets import build_assets
-from interleaved_assets.defs.executors import gpu_tags
-from interleaved_assets.defs.pools import GPU
+from interleaved_assets.defs.executors import GPU, gpu_tags
 from interleaved_assets.pipeline.run.many import needs_gpu
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.defs.runs import NO_TELEMETRY

@@ -5,7 +5,7 @@ from pathlib import Path
 from dagster import AssetKey, DagsterInstance
 
 from interleaved_assets.defs.build import build_definitions
-from interleaved_assets.pipeline.record import read_record
+from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets_tests.defs.runs import check_result, run_chain
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
 

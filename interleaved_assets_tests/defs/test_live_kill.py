@@ -14,9 +14,9 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
+from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stored_records import read_records
-from interleaved_assets.scoring.registry import unregister_scorer
+from interleaved_assets.scoring.protocol.registry import unregister_scorer
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, files, materialized, run_chain
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard

@@ -9,7 +9,7 @@ from dagster import RunsFilter
 
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.status import CURRENT, shard_statuses
+from interleaved_assets.pipeline.status.status import CURRENT, shard_statuses
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project

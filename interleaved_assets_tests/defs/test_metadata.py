@@ -9,10 +9,10 @@ import pytest
 
 from interleaved_assets.defs.columns import definition_metadata
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
-from interleaved_assets.defs.steps.pictures import shard_pictures
-from interleaved_assets.pipeline.record import read_record
+from interleaved_assets.defs.shard_pictures import shard_pictures
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stage import StageOutcome
+from interleaved_assets.pipeline.run.record import read_record
+from interleaved_assets.pipeline.run.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project

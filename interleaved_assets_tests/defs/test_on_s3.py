@@ -7,9 +7,9 @@ from dagster import DagsterInstance
 
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.io import InterleavedWebdatasetReader
+from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import CURRENT, CurrentStages
-from interleaved_assets.pipeline.stored_records import read_records
+from interleaved_assets.pipeline.status.status import CURRENT, CurrentStages
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard
 from interleaved_assets_tests.s3 import S3Server

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 
 from interleaved_assets.defs.build import build_definitions
-from interleaved_assets.defs.pools import SLOTS
+from interleaved_assets.defs.executors import SLOTS
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.live import ROOT, opened
 

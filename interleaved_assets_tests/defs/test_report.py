@@ -8,7 +8,7 @@ from dagster import AssetCheckEvaluation, AssetKey, DagsterInstance
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
-from interleaved_assets.pipeline.forget import files_to_forget, remove_files
+from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files
 from interleaved_assets.reporting.dataset.about import about
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import run_chain
@@ -89,7 +89,7 @@ def test_a_shard_without_an_error_of_its_own_is_told_as_failed(
         raise RuntimeError("the connection to the database was lost")
 
     with monkeypatch.context() as patch:  # before the step has logged anything of a shard
-        patch.setattr("interleaved_assets.defs.steps.shard_run._input_events", lost)
+        patch.setattr("interleaved_assets.defs.shard_run._input_events", lost)
         assert not run_chain(instance, settings, register_all(instance, settings.storage)).success
     assert "| failed | normalized failed: its run ended before it reached the shard | a | 1 |" in str(
         report(instance, settings)["report"]

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, ranges_of
 from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
-from interleaved_assets.defs.steps import shard_run
-from interleaved_assets.defs.steps.shard_events import LoggedShard
+from interleaved_assets.defs.shard_events import LoggedShard
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import STAGES, Restorable, instance_on_disk

@@ -13,9 +13,9 @@ from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import LARGEST_GAP
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.forget import files_to_forget, remove_files
 from interleaved_assets.pipeline.run import many
-from interleaved_assets.pipeline.stage import Stage, StageOutcome
+from interleaved_assets.pipeline.run.stage import Stage, StageOutcome
+from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import Watcher, run_chain, unfinished_run
 from interleaved_assets_tests.documents import document, good_shard, project, refuse_listing, write_shard

@@ -13,14 +13,14 @@ from dagster import AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
+from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
-from interleaved_assets.defs.steps import shard_run
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.pipeline.run import many
-from interleaved_assets.pipeline.stage import Stage, StageOutcome
+from interleaved_assets.pipeline.run.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
-from interleaved_assets.defs.steps import shard_run
 from interleaved_assets.io.parquet import reader
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
-from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.run import many
+from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings

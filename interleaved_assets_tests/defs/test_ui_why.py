@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from interleaved_assets.defs.demo import materialize_all, register_all
-from interleaved_assets.reporting.drops import short_id
+from interleaved_assets.reporting.figures.drops import short_id
 from interleaved_assets_tests.browser import TALL, WIDTH, expand_graph, keep, new_page
 from interleaved_assets_tests.defs.runs import check_up_to_date
 from interleaved_assets_tests.defs.test_ui import metadata_row

@@ -15,16 +15,16 @@ from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.model.errors import InterleavedError, SettingsError, describe
-from interleaved_assets.pipeline.failures import read_failures
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.record import RAW_SHARDS, Counts, OutputFile
+from interleaved_assets.pipeline.run.failures import read_failures
 from interleaved_assets.pipeline.run.many import take_many
 from interleaved_assets.pipeline.run.one import take_through, take_together
-from interleaved_assets.pipeline.stage import Work
+from interleaved_assets.pipeline.run.record import RAW_SHARDS, Counts, OutputFile
+from interleaved_assets.pipeline.run.stage import Work
+from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
-from interleaved_assets.pipeline.status import CurrentStages, shard_statuses
-from interleaved_assets.pipeline.stored_records import read_records
+from interleaved_assets.pipeline.status.status import CurrentStages, shard_statuses
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import materialized
 from interleaved_assets_tests.documents import good_shard, project

@@ -21,10 +21,10 @@ from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.demo.shards import demo_shards
 from interleaved_assets.model.errors import ClusterUnavailable, ShardTimeout, WorkerLost
 from interleaved_assets.pipeline.run.ray import on_cluster
+from interleaved_assets.pipeline.run.stage import ShardResult
 from interleaved_assets.pipeline.run.threads import on_threads
-from interleaved_assets.pipeline.stage import ShardResult
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.scoring.registry import unregister_scorer
+from interleaved_assets.scoring.protocol.registry import unregister_scorer
 from interleaved_assets.settings import PluginSettings, Settings, load_settings
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
 from interleaved_assets_tests.deploy.ray_cluster import RayCluster, ray_cluster, wait_for

@@ -4,8 +4,7 @@ import os
 
 import dagster as dg
 
-from interleaved_assets.defs.executors import build_executor, gpu_tags
-from interleaved_assets.defs.pools import GPU
+from interleaved_assets.defs.executors import GPU, build_executor, gpu_tags
 from interleaved_assets.settings import load_settings
 
 ASSETS = ("before", "on_gpu", "after")

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.io.fill import materialize
+from interleaved_assets.io.formats.shard import read_shard
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
-from interleaved_assets.io.shard import read_shard
+from interleaved_assets.io.rows.fill import materialize
 from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter

@@ -8,7 +8,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from interleaved_assets.io.fetch import Source, fetch
+from interleaved_assets.io.rows.fetch import Source, fetch
 from interleaved_assets.io.storage import exists, open_input, read_small
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.model.errors import ShardError, StorageError

@@ -1,7 +1,7 @@
 """Damage that no stamp shows, such as a stage that wrote a broken file, for tests of what reads the outputs."""
 
 from interleaved_assets.io.storage import content_hash, filesystem, read_stamp
-from interleaved_assets.pipeline.record import read_record, write_record
+from interleaved_assets.pipeline.run.record import read_record, write_record
 from interleaved_assets.settings import Settings
 
 

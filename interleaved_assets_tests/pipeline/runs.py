@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.stage import StageOutcome
+from interleaved_assets.pipeline.run.stage import StageOutcome
 
 _WAIT_SECONDS = 300
 _of_thread = threading.local()

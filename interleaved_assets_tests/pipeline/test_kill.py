@@ -12,8 +12,8 @@ import pytest
 
 from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.storage.temporary import TemporaryFile
-from interleaved_assets.pipeline.record import Record, read_valid_record
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import Record, read_valid_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard, project

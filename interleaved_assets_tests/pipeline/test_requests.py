@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.io.storage import atomic_output
-from interleaved_assets.pipeline.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status import COMPLETE
+from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
+from interleaved_assets.pipeline.status.status import COMPLETE
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard
 from interleaved_assets_tests.s3 import S3Server

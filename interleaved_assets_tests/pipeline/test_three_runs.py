@@ -15,10 +15,10 @@ from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.io.storage.stamps import local_stamp
 from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline import attempt, record
-from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, read_valid_record
+from interleaved_assets.pipeline.run import attempt, record
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile, read_valid_record
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.runs import SteppedRun, pause

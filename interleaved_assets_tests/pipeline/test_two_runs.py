@@ -14,9 +14,9 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError
-from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile, Record, read_valid_record
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile, Record, read_valid_record
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.runs import SteppedRun, pause

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.pipeline.record import Counts
-from interleaved_assets.reporting.facts import ShardFacts
+from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.reporting.figures.facts import ShardFacts
 
 Drop = tuple[str, int, str, str, float | None, float | None, str | None]
 """Sample, position, modality, reason, measured, threshold, detail."""

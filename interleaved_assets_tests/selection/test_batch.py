@@ -10,7 +10,7 @@ from interleaved_assets.model.errors import OptionError, ScoreError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.model.source_ref import build_source_ref
-from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.batch import drop_rows, filter_batch, selection_rows
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.scoring.images import encode, even, noise, page_with, qr_code

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.io.limits import LIMITS, check_limits
+from interleaved_assets.io.storage.limits import LIMITS, check_limits
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings, load_settings_or_defaults, settings_path
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import as_json, as_json_lines, jobs
-from interleaved_assets.cli.complete import complete_made_shards, complete_raw_shards, complete_vanished_shards
+from interleaved_assets.cli.terminal.complete import complete_made_shards, complete_raw_shards, complete_vanished_shards
+from interleaved_assets.cli.terminal.options import as_json, as_json_lines, jobs
 
 
 @click.command("run")
@@ -25,7 +25,7 @@ def run_command(file: str | None, **given: Any) -> int:
     interleaved run
     interleaved run 2024/part-0003 2024/part-0004 --jobs 4
     """
-    from interleaved_assets.cli.run import show_run
+    from interleaved_assets.cli.answers.run import show_run
 
     return show_run(file, **given)
 
@@ -38,7 +38,7 @@ def status_command(file: str | None, as_json: bool) -> int:
 
     Compares the stored records with the raw shards and the present settings, without Dagster.
     """
-    from interleaved_assets.cli.status import show_status
+    from interleaved_assets.cli.answers.status import show_status
 
     return show_status(file, as_json=as_json)
 
@@ -56,7 +56,7 @@ def report_command(file: str | None, in_browser: bool, as_json: bool) -> int:
     \b
     interleaved report --open
     """
-    from interleaved_assets.cli.report import show_report
+    from interleaved_assets.cli.answers.report import show_report
 
     return show_report(file, in_browser=in_browser, as_json=as_json)
 
@@ -80,7 +80,7 @@ def serve_command(file: str | None, port: int | None, as_json: bool) -> int:
     interleaved serve
     interleaved serve --port 3011
     """
-    from interleaved_assets.cli.serve import show_outputs
+    from interleaved_assets.cli.answers.serve import show_outputs
 
     return show_outputs(file, port=port, as_json=as_json)
 
@@ -106,7 +106,7 @@ def what_if_command(file: str | None, **given: Any) -> int:
     interleaved what-if min_sharpness_256=80
     interleaved what-if min_clip=0.2 max_qr_area_ratio=0.1
     """
-    from interleaved_assets.cli.what_if import show_what_if
+    from interleaved_assets.cli.answers.what_if import show_what_if
 
     return show_what_if(file, **given)
 
@@ -126,7 +126,7 @@ def forget_command(file: str | None, shards: tuple[str, ...], vanished: bool, ye
     interleaved forget --vanished
     interleaved forget 2024/part-0003 --yes
     """
-    from interleaved_assets.cli.forget import show_forgotten
+    from interleaved_assets.cli.answers.forget import show_forgotten
 
     if bool(shards) == vanished:
         raise click.UsageError("forget takes either keys of shards or --vanished", click.get_current_context())

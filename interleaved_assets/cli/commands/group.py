@@ -14,7 +14,6 @@ from interleaved_assets.cli.commands.data_set import (
     what_if_command,
 )
 from interleaved_assets.cli.commands.lineage import drops_command, trace_command, view_command
-from interleaved_assets.cli.commands.options import FILE
 from interleaved_assets.cli.commands.project import demo_command, init_command, settings_command
 from interleaved_assets.cli.commands.releases import release_command, verify_command
 from interleaved_assets.cli.commands.shard_files import (
@@ -24,6 +23,7 @@ from interleaved_assets.cli.commands.shard_files import (
     select_command,
     validate_command,
 )
+from interleaved_assets.cli.terminal.options import FILE
 
 SECTIONS: Final[Mapping[str, Sequence[click.Command]]] = {
     "A project": (init_command, settings_command, demo_command),

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import FILE, as_json, overwrite
-from interleaved_assets.cli.complete import complete_made_shards, complete_shards_and_files
+from interleaved_assets.cli.terminal.complete import complete_made_shards, complete_shards_and_files
+from interleaved_assets.cli.terminal.options import FILE, as_json, overwrite
 
 
 @click.command("trace")
@@ -36,7 +36,7 @@ def trace_command(file: str | None, sample_id: str | None, tar: str | None, as_j
     interleaved trace paper-17 --shard 2024/part-0003 --all
     interleaved trace --tar data/curated/tars/a.tar
     """
-    from interleaved_assets.cli.trace import show_sample, show_tar
+    from interleaved_assets.cli.answers.trace import show_sample, show_tar
 
     if (sample_id is None) == (tar is None):
         raise click.UsageError("trace takes either SAMPLE_ID or --tar PATH", click.get_current_context())
@@ -59,7 +59,7 @@ def drops_command(file: str | None, **given: Any) -> int:
     interleaved drops --shard 2024/part-0003
     interleaved drops --shard 2024/part-0003 --reason ratio_above --json
     """
-    from interleaved_assets.cli.drops import show_drops
+    from interleaved_assets.cli.answers.drops import show_drops
 
     return show_drops(file, **given)
 
@@ -91,6 +91,6 @@ def view_command(file: str | None, **given: Any) -> int:
     interleaved view web/part-0003 --reason qr_above --limit 20
     interleaved view some.tar --random 50 --seed 1
     """
-    from interleaved_assets.cli.view import show_documents
+    from interleaved_assets.cli.answers.view import show_documents
 
     return show_documents(file, **given)

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import FILE, FOLDER, as_json
+from interleaved_assets.cli.terminal.options import FILE, FOLDER, as_json
 
 
 @click.command("init")
@@ -36,7 +36,7 @@ def init_command(**given: Any) -> int:
     \b
     interleaved init --raw-root s3://bucket/raw --output-root s3://bucket/curated
     """
-    from interleaved_assets.cli.init import write_settings
+    from interleaved_assets.cli.answers.init import write_settings
 
     return write_settings(**given)
 
@@ -46,7 +46,7 @@ def init_command(**given: Any) -> int:
 @click.pass_obj
 def settings_command(file: str | None, as_json: bool) -> int:
     """Every setting with its value, unit, range and default."""
-    from interleaved_assets.cli.settings import show_settings
+    from interleaved_assets.cli.answers.settings import show_settings
 
     return show_settings(file, as_json=as_json)
 

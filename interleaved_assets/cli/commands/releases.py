@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import FILE, FOLDER, as_json
+from interleaved_assets.cli.terminal.options import FILE, FOLDER, as_json
 
 
 @click.command("release")
@@ -39,7 +39,7 @@ def release_command(file: str | None, **given: Any) -> int:
     interleaved release v1 --to s3://bucket/releases/v1
     interleaved release v1 --to /data/v1 --documents
     """
-    from interleaved_assets.cli.release import show_release
+    from interleaved_assets.cli.answers.release import show_release
 
     return show_release(file, **given)
 
@@ -58,6 +58,6 @@ def verify_command(file: str | None, release: str, as_json: bool) -> int:
     interleaved verify v1
     interleaved verify /data/v1/manifest.json
     """
-    from interleaved_assets.cli.verify import show_verified
+    from interleaved_assets.cli.answers.verify import show_verified
 
     return show_verified(file, release, as_json=as_json)

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from interleaved_assets.cli.commands.options import (
+from interleaved_assets.cli.terminal.options import (
     FILE,
     FOLDER,
     as_json,
@@ -38,7 +38,7 @@ def inspect_command(file: str | None, **given: Any) -> int:
     interleaved inspect data/raw/a.tar
     interleaved inspect 's3://bucket/raw/*.tar' --documents 0 --json
     """
-    from interleaved_assets.cli.inspect import show_shards
+    from interleaved_assets.cli.answers.inspect import show_shards
 
     return show_shards(file, **given)
 
@@ -59,7 +59,7 @@ def validate_command(file: str | None, **given: Any) -> int:
     interleaved validate data/raw/a.tar
     interleaved validate data/raw --json
     """
-    from interleaved_assets.cli.validate import show_findings
+    from interleaved_assets.cli.answers.validate import show_findings
 
     return show_findings(file, **given)
 
@@ -96,7 +96,7 @@ def convert_command(file: str | None, **given: Any) -> int:
     interleaved convert data/raw -o data/parquet --to parquet
     interleaved convert 's3://bucket/raw/*.tar' -o out --to tar --filter min_short_side=200 --on-error drop_row
     """
-    from interleaved_assets.cli.convert import show_conversions
+    from interleaved_assets.cli.answers.convert import show_conversions
 
     return show_conversions(file, **given)
 
@@ -125,7 +125,7 @@ def score_command(file: str | None, **given: Any) -> int:
     \b
     interleaved score data/raw/a.tar a.scores.parquet --scorer sharpness_256 --scorer qr
     """
-    from interleaved_assets.cli.score import show_scored
+    from interleaved_assets.cli.answers.score import show_scored
 
     return show_scored(file, **given)
 
@@ -154,6 +154,6 @@ def select_command(file: str | None, **given: Any) -> int:
     \b
     interleaved select data/raw/a.tar a.scores.parquet a.selected.tar --filter min_sharpness_256=100
     """
-    from interleaved_assets.cli.score import show_selected
+    from interleaved_assets.cli.answers.score import show_selected
 
     return show_selected(file, **given)

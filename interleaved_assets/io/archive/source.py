@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
 from interleaved_assets.io.archive.index import TarIndex, TarMember, check_size, index_tar
-from interleaved_assets.io.limits import LIMITS
 from interleaved_assets.io.storage import (
     StorageOptions,
     is_local,
@@ -25,6 +24,7 @@ from interleaved_assets.io.storage import (
     storage_errors,
 )
 from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.limits import LIMITS
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.ranges import BlockReader, Content, FileRange
 from interleaved_assets.model.errors import ShardError, StorageUnavailable

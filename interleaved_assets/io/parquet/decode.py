@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.batches import parts_within
 from interleaved_assets.io.parquet.footer import BYTE_ARRAY, RowGroup
-from interleaved_assets.io.value_bytes import value_bytes
+from interleaved_assets.io.rows.batches import parts_within
+from interleaved_assets.io.rows.value_bytes import value_bytes
 from interleaved_assets.model.casting import any_type, with_columns
 from interleaved_assets.model.errors import ShardError
 

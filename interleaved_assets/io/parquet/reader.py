@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.batches import gathered, row_bytes, sample_starts, whole_samples
 from interleaved_assets.io.parquet.decode import STEP_BYTES
 from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
 from interleaved_assets.io.parquet.types import original_schema
-from interleaved_assets.io.reader import ShardReader, align_shard, warn_absent
+from interleaved_assets.io.rows.batches import gathered, row_bytes, sample_starts, whole_samples
+from interleaved_assets.io.rows.reader import ShardReader, align_shard, warn_absent
+from interleaved_assets.io.rows.value_bytes import has_byte_length
 from interleaved_assets.io.storage import InputFile, StorageOptions
-from interleaved_assets.io.value_bytes import has_byte_length
 from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.columns import REQUIRED_COLUMNS, RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError, ShardError

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from interleaved_assets.io.batches import row_bytes, split_samples
 from interleaved_assets.io.parquet.seal import SealedOutput
 from interleaved_assets.io.parquet.types import stored_schema
-from interleaved_assets.io.reader import align_shard
+from interleaved_assets.io.rows.batches import row_bytes, split_samples
+from interleaved_assets.io.rows.reader import align_shard
+from interleaved_assets.io.rows.writer import ShardWriter
 from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
-from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.casting import any_type, empty_table, with_columns
 from interleaved_assets.model.columns import ROW_KEY

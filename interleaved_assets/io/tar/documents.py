@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from interleaved_assets.io.limits import LIMITS, TarLimits
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.ranges import Content
 from interleaved_assets.io.tar.estimates import ROW_BYTES, document_bytes, parsed_bytes, surplus_bytes
 from interleaved_assets.io.tar.exact import Exact, is_exact, read_exact

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.io.value_bytes import value_bytes
+from interleaved_assets.io.rows.value_bytes import value_bytes
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 
 MAX_NULL_BYTES: Final = 2**20

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Final, Literal, get_args
 from urllib.parse import quote
 
-from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
+from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS
 from interleaved_assets.io.storage import dotted
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError

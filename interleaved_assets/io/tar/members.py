@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.io import content_types
 from interleaved_assets.io.archive.index import MAX_NAME_BYTES, shortened
-from interleaved_assets.io.batches import binary_views
-from interleaved_assets.io.limits import LIMITS, TarLimits
+from interleaved_assets.io.rows import content_types
+from interleaved_assets.io.rows.batches import binary_views
 from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.documents import read_document
 from interleaved_assets.io.tar.estimates import document_bytes, null_bytes, surplus_bytes
 from interleaved_assets.io.tar.exact import MODALITIES, Exact

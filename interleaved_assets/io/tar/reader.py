@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.io.archive.source import TarSource, open_tar
-from interleaved_assets.io.batches import parts_within, split_samples
-from interleaved_assets.io.content_types import IMAGE_EXTENSIONS
-from interleaved_assets.io.fill import materialize_parts
-from interleaved_assets.io.limits import LIMITS, TarLimits, check_limits, limits_of
-from interleaved_assets.io.reader import ShardReader, warn_absent
+from interleaved_assets.io.rows.batches import parts_within, split_samples
+from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS
+from interleaved_assets.io.rows.fill import materialize_parts
+from interleaved_assets.io.rows.reader import ShardReader, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits, check_limits, limits_of
 from interleaved_assets.io.tar.estimates import null_bytes
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, Layout, ShardLayout
 from interleaved_assets.io.tar.passthrough import ColumnTypes

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from interleaved_assets.io import content_types
 from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
+from interleaved_assets.io.rows import content_types
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tar.documents import Document
 from interleaved_assets.io.tar.json_columns import json_text

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.io import content_types
 from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
-from interleaved_assets.io.batches import binary_column
+from interleaved_assets.io.rows import content_types
+from interleaved_assets.io.rows.batches import binary_column
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tar.documents import Document
 from interleaved_assets.io.tar.exact import MODALITIES

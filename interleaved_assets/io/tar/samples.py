@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
-from interleaved_assets.io.limits import TarLimits
+from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.documents import Document, add_contents, read_document, too_large_document
 from interleaved_assets.io.tar.estimates import ROW_BYTES, document_bytes
 from interleaved_assets.io.tar.groups import MemberGroup, find_groups

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io import content_types
+from interleaved_assets.io.rows import content_types
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, split_extension
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
 

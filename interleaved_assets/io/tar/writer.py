@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.archive.index import BLOCK, RECORD, member_header, padding, shortened
 from interleaved_assets.io.archive.writer import MemberWriter
-from interleaved_assets.io.batches import gathered
-from interleaved_assets.io.limits import LIMITS, TarLimits
+from interleaved_assets.io.rows.batches import gathered
+from interleaved_assets.io.rows.writer import ShardWriter
 from interleaved_assets.io.storage import StorageOptions, atomic_output
 from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.exact import MODALITIES, Exact, check_columns
 from interleaved_assets.io.tar.layout import EXACT_FIELD
 from interleaved_assets.io.tar.members import TarDocuments
-from interleaved_assets.io.writer import ShardWriter
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError, UnsupportedModality

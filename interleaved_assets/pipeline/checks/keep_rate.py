@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.check import Basis, ShardCheck, Verdict
-from interleaved_assets.pipeline.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.record import Record, read_record
-from interleaved_assets.pipeline.stage import Stage
+from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.record import Record, read_record
+from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.settings import Settings
 
 

@@ -3,14 +3,14 @@
 from typing import Final
 
 from interleaved_assets.model.errors import UnexpectedLayout
-from interleaved_assets.pipeline.check import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.counted import (
+from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
+from interleaved_assets.pipeline.run.counted import (
     SAMPLES_WITH_CONTENT,
     UNREFERENCED_IMAGES,
     layout_problems,
     unreferenced_share,
 )
-from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.run.record import Record
 
 
 def judge_layout(record: Record, basis: Basis) -> Verdict:

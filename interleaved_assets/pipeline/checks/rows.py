@@ -3,9 +3,15 @@
 from typing import Final
 
 from interleaved_assets.model.errors import IncompleteShard, LedgerError, MaterializeError, ReadBackError, ScoreError
-from interleaved_assets.pipeline.check import Basis, Severity, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.counted import BYTES_READ, IMAGES_READ, REPEATED_KEYS, REPEATED_SAMPLES, SAMPLES_READ
-from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.run.check import Basis, Severity, ShardCheck, Verdict, lacking
+from interleaved_assets.pipeline.run.counted import (
+    BYTES_READ,
+    IMAGES_READ,
+    REPEATED_KEYS,
+    REPEATED_SAMPLES,
+    SAMPLES_READ,
+)
+from interleaved_assets.pipeline.run.record import Record
 
 
 def judge_errors(record: Record, basis: Basis) -> Verdict:

@@ -6,10 +6,10 @@ from typing import Final
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, Column
 from interleaved_assets.model.shown import cut_list
-from interleaved_assets.pipeline.check import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
+from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.scoring.clip.columns import clip_columns
-from interleaved_assets.scoring.registry import score_columns
+from interleaved_assets.scoring.protocol.registry import score_columns
 from interleaved_assets.scoring.scores.clip import EMBEDDING
 
 _NAME: Final = "schema_canonical"

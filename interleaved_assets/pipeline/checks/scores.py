@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from interleaved_assets.model.errors import NOT_COMPARED
-from interleaved_assets.pipeline.check import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.counted import IMAGE_MEMBERS, UNEXPLAINED
-from interleaved_assets.pipeline.record import Extent, Record
+from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
+from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, UNEXPLAINED
+from interleaved_assets.pipeline.run.record import Extent, Record
 from interleaved_assets.scoring.clip.columns import clip_ranges
-from interleaved_assets.scoring.registry import Range, score_ranges
+from interleaved_assets.scoring.protocol.registry import Range, score_ranges
 
 
 def judge_complete(record: Record, _: Basis) -> Verdict:

@@ -9,16 +9,16 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import check_output, file_sha256, join, read_stamp, remove_file
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
-from interleaved_assets.pipeline.counts import column_facts
 from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
 from interleaved_assets.pipeline.files.inputs import ShardFile, storage_options
 from interleaved_assets.pipeline.files.rows import identities, identity, write_rows
-from interleaved_assets.pipeline.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.raw.listing import RawSource
-from interleaved_assets.pipeline.record import OutputFile, Record, read_record, with_present_stamps, write_record
-from interleaved_assets.pipeline.stage import version_with_settings
-from interleaved_assets.scoring.registry import scoring_packages
-from interleaved_assets.scoring.score import score_images
+from interleaved_assets.pipeline.run.counts import column_facts
+from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
+from interleaved_assets.pipeline.run.record import OutputFile, Record, read_record, with_present_stamps, write_record
+from interleaved_assets.pipeline.run.stage import version_with_settings
+from interleaved_assets.scoring.protocol.registry import scoring_packages
+from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.selection.settings import SelectionSettings, selection_version
 from interleaved_assets.settings import Settings, StorageSettings
 
@@ -34,7 +34,7 @@ class Conversion:
 
     Attributes:
         folder: folder or URL of the outputs, without a slash at its end.
-        ending: of the outputs, one of :data:`~interleaved_assets.io.shard.SHARD_ENDINGS`.
+        ending: of the outputs, one of :data:`~interleaved_assets.io.formats.shard.SHARD_ENDINGS`.
         overwrite: whether to replace files that were not written by an earlier conversion.
     """
 

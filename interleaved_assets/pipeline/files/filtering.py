@@ -10,8 +10,8 @@ from interleaved_assets.io.tar.unreferenced import without_unreferenced_images
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.model.ledger import check_balance
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.scoring.registry import known_scorers, score_groups
-from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.scoring.protocol.registry import known_scorers, score_groups
+from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.batch import selection_rows
 from interleaved_assets.selection.filters import BUILT_IN, ImageFilter, find_filter
 from interleaved_assets.selection.judge import select

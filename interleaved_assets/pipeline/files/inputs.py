@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from interleaved_assets.io.shard import SHARD_ENDINGS, read_shard
+from interleaved_assets.io.formats.shard import SHARD_ENDINGS, read_shard
 from interleaved_assets.io.storage import find_files, folders_of, is_local, local_path, options_of
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
 from interleaved_assets.settings import Settings, StorageSettings
@@ -56,7 +56,7 @@ def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list
 def read_file(
     uri: str, settings: Settings, *, notes: Counter[str] | None = None, accept_incomplete: bool | None = None
 ) -> Iterator[pa.Table]:
-    """:func:`~interleaved_assets.io.shard.read_shard` with the layout, limits, roots and options of the settings."""
+    """Return :func:`.read_shard` with the layout, limits, roots and options of the settings."""
     return read_shard(
         uri,
         layout=settings.reading.for_tars(),

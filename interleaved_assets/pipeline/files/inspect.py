@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from interleaved_assets.io.content_types import SNIFFED_BYTES, sniff
-from interleaved_assets.io.shard import is_parquet
+from interleaved_assets.io.formats.shard import is_parquet
+from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, sniff
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.shown import cut_text
-from interleaved_assets.pipeline.counts import RowCounter
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
-from interleaved_assets.pipeline.publishable import ContentCounter, other_layout
-from interleaved_assets.pipeline.record import Counts
-from interleaved_assets.scoring.size import image_size
+from interleaved_assets.pipeline.run.counts import RowCounter
+from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
+from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.scoring.images.size import image_size
 from interleaved_assets.settings import Settings
 
 _QUANTILES: Final = (0, 0.5, 1)

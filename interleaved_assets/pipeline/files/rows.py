@@ -8,18 +8,18 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from interleaved_assets.io.formats.shard import write_shard
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
-from interleaved_assets.io.policy import apply_error_policy
-from interleaved_assets.io.shard import write_shard
+from interleaved_assets.io.rows.policy import apply_error_policy
 from interleaved_assets.io.storage import check_output, clear_leftovers, exists, is_local, local_path
 from interleaved_assets.io.storage.filesystem import is_chain
 from interleaved_assets.io.storage.options import SAME_STORAGE
 from interleaved_assets.io.tar.writer import TarShard
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.counts import RowCounter
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
-from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.pipeline.run.counts import RowCounter
+from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.settings import Settings, StorageSettings
 
 STAGE: Final = "read"

@@ -10,14 +10,14 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.pipeline.counts import count_errors
 from interleaved_assets.pipeline.files.filtering import check_filters, image_columns, keep_selected
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
 from interleaved_assets.pipeline.files.rows import WrittenRows, check_target, is_same_file, write_rows
-from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
-from interleaved_assets.scoring.registry import ERROR_COLUMN
-from interleaved_assets.scoring.schema import scores_schema
-from interleaved_assets.scoring.score import score_images
+from interleaved_assets.pipeline.run.counts import count_errors
+from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN
+from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.selection.positions import join_scores, with_keys
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.values import score_column

@@ -8,16 +8,16 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from interleaved_assets.io.archive.source import open_tar
-from interleaved_assets.io.shard import is_parquet
+from interleaved_assets.io.formats.shard import is_parquet
 from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.errors import ROW_ERROR_CODES, error_code
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.counted import REPEATED_SAMPLES
-from interleaved_assets.pipeline.counts import RowCounter, UniqueKeys
 from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
-from interleaved_assets.pipeline.publishable import ContentCounter, other_layout
-from interleaved_assets.pipeline.record import Counts
-from interleaved_assets.scoring.score import score_images
+from interleaved_assets.pipeline.run.counted import REPEATED_SAMPLES
+from interleaved_assets.pipeline.run.counts import RowCounter, UniqueKeys
+from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
+from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.settings import Settings
 
 INCOMPLETE: Final = "incomplete"

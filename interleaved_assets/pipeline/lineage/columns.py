@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
 from interleaved_assets.model.columns import IMAGE_KEY
-from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FILTERED, IMAGE_SCORES, NORMALIZED
-from interleaved_assets.scoring.registry import ERROR_COLUMN, score_columns
-from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, score_columns
+from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.filters import ImageFilter, find_filter
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import ReadingSettings

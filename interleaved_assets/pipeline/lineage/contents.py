@@ -14,7 +14,7 @@ from interleaved_assets.model.errors import StorageError
 from interleaved_assets.model.source_ref import parse_source_ref
 from interleaved_assets.pipeline.lineage.sample import groups_with
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT, NORMALIZED
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 
 _INPUT_ROWS: Final[Mapping[str, str]] = {
     FILTERED: NORMALIZED,

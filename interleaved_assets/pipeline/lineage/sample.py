@@ -10,19 +10,19 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.archive.index import TarMember
 from interleaved_assets.io.archive.source import open_tar
-from interleaved_assets.io.batches import sample_starts
 from interleaved_assets.io.parquet.footer import RowGroup
 from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.io.rows.batches import sample_starts
 from interleaved_assets.io.tar.layout import member_key
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, error_code
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.record import OutputFile, Record, read_record
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.record import OutputFile, Record, read_record
+from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.stages.names import FILTERED, NORMALIZED
-from interleaved_assets.pipeline.stored_records import read_records
 from interleaved_assets.settings import StorageSettings
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 
 _ID: Final = "sample_id"
 _ADVICE: Final = "Materialize its shard again."

@@ -5,15 +5,15 @@ from typing import Final, NamedTuple
 from interleaved_assets.export.names import is_image_file
 from interleaved_assets.io.storage import file_sha256, is_local, join, local_path, options_of
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
-from interleaved_assets.pipeline.record import OutputFile, Record, read_record
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.record import OutputFile, Record, read_record
+from interleaved_assets.pipeline.run.stored_records import read_records, recorded_keys
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import FINAL_TARS, IMAGE_EXPORT
-from interleaved_assets.pipeline.status import CurrentStages
-from interleaved_assets.pipeline.stored_records import read_records, recorded_keys
+from interleaved_assets.pipeline.status.status import CurrentStages
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets.shard_paths import IMAGES_FOLDER, shard_of_tar
+from interleaved_assets.settings.shard_paths import IMAGES_FOLDER, shard_of_tar
 
 _STAGES: Final = (FINAL_TARS, IMAGE_EXPORT)
 """The stages that write tars."""

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.model.cells import cell_values
-from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.release.manifest import Values
+from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 
 LICENCE_COLUMNS: Final = ("license", "licence", "license_name", "licence_name", "license_url", "rights")
 SOURCE_COLUMNS: Final = ("source", "dataset", "source_dataset")

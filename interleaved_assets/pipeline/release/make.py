@@ -29,18 +29,18 @@ from interleaved_assets.io.storage import (
 from interleaved_assets.io.storage.create import NO_LINKS
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.shown import cut_list
-from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
-from interleaved_assets.pipeline.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.record import Counts, OutputFile, Record
 from interleaved_assets.pipeline.release.card import data_set_card
 from interleaved_assets.pipeline.release.documents import documents_files, write_documents
 from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE, begin_folder, end_folder, made_by_another
 from interleaved_assets.pipeline.release.found_values import Counted, licences_and_sources, values_of_shard
 from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, Manifest, ReleasedTar, release_folder
 from interleaved_assets.pipeline.release.verify import compare_file, verify_release
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.record import Counts, OutputFile, Record
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
-from interleaved_assets.pipeline.status import COMPLETE, CurrentStages, State, Status
+from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
+from interleaved_assets.pipeline.status.status import COMPLETE, CurrentStages, State, Status
 from interleaved_assets.settings import Settings, StorageSettings
 
 INDEX_FILE: Final = "wids.json"

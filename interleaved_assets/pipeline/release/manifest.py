@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from interleaved_assets.io.storage import StorageOptions, is_local, join, local_path, read_small
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawSource
-from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.pipeline.run.record import Counts
 
 MANIFEST_FILE: Final = "manifest.json"
 _FOLDER: Final = "releases"

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 from interleaved_assets.io.storage import StorageOptions, file_info, file_sha256, files_below, join, options_of
 from interleaved_assets.io.storage.options import StorageOptionsByScheme
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
-from interleaved_assets.pipeline.parallel import parallel_map
 from interleaved_assets.pipeline.release.manifest import Manifest, tar_uri
-from interleaved_assets.shard_paths import TARS_FOLDER
+from interleaved_assets.pipeline.run.parallel import parallel_map
+from interleaved_assets.settings.shard_paths import TARS_FOLDER
 
 _READERS: Final = 8
 """Threads; each reads one tar at a time in blocks, and hashing leaves the interpreter to the others."""

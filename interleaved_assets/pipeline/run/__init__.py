@@ -1,1 +1,1 @@
-"""Shards through stages: one shard, many on threads or on a Ray cluster, and how fast they go."""
+"""A run of stages over shards: what a stage, a check and a record are, one shard and many, threads and Ray."""

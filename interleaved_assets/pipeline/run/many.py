@@ -4,19 +4,18 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from interleaved_assets.model.errors import ShardError, ShardTimeout, StorageError, StorageUnavailable, describe
-from interleaved_assets.pipeline.failures import FailureLog
+from interleaved_assets.pipeline.run.failures import FailureLog
 from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.run.ray import on_cluster
+from interleaved_assets.pipeline.run.stage import ShardResult, Stage, StageOutcome
 from interleaved_assets.pipeline.run.threads import on_threads, too_slow
 from interleaved_assets.pipeline.run.throughput import ENOUGH, Progress, write_throughput
-from interleaved_assets.pipeline.stage import ShardResult, Stage, StageOutcome
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.settings import Settings
 
@@ -39,18 +38,23 @@ _Found = tuple[str, Made[Shown] | Exception]
 
 
 def run_shards(
-    keys: Sequence[str], settings: Settings, *, then: Callable[[StageOutcome], Shown], threads: int | None = None
+    keys: Sequence[str],
+    stages: Iterable[Stage],
+    settings: Settings,
+    *,
+    then: Callable[[StageOutcome], Shown],
+    threads: int | None = None,
 ) -> Iterator[ShardResult[Made[Shown]]]:
-    """Take shards through all stages, without an orchestrator: the same outputs, records and failures.
+    """Take shards through ``stages``, without an orchestrator: the same outputs, records and failures.
 
-    ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Of them
+    ``run.shards_per_run`` shards at a time go through all of them, so that the first final tars come early. Of them
     ``threads`` are worked on at once, by default ``run.parallel_shards``, and all together on a device. A shard that
     failed at a stage is not taken through the stages after it.
     """
-    stages = stage_dag(settings).values()
+    in_order = tuple(stages)
     for start in range(0, len(keys), settings.run.shards_per_run):
         left = list(keys[start : start + settings.run.shards_per_run])
-        for stage in stages:
+        for stage in in_order:
             failed = set()
             for one in take_many(stage, left, settings, then=then, threads=threads):
                 if isinstance(one.result, Exception):

@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterable, Iterator
 
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
-from interleaved_assets.pipeline.attempt import Attempt
-from interleaved_assets.pipeline.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.pipeline.run.attempt import Attempt
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings
 
 

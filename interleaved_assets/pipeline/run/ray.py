@@ -28,8 +28,8 @@ from interleaved_assets.model.errors import (
     WorkerLost,
     how_to_install,
 )
+from interleaved_assets.pipeline.run.stage import ShardResult
 from interleaved_assets.pipeline.run.threads import TICK_S
-from interleaved_assets.pipeline.stage import ShardResult
 from interleaved_assets.settings import PluginSettings
 
 Result = TypeVar("Result")

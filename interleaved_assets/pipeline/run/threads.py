@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Final, TypeVar
 
-from interleaved_assets.io.workers import Workers
+from interleaved_assets.io.rows.workers import Workers
 from interleaved_assets.model.errors import ShardTimeout
 
 Item = TypeVar("Item")

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from interleaved_assets.io.storage import atomic_output, join, read_small
-from interleaved_assets.pipeline.stage import DEVICE_WAIT, StageOutcome
+from interleaved_assets.pipeline.run.stage import DEVICE_WAIT, StageOutcome
 from interleaved_assets.settings import StorageSettings
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from typing import Final
 from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED
-from interleaved_assets.pipeline.stage import Display, Stage, work_together
+from interleaved_assets.pipeline.run.stage import Display, Stage, work_together
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES, NORMALIZED
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.scores.clip import CLIP

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from interleaved_assets.pipeline.stage import Stage
+from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages import (
     clip_scores,
     filtered,

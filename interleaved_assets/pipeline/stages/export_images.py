@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 from interleaved_assets.export.names import is_image_file, scope_of, set_name
 from interleaved_assets.export.rows import IMAGE_COLUMNS, DocumentFields, document_fields, image_rows, text_parts
 from interleaved_assets.export.tars import ImageSet, image_tars
-from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.io.storage import remove_others
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.counts import RowCounter, column_facts, count_errors
-from interleaved_assets.pipeline.publishable import check_losses
-from interleaved_assets.pipeline.record import OutputFile
-from interleaved_assets.pipeline.stage import ShardTask, Work
+from interleaved_assets.pipeline.run.counts import RowCounter, column_facts, count_errors
+from interleaved_assets.pipeline.run.publishable import check_losses
+from interleaved_assets.pipeline.run.record import OutputFile
+from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT as NAME
 from interleaved_assets.pipeline.stages.outputs import read_ledgers, read_scores

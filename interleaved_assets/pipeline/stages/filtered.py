@@ -6,7 +6,7 @@ from typing import Final
 from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
-from interleaved_assets.pipeline.stage import Display, Stage, work
+from interleaved_assets.pipeline.run.stage import Display, Stage, work
 from interleaved_assets.pipeline.stages.names import FILTERED, NORMALIZED, score_stages
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings

@@ -3,7 +3,7 @@
 from typing import Final
 
 from interleaved_assets.pipeline.checks.rows import READS_BACK, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.stage import Display, Stage, work
+from interleaved_assets.pipeline.run.stage import Display, Stage, work
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.settings import Settings
 

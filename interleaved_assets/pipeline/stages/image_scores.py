@@ -6,9 +6,9 @@ from typing import Final
 from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import IMAGE_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE
-from interleaved_assets.pipeline.stage import Display, Stage, work
+from interleaved_assets.pipeline.run.stage import Display, Stage, work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES, NORMALIZED
-from interleaved_assets.scoring.registry import scoring_packages, scoring_version
+from interleaved_assets.scoring.protocol.registry import scoring_packages, scoring_version
 from interleaved_assets.settings import Settings
 
 WORK: Final = "interleaved_assets.pipeline.stages.score_images:score"

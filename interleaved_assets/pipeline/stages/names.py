@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Final
 
-from interleaved_assets import shard_paths
 from interleaved_assets.export import names as export_names
+from interleaved_assets.settings import shard_paths
 
 if TYPE_CHECKING:
     from interleaved_assets.settings import Settings

@@ -8,11 +8,11 @@ from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
-from interleaved_assets.pipeline.counted import UNREFERENCED_IMAGES
-from interleaved_assets.pipeline.counts import column_facts, write_by_error_policy
-from interleaved_assets.pipeline.publishable import ContentCounter
-from interleaved_assets.pipeline.record import OutputFile
-from interleaved_assets.pipeline.stage import ShardTask, Work
+from interleaved_assets.pipeline.run.counted import UNREFERENCED_IMAGES
+from interleaved_assets.pipeline.run.counts import column_facts, write_by_error_policy
+from interleaved_assets.pipeline.run.publishable import ContentCounter
+from interleaved_assets.pipeline.run.record import OutputFile
+from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import NORMALIZED as NAME
 
 

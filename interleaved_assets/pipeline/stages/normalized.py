@@ -5,8 +5,8 @@ from typing import Final
 from interleaved_assets.pipeline.checks.layout import LAYOUT
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
-from interleaved_assets.pipeline.record import RAW_SHARDS
-from interleaved_assets.pipeline.stage import Display, Stage, work
+from interleaved_assets.pipeline.run.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.stage import Display, Stage, work
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.settings import Settings
 

@@ -9,15 +9,15 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.storage import exists, join
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.record import read_valid_record
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.record import read_valid_record
+from interleaved_assets.pipeline.run.stored_records import recorded_stages
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FILTERED, FINAL_TARS, IMAGE_SCORES, NORMALIZED
-from interleaved_assets.pipeline.stored_records import recorded_stages
-from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.scores.clip import EMBEDDING
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import StorageSettings
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 
 LEDGER_STAGES: Final = (NORMALIZED, FILTERED, FINAL_TARS)
 """The stages that write rows and a ledger, each from the rows of the one before. What image_export drops is in the

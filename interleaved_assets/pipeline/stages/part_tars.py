@@ -12,15 +12,15 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from interleaved_assets.io.batches import sample_starts
+from interleaved_assets.io.rows.batches import sample_starts
 from interleaved_assets.io.storage import clear_leftovers, exists, remove_file
 from interleaved_assets.io.tar.writer import TarShard, tar_shard
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.counts import RowCounter
-from interleaved_assets.pipeline.record import Counts, OutputFile, Record
-from interleaved_assets.pipeline.stage import ShardTask
+from interleaved_assets.pipeline.run.counts import RowCounter
+from interleaved_assets.pipeline.run.record import Counts, OutputFile, Record
+from interleaved_assets.pipeline.run.stage import ShardTask
 from interleaved_assets.pipeline.stages.read_back import WrittenSamples
-from interleaved_assets.shard_paths import FINAL_TARS, ROWS, ShardPaths, part_role
+from interleaved_assets.settings.shard_paths import FINAL_TARS, ROWS, ShardPaths, part_role
 
 UNSPLIT: Final = (sys.maxsize,)
 """Numbers of samples of the tars of a shard that is not split, however many samples it has."""

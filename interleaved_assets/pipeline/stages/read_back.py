@@ -21,12 +21,12 @@ from typing import BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 
-from interleaved_assets.io.batches import binary_views
+from interleaved_assets.io.rows.batches import binary_views
 from interleaved_assets.io.storage import StorageOptions, open_input, remove_file, storage_errors
 from interleaved_assets.io.tar.layout import EXACT_FIELD, member_key
 from interleaved_assets.model.errors import ReadBackError
-from interleaved_assets.pipeline.counted import BYTES_READ, IMAGES_READ, SAMPLES_READ
-from interleaved_assets.pipeline.record import OutputFile
+from interleaved_assets.pipeline.run.counted import BYTES_READ, IMAGES_READ, SAMPLES_READ
+from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
 
 _TEXT, _IMAGE = b"t", b"i"

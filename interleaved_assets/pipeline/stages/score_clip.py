@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import NOT_COMPARED, InterleavedError
-from interleaved_assets.pipeline.counted import IMAGE_MEMBERS, UNEXPLAINED, image_members
-from interleaved_assets.pipeline.counts import column_facts, count_errors, extents, unexplained
-from interleaved_assets.pipeline.packages import feature_release
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.record import Counts, OutputFile
-from interleaved_assets.pipeline.stage import DEVICE_WAIT, ShardTask, Work
+from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, UNEXPLAINED, image_members
+from interleaved_assets.pipeline.run.counts import column_facts, count_errors, extents, unexplained
+from interleaved_assets.pipeline.run.packages import feature_release
+from interleaved_assets.pipeline.run.record import Counts, OutputFile
+from interleaved_assets.pipeline.run.stage import DEVICE_WAIT, ShardTask, Work
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.pipeline.stages.outputs import read_scores

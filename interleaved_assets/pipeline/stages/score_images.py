@@ -5,18 +5,18 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.counted import IMAGE_MEMBERS, UNEXPLAINED, image_members
-from interleaved_assets.pipeline.counts import RowCounter, column_facts, count_errors, extents, unexplained
-from interleaved_assets.pipeline.record import OutputFile
-from interleaved_assets.pipeline.stage import ShardTask, Work
+from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, UNEXPLAINED, image_members
+from interleaved_assets.pipeline.run.counts import RowCounter, column_facts, count_errors, extents, unexplained
+from interleaved_assets.pipeline.run.record import OutputFile
+from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
-from interleaved_assets.scoring.registry import ERROR_COLUMN, score_groups
-from interleaved_assets.scoring.schema import scores_schema
-from interleaved_assets.scoring.score import score_images
+from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, score_groups
+from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.score import score_images
 
 _BATCH_BYTES: Final = 16 * 2**20
 """Smaller than a shard, so that images are scored while others are read."""

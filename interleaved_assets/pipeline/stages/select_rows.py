@@ -7,20 +7,20 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.batches import prefetch
 from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
 from interleaved_assets.io.tar.unreferenced import without_unreferenced_images
 from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.counted import UNREFERENCED, UNREFERENCED_IMAGES
-from interleaved_assets.pipeline.counts import RowCounter, UniqueKeys, column_facts
-from interleaved_assets.pipeline.publishable import check_losses
-from interleaved_assets.pipeline.record import OutputFile
-from interleaved_assets.pipeline.stage import ShardTask, Work
+from interleaved_assets.pipeline.run.counted import UNREFERENCED, UNREFERENCED_IMAGES
+from interleaved_assets.pipeline.run.counts import RowCounter, UniqueKeys, column_facts
+from interleaved_assets.pipeline.run.publishable import check_losses
+from interleaved_assets.pipeline.run.record import OutputFile
+from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import FILTERED as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED, RATIO
 from interleaved_assets.pipeline.stages.outputs import read_scores
@@ -28,7 +28,7 @@ from interleaved_assets.selection.batch import selection_rows
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.other_bounds import judged_samples
 from interleaved_assets.selection.positions import reindex_positions
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 
 _DECIDING_COLUMNS: Final = ("sample_id", "position", "modality", "text_content")
 

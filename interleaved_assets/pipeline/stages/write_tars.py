@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.io.archive.index import shortened
-from interleaved_assets.io.batches import prefetch, sample_starts
 from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.io.policy import apply_error_policy
+from interleaved_assets.io.rows.batches import prefetch, sample_starts
+from interleaved_assets.io.rows.policy import apply_error_policy
 from interleaved_assets.io.tar.writer import room_for_samples, sample_sizes, schema_bytes
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.model.shown import cut_list
-from interleaved_assets.pipeline.counts import write_by_error_policy
-from interleaved_assets.pipeline.record import OutputFile
-from interleaved_assets.pipeline.stage import ShardTask, Work
+from interleaved_assets.pipeline.run.counts import write_by_error_policy
+from interleaved_assets.pipeline.run.record import OutputFile
+from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.stages.names import FINAL_TARS as NAME
 from interleaved_assets.pipeline.stages.part_tars import UNSPLIT, WrittenTar, part_tars

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT, NORMALIZED
-from interleaved_assets.pipeline.status import URGENT, State, StatusLine, status_lines
-from interleaved_assets.reporting.distribution import Distribution
-from interleaved_assets.reporting.facts import ShardFacts, Tally, tallies
-from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.pipeline.status.status import URGENT, State, StatusLine, status_lines
+from interleaved_assets.reporting.figures.distribution import Distribution
+from interleaved_assets.reporting.figures.facts import ShardFacts, Tally, tallies
+from interleaved_assets.reporting.figures.measures import Measure
 
 EXAMPLE_ROWS: Final = 6
 """Dropped rows shown for each reason."""

@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.lineage.contents import RowKey, dropped_contents
-from interleaved_assets.pipeline.parallel import parallel_map
+from interleaved_assets.pipeline.run.parallel import parallel_map
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import find_scores_of
 from interleaved_assets.reporting.dataset.aggregate import Example
-from interleaved_assets.reporting.facts import ImageKey, thumbnails_in
+from interleaved_assets.reporting.figures.facts import ImageKey, thumbnails_in
 from interleaved_assets.settings import StorageSettings
 
 _READERS = 8  # each holds the thumbnails of one shard

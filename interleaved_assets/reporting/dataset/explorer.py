@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from interleaved_assets.reporting.distribution import Distribution, Gap
+from interleaved_assets.reporting.figures.distribution import Distribution, Gap
 from interleaved_assets.selection.filters import BUILT_IN
 from interleaved_assets.selection.settings import SelectionSettings, bound_settings
 

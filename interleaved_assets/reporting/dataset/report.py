@@ -9,15 +9,15 @@ from markupsafe import Markup
 from interleaved_assets.model.shown import cut_list, markdown_cell, markdown_table
 from interleaved_assets.pipeline.run.throughput import Throughput
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
-from interleaved_assets.pipeline.status import EXAMPLES
-from interleaved_assets.reporting import text
+from interleaved_assets.pipeline.status.status import EXAMPLES
 from interleaved_assets.reporting.dataset.about import About
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
-from interleaved_assets.reporting.facts import explained_errors
-from interleaved_assets.reporting.page import policy_hash, source, template
+from interleaved_assets.reporting.figures.facts import explained_errors
 from interleaved_assets.reporting.plots.figures import reasons_bar, score_charts
+from interleaved_assets.reporting.wording import text
+from interleaved_assets.reporting.wording.page import policy_hash, source, template
 from interleaved_assets.selection.settings import SelectionSettings
 
 PERCENTS: Final = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from interleaved_assets.reporting.documents.document import Document, Item
-from interleaved_assets.reporting.prose import escaped_bytes
-from interleaved_assets.scoring.thumbnail import SIDE, SMALL_SIDE, smaller_thumbnail
+from interleaved_assets.reporting.wording.prose import escaped_bytes
+from interleaved_assets.scoring.images.thumbnail import SIDE, SMALL_SIDE, smaller_thumbnail
 
 _SMALLEST_PICTURE: Final = 1600
 PAGE_BYTES: Final = 4_500_000

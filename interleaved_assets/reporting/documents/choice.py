@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.reporting import text
-from interleaved_assets.reporting.drops import by_turns
+from interleaved_assets.reporting.figures.drops import by_turns
+from interleaved_assets.reporting.wording import text
 
 DEFAULT_LIMIT: Final = 200
 """Documents on a page."""

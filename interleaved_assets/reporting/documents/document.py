@@ -17,9 +17,9 @@ from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, empty_ledger
 from interleaved_assets.pipeline.lineage.contents import RowKey, place_of, row_keys
-from interleaved_assets.reporting import text
-from interleaved_assets.reporting.facts import ImageKey, image_keys
-from interleaved_assets.reporting.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
+from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
+from interleaved_assets.reporting.figures.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
+from interleaved_assets.reporting.wording import text
 from interleaved_assets.selection.values import Values
 
 LONGEST_FIELDS: Final = 3000

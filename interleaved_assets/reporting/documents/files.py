@@ -6,15 +6,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.fill import materialize_parts
+from interleaved_assets.io.formats.shard import is_parquet
 from interleaved_assets.io.parquet.reader import read_parquet_shard
-from interleaved_assets.io.shard import is_parquet
+from interleaved_assets.io.rows.fill import materialize_parts
 from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.files.inputs import storage_options
-from interleaved_assets.pipeline.publishable import ContentCounter, other_layout
+from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import build_documents
 from interleaved_assets.reporting.documents.pages import (
@@ -25,12 +25,12 @@ from interleaved_assets.reporting.documents.pages import (
     rows_of,
     thumbnails_of,
 )
-from interleaved_assets.reporting.facts import ImageKey
-from interleaved_assets.reporting.measures import measures_of
-from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
-from interleaved_assets.scoring.schema import scores_schema
-from interleaved_assets.scoring.score import score_images
-from interleaved_assets.scoring.settings import ScoringSettings
+from interleaved_assets.reporting.figures.facts import ImageKey
+from interleaved_assets.reporting.figures.measures import measures_of
+from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.score import score_images
+from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import Settings
 

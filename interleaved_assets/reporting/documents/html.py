@@ -6,13 +6,13 @@ from typing import Final
 from markupsafe import Markup
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
-from interleaved_assets.reporting import text
 from interleaved_assets.reporting.documents.budget import fit_documents
 from interleaved_assets.reporting.documents.document import sortable_scores
 from interleaved_assets.reporting.documents.pages import DocumentPage
-from interleaved_assets.reporting.drops import common_prefix
-from interleaved_assets.reporting.facts import shard_counts
-from interleaved_assets.reporting.page import policy_hash, source, template
+from interleaved_assets.reporting.figures.drops import common_prefix
+from interleaved_assets.reporting.figures.facts import shard_counts
+from interleaved_assets.reporting.wording import text
+from interleaved_assets.reporting.wording.page import policy_hash, source, template
 
 _TEMPLATE: Final = "documents.html.j2"
 

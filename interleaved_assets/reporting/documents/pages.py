@@ -17,16 +17,16 @@ from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
-from interleaved_assets.pipeline.record import read_record
+from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
-from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import Document, build_documents
-from interleaved_assets.reporting.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
-from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.reporting.figures.collect import shard_facts
+from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
+from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 
 PREVIEWS: Final = 250
 """Images of which a page can show larger pictures than thumbnails."""
@@ -113,7 +113,7 @@ def thumbnails_of(scores: pa.Table | None, sample_ids: Sequence[str]) -> dict[Im
 
 def previews_of(rows: pa.Table) -> dict[ImageKey, bytes]:
     """Pictures of the images in ``rows``, made from their bytes; none of an image that cannot be decoded."""
-    from interleaved_assets.scoring.thumbnail import previews  # with OpenCV, which the report does without
+    from interleaved_assets.scoring.images.thumbnail import previews  # with OpenCV, which the report does without
 
     images = filter_rows(rows, pc.and_(pc.equal(rows["modality"], "image"), pc.is_valid(rows["binary_content"])))
     made = previews([content.as_buffer() for content in images["binary_content"]])

@@ -6,9 +6,9 @@ from typing import Final, TypeGuard
 
 import numpy as np
 
-from interleaved_assets.reporting import text
-from interleaved_assets.reporting.distribution import Distribution
-from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.figures.distribution import Distribution
+from interleaved_assets.reporting.figures.measures import Measure
+from interleaved_assets.reporting.wording import text
 
 DISPLAY_BINS: Final = 56
 _FURTHEST: Final = 1e6

@@ -11,9 +11,8 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
-from interleaved_assets.reporting import text
-from interleaved_assets.reporting.distribution import Distribution
-from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.figures.distribution import Distribution
+from interleaved_assets.reporting.figures.measures import Measure
 from interleaved_assets.reporting.plots.bins import counted, display_edges, on_axis, summary
 from interleaved_assets.reporting.plots.svg import (
     HEADROOM,
@@ -26,6 +25,7 @@ from interleaved_assets.reporting.plots.svg import (
     round_values,
     title_text,
 )
+from interleaved_assets.reporting.wording import text
 
 _WIDTH: Final = 400
 _HEIGHT: Final = 216

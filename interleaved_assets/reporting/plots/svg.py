@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from interleaved_assets.reporting import text
-from interleaved_assets.reporting.distribution import Distribution
+from interleaved_assets.reporting.figures.distribution import Distribution
 from interleaved_assets.reporting.plots.bins import bounds_to_draw, display_edges, kept_bins, shown_reasons, summary
+from interleaved_assets.reporting.wording import text
 
 # of a shard's plots; the report on the data set has the colours of its theme
 _SURFACE, _INK, _MUTED, _KEPT, _DROPPED, _SHADE = "#ffffff", "#1d2433", "#667085", "#3a6fd8", "#dd6b3d", "#fdf1eb"

@@ -11,16 +11,16 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.storage import exists, join
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.pipeline.dataset_status import DatasetStatus, read_dataset_status
-from interleaved_assets.pipeline.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
-from interleaved_assets.pipeline.status import URGENT, State, Status, StatusLine, status_lines
+from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
+from interleaved_assets.pipeline.status.status import URGENT, State, Status, StatusLine, status_lines
 from interleaved_assets.reporting.dataset import REPORT_FILE
 from interleaved_assets.reporting.documents.pages import stored_pages
-from interleaved_assets.reporting.drops import reason_text
-from interleaved_assets.reporting.measures import measures_of
-from interleaved_assets.reporting.page import policy_hash, source, template
+from interleaved_assets.reporting.figures.drops import reason_text
+from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.reporting.served.places import Place, path_of
+from interleaved_assets.reporting.wording.page import policy_hash, source, template
 from interleaved_assets.settings import Settings, StorageSettings
 
 PAGE_ROWS: Final = 100

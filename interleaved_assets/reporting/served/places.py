@@ -9,7 +9,7 @@ from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.stages.names import EVERY_STAGE
 from interleaved_assets.reporting.dataset import REPORT_FILE
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets.shard_paths import FAILURES_FOLDER
+from interleaved_assets.settings.shard_paths import FAILURES_FOLDER
 
 
 class Kind(StrEnum):

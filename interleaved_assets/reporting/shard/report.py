@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.model.shown import markdown_cell, markdown_table
-from interleaved_assets.reporting import text
-from interleaved_assets.reporting.distribution import Distribution
-from interleaved_assets.reporting.facts import ShardFacts, explained_errors, shard_counts
-from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.figures.distribution import Distribution
+from interleaved_assets.reporting.figures.facts import ShardFacts, explained_errors, shard_counts
+from interleaved_assets.reporting.figures.measures import Measure
 from interleaved_assets.reporting.plots.svg import shard_plots, svg_url
 from interleaved_assets.reporting.shard.tiles import Tile, markdown_tiles
+from interleaved_assets.reporting.wording import text
 
 REPORT_BYTES: Final = 12_000
 """Largest report of a shard that is stored with its materialization."""

@@ -10,19 +10,19 @@ from pydantic import BaseModel, ValidationError
 from interleaved_assets.io.storage import atomic_output, read_small
 from interleaved_assets.model.shown import cut_text
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_contents, row_keys
-from interleaved_assets.pipeline.record import Record
+from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.names import FILTERED, NORMALIZED
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
-from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.documents.choice import Choice
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import shard_documents
-from interleaved_assets.reporting.drops import choose_drops, reason_text, short_id
-from interleaved_assets.reporting.facts import ImageKey
-from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.reporting.figures.collect import shard_facts
+from interleaved_assets.reporting.figures.drops import choose_drops, reason_text, short_id
+from interleaved_assets.reporting.figures.facts import ImageKey
+from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.reporting.shard.report import plots_url, shard_report
 from interleaved_assets.reporting.shard.tiles import choose_pictures, compared_texts, tiles_of
-from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
 

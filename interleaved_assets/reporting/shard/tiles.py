@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from interleaved_assets.model.shown import cut_text, markdown_cell
 from interleaved_assets.pipeline.lineage.contents import RowKey
-from interleaved_assets.reporting import text
 from interleaved_assets.reporting.documents.document import about_images, scores_by_image
-from interleaved_assets.reporting.drops import by_turns, common_prefix, reason_text
-from interleaved_assets.reporting.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
-from interleaved_assets.reporting.measures import SIZE_COLUMNS, Measure
-from interleaved_assets.reporting.page import data_url
-from interleaved_assets.scoring.thumbnail import smaller_thumbnail
+from interleaved_assets.reporting.figures.drops import by_turns, common_prefix, reason_text
+from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
+from interleaved_assets.reporting.figures.measures import SIZE_COLUMNS, Measure
+from interleaved_assets.reporting.wording import text
+from interleaved_assets.reporting.wording.page import data_url
+from interleaved_assets.scoring.images.thumbnail import smaller_thumbnail
 
 _TEXT_LENGTH: Final = 60
 

@@ -2,7 +2,7 @@
 
 from interleaved_assets.model.columns import Column
 from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.scoring.scorer import KEY_COLUMNS, Range
+from interleaved_assets.scoring.protocol.scorer import KEY_COLUMNS, Range
 from interleaved_assets.scoring.scores.clip import CLIP, EMBEDDING
 
 

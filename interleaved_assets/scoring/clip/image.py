@@ -11,10 +11,16 @@ from PIL import Image
 from torchvision.transforms import Compose
 
 from interleaved_assets.scoring.clip.samples import Pixels
-from interleaved_assets.scoring.containers import Buffer
-from interleaved_assets.scoring.decode import Reduction, check_pixels, decode_opened, one_image
-from interleaved_assets.scoring.options import DEFAULT_MAX_PIXELS
-from interleaved_assets.scoring.size import TURN_UPRIGHT, displayed_size, exif_orientation, open_header, pillow_result
+from interleaved_assets.scoring.images.containers import Buffer
+from interleaved_assets.scoring.images.decode import Reduction, check_pixels, decode_opened, one_image
+from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
+from interleaved_assets.scoring.images.size import (
+    TURN_UPRIGHT,
+    displayed_size,
+    exif_orientation,
+    open_header,
+    pillow_result,
+)
 
 Resizer = Literal["pillow", "torch", "reduced"]
 

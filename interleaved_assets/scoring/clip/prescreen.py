@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.model.errors import SettingsError, row_error
 from interleaved_assets.scoring.clip.settings import PrescreenSettings
-from interleaved_assets.scoring.filter import outside
+from interleaved_assets.scoring.protocol.filter import outside
 
 
 def prescreened(scores: pa.Table, settings: PrescreenSettings) -> dict[tuple[str, int], str]:

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from interleaved_assets.io.batches import binary_views
+from interleaved_assets.io.rows.batches import binary_views
 from interleaved_assets.model.errors import row_error
 from interleaved_assets.scoring.clip.columns import clip_columns
 from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.scoring.containers import Buffer
+from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.scores.clip import EMBEDDING
 
 Pixels = NDArray[np.uint8]

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from interleaved_assets.scoring.filter import CLIP_ERRORS, Bound, Display, ImageFilter
-from interleaved_assets.scoring.scorer import Range, Scorer, register_scorer
+from interleaved_assets.scoring.protocol.filter import CLIP_ERRORS, Bound, Display, ImageFilter
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_scorer
 
 EMBEDDING: Final = "embedding"
 

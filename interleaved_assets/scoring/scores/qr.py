@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from pydantic import Field
 
 from interleaved_assets.model.errors import ImageError, MissingDependency, OptionError, row_error
-from interleaved_assets.scoring.filter import Bound, Display, ImageFilter
-from interleaved_assets.scoring.scorer import MeasureFunction, Range, Scorer, register_scorer
+from interleaved_assets.scoring.protocol.filter import Bound, Display, ImageFilter
+from interleaved_assets.scoring.protocol.scorer import MeasureFunction, Range, Scorer, register_scorer
 
 if TYPE_CHECKING:
     import numpy as np
     import zxingcpp
     from numpy.typing import NDArray
 
-    from interleaved_assets.scoring.decode import BgrImage
-    from interleaved_assets.scoring.settings import ScoringSettings
+    from interleaved_assets.scoring.images.decode import BgrImage
+    from interleaved_assets.scoring.protocol.settings import ScoringSettings
 
     Quadrilateral = NDArray[np.float32]
     """Four corners in pixels, x to the right and y down, in order around the code; shape 4 x 2, float32."""

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from interleaved_assets.scoring.filter import Bound, Display, SampleCounts, SampleFilter
-from interleaved_assets.scoring.scorer import Scorer, register_scorer
+from interleaved_assets.scoring.protocol.filter import Bound, Display, SampleCounts, SampleFilter
+from interleaved_assets.scoring.protocol.scorer import Scorer, register_scorer
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from interleaved_assets.scoring.filter import Values
+    from interleaved_assets.scoring.protocol.filter import Values
 
 
 def count_words(texts: "pa.Array | pa.ChunkedArray") -> "pa.Array":

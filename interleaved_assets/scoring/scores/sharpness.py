@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Final
 
-from interleaved_assets.scoring.filter import Bound, Display, ImageFilter
-from interleaved_assets.scoring.scorer import MeasureFunction, Range, Scorer, register_scorer
+from interleaved_assets.scoring.protocol.filter import Bound, Display, ImageFilter
+from interleaved_assets.scoring.protocol.scorer import MeasureFunction, Range, Scorer, register_scorer
 
 if TYPE_CHECKING:
-    from interleaved_assets.scoring.decode import BgrImage
+    from interleaved_assets.scoring.images.decode import BgrImage
 
 # Rows per strip. The Laplacian of a whole image is twice the image's size; allocating it for each image causes page
 # faults that cost more than the arithmetic (1000 x 800 pixels with decoding and QR search: 10.3 ms, in strips 8.4 ms).

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Final
 
-from interleaved_assets.scoring.filter import Bound, Display, ImageFilter
-from interleaved_assets.scoring.scorer import ABOVE_ZERO, Range, Scorer, register_scorer
+from interleaved_assets.scoring.protocol.filter import Bound, Display, ImageFilter
+from interleaved_assets.scoring.protocol.scorer import ABOVE_ZERO, Range, Scorer, register_scorer
 
 if TYPE_CHECKING:
-    from interleaved_assets.scoring.filter import Values
+    from interleaved_assets.scoring.protocol.filter import Values
 
 LARGEST_SIDE: Final = 2**31 - 1
 """Pixels of a side that a bound may name."""

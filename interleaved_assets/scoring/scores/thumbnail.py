@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from interleaved_assets.scoring.options import THUMBNAIL_COLUMN
-from interleaved_assets.scoring.scorer import MeasureFunction, Scorer, register_scorer
+from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.protocol.scorer import MeasureFunction, Scorer, register_scorer
 
 if TYPE_CHECKING:
-    from interleaved_assets.scoring.settings import ScoringSettings
+    from interleaved_assets.scoring.protocol.settings import ScoringSettings
 
 
 def _prepare(_settings: "ScoringSettings") -> MeasureFunction:
-    from interleaved_assets.scoring.thumbnail import thumbnail
+    from interleaved_assets.scoring.images.thumbnail import thumbnail
 
     return thumbnail
 

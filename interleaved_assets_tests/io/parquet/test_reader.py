@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from s3fs.core import S3File
 
-from interleaved_assets.io.batches import row_bytes, split_samples
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader, parquet_shard_schema, read_parquet_shard
+from interleaved_assets.io.rows.batches import row_bytes, split_samples
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets_tests.io.rows import image_bytes, rows_table, sample

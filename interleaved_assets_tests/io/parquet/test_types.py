@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interleaved_assets.io.formats.shard import read_shard
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader, read_parquet_shard
 from interleaved_assets.io.parquet.types import original_schema, stored_schema
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter, parquet_shard
-from interleaved_assets.io.shard import read_shard
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets_tests.io.rows import rows_table, sample

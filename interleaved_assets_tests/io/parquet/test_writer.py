@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaved_assets.io.batches import row_bytes
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter, parquet_shard
+from interleaved_assets.io.rows.batches import row_bytes
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets.model.ledger import empty_ledger

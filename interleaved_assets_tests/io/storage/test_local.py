@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.io.archive.source import open_tar
-from interleaved_assets.io.fetch import Source, fetch
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.rows.fetch import Source, fetch
 from interleaved_assets.io.storage import find_files, local_copy, open_input, read_small
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.tar.reader import read_tar_shard

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interleaved_assets.io.fetch import Source, fetch
+from interleaved_assets.io.rows.fetch import Source, fetch
 from interleaved_assets.io.storage import check_allowed, filesystem
 from interleaved_assets.model.errors import InterleavedError
 

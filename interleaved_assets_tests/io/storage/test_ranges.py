@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interleaved_assets.io.batches import binary_column
+from interleaved_assets.io.rows.batches import binary_column
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.ranges import FileRange
 from interleaved_assets.model.errors import StorageError

@@ -13,7 +13,7 @@ import fsspec
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.io.fill import materialize
+from interleaved_assets.io.rows.fill import materialize
 from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard

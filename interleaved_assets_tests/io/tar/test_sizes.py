@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.io.batches import gathered
-from interleaved_assets.io.limits import LIMITS
+from interleaved_assets.io.rows.batches import gathered
+from interleaved_assets.io.storage.limits import LIMITS
 from interleaved_assets.io.tar.writer import room_for_samples, sample_sizes, schema_bytes, tar_shard
 from interleaved_assets.model.errors import OptionError, UnsupportedModality
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, align_or_reconcile

@@ -16,9 +16,9 @@ import webdataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleaved_assets.io.fill import materialize
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
+from interleaved_assets.io.rows.fill import materialize
 from interleaved_assets.io.tar.json_columns import JSON_TYPE
 from interleaved_assets.io.tar.layout import ShardLayout, column_name, json_field, member_key
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from interleaved_assets.pipeline.record import Counts, OutputFile, Record
+from interleaved_assets.pipeline.run.record import Counts, OutputFile, Record
 
 
 def record(shard: str = "a", *, rows_in: int = 0, rows_out: int = 0, **facts: Any) -> Record:

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline.check import Basis
 from interleaved_assets.pipeline.checks.keep_rate import evenly, judge_keep_rate, keep_rates_of
-from interleaved_assets.pipeline.record import Counts, Record, write_record
+from interleaved_assets.pipeline.run.check import Basis
+from interleaved_assets.pipeline.run.record import Counts, Record, write_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project

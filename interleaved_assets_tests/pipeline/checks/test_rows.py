@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline.check import Basis
 from interleaved_assets.pipeline.checks.rows import judge_balance, judge_errors, judge_read_back, judge_unique
-from interleaved_assets.pipeline.record import Counts
+from interleaved_assets.pipeline.run.check import Basis
+from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.checks.records import record
 

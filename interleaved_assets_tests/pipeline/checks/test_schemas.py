@@ -4,11 +4,11 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
-from interleaved_assets.pipeline.check import Basis
 from interleaved_assets.pipeline.checks.schemas import judge_clip_schema, judge_image_schema, judge_row_schema
-from interleaved_assets.pipeline.counts import column_facts
+from interleaved_assets.pipeline.run.check import Basis
+from interleaved_assets.pipeline.run.counts import column_facts
 from interleaved_assets.scoring.clip.samples import clip_schema
-from interleaved_assets.scoring.schema import scores_schema
+from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.checks.records import record
 

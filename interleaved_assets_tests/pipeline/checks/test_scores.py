@@ -4,10 +4,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.pipeline.check import Basis
 from interleaved_assets.pipeline.checks.scores import judge_clip_ranges, judge_complete, judge_image_ranges
-from interleaved_assets.pipeline.record import Counts, Extent
-from interleaved_assets.scoring.registry import Range, Scorer, register_scorer, unregister_scorer
+from interleaved_assets.pipeline.run.check import Basis
+from interleaved_assets.pipeline.run.record import Counts, Extent
+from interleaved_assets.scoring.protocol.registry import Range, Scorer, register_scorer, unregister_scorer
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.checks.records import record
 

@@ -5,7 +5,7 @@ import pytest
 
 from interleaved_assets.demo.damage import damaged_members
 from interleaved_assets.demo.documents import pack_tar
-from interleaved_assets.io.shard import read_shard, write_shard
+from interleaved_assets.io.formats.shard import read_shard, write_shard
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.files.inputs import find_shard_files
 from interleaved_assets.pipeline.files.validate import FINDING_CODES, NOTE_CODES, Validation, validate_file

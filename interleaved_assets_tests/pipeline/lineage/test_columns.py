@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.pipeline.lineage.columns import Lineage, SourceColumn, column_lineage, deciding_columns
-from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings

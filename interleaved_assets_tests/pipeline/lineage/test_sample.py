@@ -14,7 +14,7 @@ from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample, 
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 
 KEYS = ["a", "b", "c"]

@@ -19,9 +19,9 @@ from interleaved_assets.pipeline.raw.listing import (
     list_raw_shards,
     raw_shard_at,
 )
-from interleaved_assets.pipeline.record import RAW_SHARDS, OutputFile
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
+from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import project, refuse_listing
 from interleaved_assets_tests.s3 import S3Server

@@ -13,16 +13,16 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
-from interleaved_assets.pipeline.record import Counts
 from interleaved_assets.pipeline.release import documents, found_values, make
 from interleaved_assets.pipeline.release.card import _single_licence
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.manifest import Manifest, Values, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.pipeline.run.stored_records import read_valid_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
-from interleaved_assets.pipeline.stored_records import read_valid_records
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.s3 import S3Server

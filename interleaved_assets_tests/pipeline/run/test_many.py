@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.model.errors import InterleavedError, ShardTimeout
-from interleaved_assets.pipeline.record import RAW_SHARDS
 from interleaved_assets.pipeline.run import threads as pool
 from interleaved_assets.pipeline.run.many import Made, _Work, take_many
-from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
+from interleaved_assets.pipeline.run.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 

@@ -11,17 +11,17 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
-from interleaved_assets.pipeline import attempt
-from interleaved_assets.pipeline import record as record_module
-from interleaved_assets.pipeline.record import (
+from interleaved_assets.pipeline.run import attempt
+from interleaved_assets.pipeline.run import record as record_module
+from interleaved_assets.pipeline.run.one import take_through, take_together
+from interleaved_assets.pipeline.run.record import (
     RAW_SHARDS,
     OutputFile,
     Record,
     read_record,
     read_valid_record,
 )
-from interleaved_assets.pipeline.run.one import take_through, take_together
-from interleaved_assets.pipeline.stage import ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.s3 import S3Server

@@ -127,7 +127,7 @@ def test_the_time_limit_is_that_of_the_shard_and_not_of_its_wait(clock: Clock) -
 
 _HANGING = """
 import threading
-from interleaved_assets.io.batches import prefetch
+from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.pipeline.run.threads import on_threads
 
 def work(key):

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.record import Counts, Record
+from interleaved_assets.pipeline.run.record import Counts, Record
+from interleaved_assets.pipeline.run.stage import DEVICE_WAIT, StageOutcome
 from interleaved_assets.pipeline.run.throughput import Progress, Throughput, read_throughput, write_throughput
-from interleaved_assets.pipeline.stage import DEVICE_WAIT, StageOutcome
 from interleaved_assets_tests.documents import project
 
 

@@ -21,13 +21,13 @@ from interleaved_assets.model.errors import (
     ShardError,
     StorageUnavailable,
 )
-from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.run.one import take_through, take_together
-from interleaved_assets.pipeline.stage import ShardTask, StageOutcome, Work
+from interleaved_assets.pipeline.run.record import Record, read_record
+from interleaved_assets.pipeline.run.stage import ShardTask, StageOutcome, Work
 from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.scoring.clip_tiny import picture, plain_scores, tiny_module, write_tiny

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages.dag import code_versions, downstream_of, is_last_of, stage_dag
 from interleaved_assets_tests.documents import project
 

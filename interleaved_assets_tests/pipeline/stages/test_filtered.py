@@ -11,13 +11,13 @@ import pytest
 
 from interleaved_assets.io.parquet import reader as parquet_reader
 from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
-from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.select_rows import deciding_rows, deciding_tables
 from interleaved_assets.selection import SelectionSettings
 from interleaved_assets.settings import Settings
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 

@@ -5,8 +5,8 @@ import pytest
 
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import ReadBackError
-from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project

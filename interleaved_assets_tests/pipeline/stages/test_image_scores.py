@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.record import Record, read_record
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard

@@ -6,12 +6,12 @@ import pytest
 
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stage import ShardTask, Stage, Work
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import find_scores_of, read_ledgers, read_scores, scored_keys
 from interleaved_assets.settings import Settings
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import good_shard, project
 
 SCORES = ["width", "height", "aspect_ratio", "sharpness", "qr_area_ratio"]

@@ -9,14 +9,14 @@ import pytest
 
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import ReadBackError, ShardError, StorageError
-from interleaved_assets.pipeline.record import Record
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets.pipeline.run.stored_records import list_outputs, read_valid_records
 from interleaved_assets.pipeline.stages import part_tars, write_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
-from interleaved_assets.pipeline.status import CurrentStages
-from interleaved_assets.pipeline.stored_records import list_outputs, read_valid_records
-from interleaved_assets.reporting.collect import shard_facts
+from interleaved_assets.pipeline.status.status import CurrentStages
+from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
 from interleaved_assets_tests.s3 import S3Server

@@ -16,7 +16,7 @@ from interleaved_assets.io.tar.reader import read_tar_shard
 from interleaved_assets.io.tar.writer import tar_shard
 from interleaved_assets.model.errors import ReadBackError, ShardError, StorageError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
-from interleaved_assets.pipeline.record import OutputFile
+from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.stages.read_back import WrittenSamples
 from interleaved_assets_tests.s3 import S3Server
 
@@ -206,7 +206,7 @@ def test_memory_does_not_follow_the_tar(tmp_path: Path) -> None:
         "from interleaved_assets_tests.pipeline.stages.test_read_back import JPEG, row, rows\n"
         "from interleaved_assets.io.tar.writer import tar_shard\n"
         "from interleaved_assets.pipeline.stages.read_back import WrittenSamples\n"
-        "from interleaved_assets.pipeline.record import OutputFile\n"
+        "from interleaved_assets.pipeline.run.record import OutputFile\n"
         "written = WrittenSamples()\n"
         "with tar_shard(sys.argv[1]) as tar:\n"
         "    for n in range(40):\n"

@@ -7,7 +7,7 @@ import pytest
 
 from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable
 from interleaved_assets.pipeline.stages.outputs import find_table, read_scores
-from interleaved_assets.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.s3 import S3Server
 
 TABLE = pa.table({"a": pa.array(range(50_000), pa.int32()), "thumbnail": [b"x" * 3] * 50_000})

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.pipeline.record import Counts
-from interleaved_assets.pipeline.status import COMPLETE, State, Status
+from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.pipeline.status.status import COMPLETE, State, Status
 from interleaved_assets.reporting.dataset.aggregate import Example, Reason, aggregate
-from interleaved_assets.reporting.facts import ShardFacts
-from interleaved_assets.reporting.measures import measure_of, measures_of
+from interleaved_assets.reporting.figures.facts import ShardFacts
+from interleaved_assets.reporting.figures.measures import measure_of, measures_of
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.reporting.shards import flyers, guides, ledger
 

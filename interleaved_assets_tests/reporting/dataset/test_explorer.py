@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaved_assets.reporting.dataset.explorer import STEPS, Slider, sliders
-from interleaved_assets.reporting.distribution import Distribution
-from interleaved_assets.reporting.measures import measure_of
+from interleaved_assets.reporting.figures.distribution import Distribution
+from interleaved_assets.reporting.figures.measures import measure_of
 from interleaved_assets.selection.settings import OwnBounds, SelectionSettings
 
 

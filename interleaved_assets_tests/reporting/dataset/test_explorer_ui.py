@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from interleaved_assets.cli import main
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.reporting.collect import shard_facts
 from interleaved_assets.reporting.dataset.aggregate import aggregate
 from interleaved_assets.reporting.dataset.report import html_report
-from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.reporting.figures.collect import shard_facts
+from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets_tests.browser import keep
 from interleaved_assets_tests.documents import document, project, write_shard
 

@@ -9,8 +9,8 @@ import pytest
 
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.reporting.documents.document import Document, Drop, build_documents, sortable_scores
-from interleaved_assets.reporting.facts import ImageKey
-from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.reporting.figures.facts import ImageKey
+from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.reporting.shards import ledger, scores
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import interleaved_assets.reporting
-from interleaved_assets.reporting.distribution import Distribution
-from interleaved_assets.reporting.measures import Measure, measure_of
+from interleaved_assets.reporting.figures.distribution import Distribution
+from interleaved_assets.reporting.figures.measures import Measure, measure_of
 from interleaved_assets.reporting.plots.bins import display_edges
 from interleaved_assets.reporting.plots.figures import keep_rate_curve, reasons_bar, score_histogram
-from interleaved_assets.scoring.filter import Display, ImageFilter
+from interleaved_assets.scoring.protocol.filter import Display, ImageFilter
 from interleaved_assets.selection.settings import SelectionSettings
 
 SHARPNESS = np.concatenate(

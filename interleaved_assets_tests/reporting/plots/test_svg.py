@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from interleaved_assets.reporting.distribution import Distribution
-from interleaved_assets.reporting.measures import Measure
+from interleaved_assets.reporting.figures.distribution import Distribution
+from interleaved_assets.reporting.figures.measures import Measure
 from interleaved_assets.reporting.plots.svg import shard_plots, svg_url
-from interleaved_assets.scoring.filter import Display, ImageFilter
+from interleaved_assets.scoring.protocol.filter import Display, ImageFilter
 from interleaved_assets_tests.reporting.plots.test_figures import SHARPNESS, distribution
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,12 +8,12 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.pipeline.record import Counts
-from interleaved_assets.reporting.facts import ImageKey, ShardFacts
-from interleaved_assets.reporting.measures import Measure, measures_of
+from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts
+from interleaved_assets.reporting.figures.measures import Measure, measures_of
 from interleaved_assets.reporting.shard.report import REPORT_BYTES, plots_url, shard_report
 from interleaved_assets.reporting.shard.tiles import Tile, choose_pictures, tiles_of
-from interleaved_assets.scoring.filter import Display, ImageFilter
+from interleaved_assets.scoring.protocol.filter import Display, ImageFilter
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.reporting.shard.test_tiles import noise
 from interleaved_assets_tests.reporting.shards import flyers, guides, ledger, with_thumbnails

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.pipeline.lineage.contents import RowKey
-from interleaved_assets.reporting.drops import choose_drops, common_prefix
-from interleaved_assets.reporting.facts import ImageKey
-from interleaved_assets.reporting.measures import measures_of
+from interleaved_assets.reporting.figures.drops import choose_drops, common_prefix
+from interleaved_assets.reporting.figures.facts import ImageKey
+from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.reporting.shard.tiles import Tile, choose_pictures, compared_texts, markdown_tiles, tiles_of
-from interleaved_assets.scoring.thumbnail import smaller_thumbnail, thumbnail
+from interleaved_assets.scoring.images.thumbnail import smaller_thumbnail, thumbnail
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.reporting.shards import flyers, ledger, scores, with_thumbnails
 

@@ -10,7 +10,7 @@ from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.clip.settings import ClipSettings, HeadSettings, PrescreenSettings
 from interleaved_assets.scoring.clip.stream import ClipStats, ImageScores, ScoreStream
-from interleaved_assets.scoring.containers import Buffer
+from interleaved_assets.scoring.images.containers import Buffer
 
 WIDTH = 4
 LENGTH = 16

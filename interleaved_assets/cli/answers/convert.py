@@ -1,0 +1,97 @@
+"""``interleaved convert``: shards to tar or Parquet, one output for each input."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from interleaved_assets.cli.terminal.console import (
+    console,
+    counted_drops,
+    print_error,
+    print_failure,
+    print_json,
+    progress,
+)
+from interleaved_assets.cli.terminal.name_value import names_and_values
+from interleaved_assets.model.errors import ErrorPolicy
+from interleaved_assets.pipeline.files.convert import Conversion, check_outputs, convert_file
+from interleaved_assets.pipeline.files.filtering import check_filters, measurable, selection_settings
+from interleaved_assets.pipeline.files.inputs import find_shard_files, with_policy
+from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets.pipeline.run.threads import on_threads
+from interleaved_assets.reporting.wording.text import counted
+from interleaved_assets.settings import load_settings_or_defaults
+
+
+def show_conversions(
+    file: str | None,
+    *,
+    inputs: Sequence[str],
+    output: str,
+    form: str,
+    filters: Sequence[str],
+    whole_section: bool,
+    policy: ErrorPolicy | None,
+    jobs: int | None,
+    overwrite: bool,
+    as_json: bool,
+) -> int:
+    """Convert shards and print a line for each; returns the exit code: 2 where one failed."""
+    settings, out = with_policy(load_settings_or_defaults(file), policy), console()
+    selection = selection_settings(settings, names_and_values(filters), whole_section=whole_section)
+    if selection is not None:
+        columns = [name for names in measurable(settings.scoring).values() for name in names]
+        if passed_over := check_filters(selection, columns, whole_section=whole_section):
+            print_error(f"filters that need other scores and are not applied: {', '.join(passed_over)}")
+    conversion = Conversion(output.rstrip("/") or "/", f".{form}", settings, selection, overwrite)
+    files = find_shard_files(inputs, settings.storage)
+    check_outputs(files, conversion)
+    made = current = failed = 0
+    with progress("converting", len(files), out, as_json=as_json) as advance:
+        ended = threading.Event()
+        converted = on_threads(
+            lambda one: convert_file(one, conversion, ended.is_set),
+            files,
+            "convert",
+            threads=jobs or settings.run.parallel_shards,
+            ended=ended,
+        )
+        for one, result in filter(None, converted):
+            advance()
+            if isinstance(result, Exception):
+                failed += 1
+                print_failure(one.uri, result, as_json=as_json)
+                continue
+            record, is_current = result
+            made, current = made + (not is_current), current + is_current
+            if as_json:
+                print_json(_facts(one.uri, record, is_current=is_current))
+            else:
+                out.print_line(_line(one.uri, record, is_current=is_current))
+    if not as_json:
+        what = f"{counted(len(files), 'file')}: {made:,} converted, {current:,} current, {failed:,} failed"
+        out.print_line(what)
+    return 2 if failed else 0
+
+
+def _line(uri: str, record: Record, *, is_current: bool) -> str:
+    before, after = record.counts_in, record.counts_out
+    what = f"{after.samples:,} samples, {after.texts:,} texts, {after.images:,} images"
+    if record.dropped:
+        what += f"; {before.rows - after.rows:,} of {before.rows:,} rows dropped: {counted_drops(record.dropped)}"
+    return f"{uri} → {record.outputs['rows'].uri}: {'current, ' if is_current else ''}{what}"
+
+
+def _facts(uri: str, record: Record, *, is_current: bool) -> dict[str, Any]:
+    return {
+        "input": uri,
+        "output": record.outputs["rows"].uri,
+        "ledger": record.outputs["ledger"].uri,
+        "current": is_current,
+        "size": record.outputs["rows"].size,
+        "sha256": record.outputs["rows"].sha256,
+        "counts_in": record.counts_in.model_dump(),
+        "counts_out": record.counts_out.model_dump(),
+        "errors": record.errors,
+        "dropped": record.dropped,
+    }

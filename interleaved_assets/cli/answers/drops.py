@@ -1,0 +1,60 @@
+"""``interleaved drops``: the ledgers of one shard, with what the rows held."""
+
+from typing import Any, Final
+
+import pyarrow.compute as pc
+from rich.table import Table
+
+from interleaved_assets.cli.terminal.console import console, print_error, print_json, short
+from interleaved_assets.model.ledger import drop_reasons
+from interleaved_assets.model.shown import cut_text
+from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
+from interleaved_assets.pipeline.run.stored_records import read_valid_records
+from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
+from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, read_ledgers
+from interleaved_assets.reporting.wording.text import counted
+from interleaved_assets.settings import load_settings
+
+LONGEST_CONTENT: Final = 200
+"""Characters of a row's content in the table."""
+
+
+def show_drops(file: str | None, *, shard: str, reason: str | None, as_json: bool) -> int:
+    """Print the dropped rows of a shard, as a table or as one JSON object a line; returns the exit code."""
+    paths = load_settings(file).storage.shard(shard)
+    records = read_valid_records(paths, (*LEDGER_STAGES, IMAGE_EXPORT))
+    if not records:
+        print_error(f"no shard {short(shard)} has been materialized")
+        return 1
+    ledger = read_ledgers(paths, list(records))
+    reasons = drop_reasons(ledger)
+    if reason is not None:
+        ledger = ledger.filter(pc.equal(ledger["reason"], reason))
+    if not ledger.num_rows:
+        what = f" for {short(reason)}; its reasons: {', '.join(reasons) or 'none'}" if reason is not None else ""
+        print_error(f"no row of shard {shard} was dropped{what}")
+        return 1
+    contents = dropped_contents(ledger, paths)
+    rows = [
+        {"shard": shard, **row, "content": contents.get(key)}
+        for key, row in zip(row_keys(ledger), ledger.to_pylist(), strict=True)
+    ]
+    if as_json:
+        for row in rows:
+            print_json(row)
+    else:
+        console().print(_table(shard, rows))
+    return 0
+
+
+def _table(shard: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=f"{shard}: {counted(len(rows), 'dropped row')}", title_justify="left")
+    for name in ("sample", "position", "modality", "stage", "reason", "measured", "threshold", "content or detail"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        measured, threshold = ("" if row[name] is None else f"{row[name]:.4g}" for name in ("measured", "threshold"))
+        content = cut_text(row["content"] or "", LONGEST_CONTENT)
+        said = " · ".join(text for text in (row["detail"], content) if text)
+        place = (row["sample_id"], str(row["position"]), row["modality"])
+        table.add_row(*place, row["stage"], row["reason"], measured, threshold, said)
+    return table

@@ -1,0 +1,60 @@
+"""``interleaved forget``: what is stored for shards whose raw tar is gone, listed or removed."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from interleaved_assets.cli.terminal.console import console, print_json
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files, vanished_shards
+from interleaved_assets.reporting.wording.text import counted
+from interleaved_assets.settings import load_settings
+
+_HOME_OF_MAKE: Final = ".dagster_home"
+
+
+def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, remove: bool, as_json: bool) -> int:
+    """List or remove the stored files of ``shards``, or of all vanished ones; returns the exit code."""
+    settings, out = load_settings(file), console()
+    home = _instance_home()
+
+    def keys() -> Sequence[str]:
+        return vanished_shards(settings.storage) if vanished else shards
+
+    if home is not None:
+        from interleaved_assets.defs.forget import forget_in  # with Dagster, which takes a second
+
+        files = forget_in(home, keys, settings, remove=remove)
+    else:
+        files = files_to_forget(keys(), settings.storage)
+        if remove:
+            remove_files(files, settings.storage)
+    if as_json:
+        print_json({"removed": remove, "partitions_removed": remove and home is not None, "shards": files})
+        return 0
+    if not files:
+        out.print("nothing to forget: every shard with stored outputs has its raw tar")
+        return 0
+    for key, uris in files.items():
+        out.print_line(f"shard {key}: {counted(len(uris), 'file')}, {sum(uris.values()):,} bytes")
+        for uri in uris:
+            out.print_line(f"  {uri}")
+    done = "would be removed; --yes removes them, and the partitions"
+    if remove:
+        done = "removed, and the partitions" if home else "removed; raw_shard_sensor removes the partitions"
+    out.print(f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}")
+    return 0
+
+
+def _instance_home() -> Path | None:
+    """The folder of the Dagster instance: ``DAGSTER_HOME``, else the one that ``make`` uses here; None without either.
+
+    Raises:
+        StorageError: the folder cannot be searched.
+    """
+    home = Path(os.environ.get("DAGSTER_HOME") or _HOME_OF_MAKE)
+    try:
+        return home if (home / "dagster.yaml").is_file() else None
+    except PermissionError as error:
+        raise StorageError(f"cannot look for a Dagster instance in {home.absolute()}: {error.strerror}") from error

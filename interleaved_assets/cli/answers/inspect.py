@@ -1,0 +1,88 @@
+"""``interleaved inspect``: what is in shard files."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.filesize import decimal
+from rich.table import Table
+
+from interleaved_assets.cli.terminal.console import (
+    DataConsole,
+    console,
+    print_failure,
+    print_json,
+    progress,
+    without_warnings,
+)
+from interleaved_assets.model.columns import RESERVED_COLUMNS
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.files.inputs import find_shard_files
+from interleaved_assets.pipeline.files.inspect import ShardFacts, Spread, inspect_file
+from interleaved_assets.reporting.wording.text import counted
+from interleaved_assets.settings import load_settings_or_defaults
+
+ITEMS_SHOWN: Final = 20
+"""Rows of a document that are printed."""
+
+
+def show_shards(file: str | None, *, inputs: Sequence[str], documents: int, as_json: bool) -> int:
+    """Print what is in each file; returns the exit code: 2 where one cannot be read."""
+    settings, out = load_settings_or_defaults(file), console()
+    files = find_shard_files(inputs, settings.storage)
+    failed = 0
+    with progress("reading", len(files), out, as_json=as_json) as advance, without_warnings():
+        for one in files:
+            try:
+                facts = inspect_file(one, settings, documents=documents)
+            except InterleavedError as error:
+                failed += 1
+                print_failure(one.uri, error, as_json=as_json)
+            else:
+                if as_json:
+                    print_json(facts.model_dump(mode="json"))
+                else:
+                    _print_shard(facts, out)
+            advance()
+    return 2 if failed else 0
+
+
+def _print_shard(facts: ShardFacts, out: DataConsole) -> None:
+    counts = facts.counts
+    out.print_line(f"{facts.uri}: {facts.form}, {decimal(facts.size)}")
+    lines = [
+        ("samples", f"{counts.samples:,}"),
+        ("rows", f"{counts.rows:,}"),
+        ("texts", f"{counts.texts:,}"),
+        ("images", f"{counts.images:,}, {decimal(counts.image_bytes)}"),
+        ("errors", ", ".join(f"{code} {rows:,}" for code, rows in facts.errors.items()) or "none"),
+    ]
+    lines += [("layout", problem) for problem in facts.layout]
+    if facts.notes:
+        lines.append(("notes", ", ".join(f"{name} {number:,}" for name, number in facts.notes.items())))
+    out.print_facts(lines)
+    if facts.images:
+        table = Table("images", "number", "bytes", "width", "height")
+        for kind in facts.images:
+            row = (_spread(kind.bytes, in_bytes=True), _spread(kind.width), _spread(kind.height))
+            table.add_row(kind.format, f"{kind.images:,}", *row)
+        out.print(table)
+    if own := [column for column in facts.columns if column.name not in RESERVED_COLUMNS]:
+        table = Table("column", "type", "rows with a value")
+        for column in own:
+            table.add_row(column.name, column.type, f"{column.values:,}")
+        out.print(table)
+    for sample_id, items in facts.documents.items():
+        out.print_line(f"document {sample_id}")
+        for item in items[:ITEMS_SHOWN]:
+            said = " · ".join(text for text in (item.content, item.error) if text)
+            out.print_line(f"  {item.position:>4}  {item.modality:<8}  {said}")
+        if len(items) > ITEMS_SHOWN:
+            out.print_line(f"        … {counted(len(items) - ITEMS_SHOWN, 'more row')}; --json has all")
+    out.print()
+
+
+def _spread(spread: Spread | None, *, in_bytes: bool = False) -> str:
+    if spread is None:
+        return ""
+    low, median, high = (decimal(int(value)) if in_bytes else f"{value:,.0f}" for value in spread.model_dump().values())
+    return low if low == high else f"{low} to {high}, median {median}"

@@ -1,0 +1,145 @@
+"""``interleaved run``: shards through the stages, without Dagster."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+
+from rich.table import Table
+
+from interleaved_assets.cli.answers.status import no_shards
+from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
+from interleaved_assets.io.storage import join
+from interleaved_assets.model.errors import InterleavedError, StorageError, describe
+from interleaved_assets.pipeline.run.many import Made, run_shards
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.record import Counts, Record
+from interleaved_assets.pipeline.run.stage import ShardResult, StageOutcome
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import FINAL_TARS, NORMALIZED
+from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
+from interleaved_assets.pipeline.status.status import COMPLETE, State
+from interleaved_assets.reporting.figures.facts import tallies
+from interleaved_assets.reporting.wording.text import counted
+from interleaved_assets.settings import Settings, load_settings
+
+
+def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_json: bool) -> int:
+    """Bring ``shards`` up to date, or all that are not current; returns the exit code: 2 where one failed."""
+    settings, out = load_settings(file), console()
+    chosen = list(dict.fromkeys(shards))
+    if not chosen:
+        dataset = read_dataset_status(settings)
+        chosen = _due(dataset)
+        if not chosen:
+            if as_json:
+                print_json({"made": 0, "current": len(dataset.raws or ()), "failed": 0})
+            else:
+                out.print_line(_nothing_to_make(dataset))
+            return 0
+    stages = stage_dag(settings)
+    counts: dict[str, Counter[str]] = {name: Counter() for name in stages}
+    failed = undrawn = 0
+    published = _Published()
+    with progress("stages of shards", len(chosen) * len(stages), out, as_json=as_json) as advance:
+        store = partial(_store_pictures, settings=settings)
+        for one in run_shards(chosen, stages.values(), settings, then=store, threads=jobs):
+            advance()
+            failed += isinstance(one.result, Exception)
+            counts[one.stage][_outcome(one)] += 1
+            if isinstance(one.result, Made):
+                published.add(one.key, one.result.outcome.record)
+                if one.result.shown:
+                    undrawn += 1
+                    print_error(f"interleaved: {one.stage}: shard {one.key}: {one.result.shown}")
+            if as_json:
+                _print_as_json(one)
+            elif not isinstance(one.result, Exception) and not out.is_terminal:
+                out.print_line(f"{one.stage}: {one.key}: {_outcome(one)}")
+            if isinstance(one.result, Exception):
+                text = describe(one.result)
+                place = "" if one.key in text else f"shard {one.key}: "
+                print_error(f"interleaved: {one.stage}: {place}{text}")
+    if as_json:
+        return 2 if failed or undrawn else 0
+    table = Table("stage", "made", "current", "failed")
+    for name, found in counts.items():
+        table.add_row(name, *(f"{found[outcome]:,}" for outcome in ("made", "current", "failed")))
+    out.print(table)
+    out.print(f"{counted(len(chosen), 'shard')}: {len(chosen) - failed:,} current, {failed:,} failed")
+    if failed < len(chosen):
+        tars = join(settings.storage.output_root, "tars")
+        out.print_line(f"kept {published.text()}; final tars: {tars}")
+    return 2 if failed or undrawn else 0
+
+
+class _Published:
+    """Counts of the shards that have a final tar: what went into ``normalized``, and what is in the tars."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, Counts] = {}
+        self._read, self._kept = Counts(), Counts()
+
+    def add(self, key: str, record: Record) -> None:
+        if record.stage == NORMALIZED:
+            self._before[key] = record.counts_in
+        elif record.stage == FINAL_TARS:
+            self._read += self._before.pop(key)
+            self._kept += record.counts_out
+
+    def text(self) -> str:
+        """Such as ``16 of 17 samples, 24 of 29 images, 107 of 113 rows``."""
+        return ", ".join(tally.text for tally in tallies(self._read, self._kept))
+
+
+def _store_pictures(outcome: StageOutcome, settings: Settings) -> str:
+    """Write what the UI shows of the shard, as a run in Dagster does; returns why that failed, else nothing."""
+    from interleaved_assets.reporting.shard.stored_pictures import store_pictures  # not where nothing is to be made
+
+    try:
+        store_pictures(outcome.record, settings)
+    except InterleavedError as error:
+        return f"pictures and page could not be written: {describe(error)}"
+    return ""
+
+
+def _nothing_to_make(dataset: DatasetStatus) -> str:
+    if not dataset.raws:
+        return no_shards(dataset.storage.raw_root)
+    return f"nothing to make: {counted(len(dataset.raws), 'shard')}, all current"
+
+
+def _due(dataset: DatasetStatus) -> list[str]:
+    """Return the keys of the shards that are not current, and have a raw shard."""
+    if dataset.raws is None:
+        raise StorageError(dataset.problem)
+    if dataset.problem:
+        print_error(f"interleaved: shards in a folder are not seen: {dataset.problem}")
+    statuses = parallel_map(dataset.find_status, dataset.keys, threads=READERS)
+    found = zip(dataset.keys, statuses, strict=True)
+    return [key for key, status in found if status != COMPLETE and status.state is not State.VANISHED]
+
+
+def _outcome(one: ShardResult[Made[str]]) -> str:
+    if isinstance(one.result, Exception):
+        return "failed"
+    return "current" if one.result.outcome.unchanged else "made"
+
+
+def _print_as_json(one: ShardResult[Made[str]]) -> None:
+    if isinstance(one.result, Exception):
+        print_json({"shard": one.key, "stage": one.stage, "outcome": "failed", "error": describe(one.result)})
+        return
+    record = one.result.outcome.record
+    print_json(
+        {
+            "shard": one.key,
+            "stage": one.stage,
+            "outcome": _outcome(one),
+            "seconds": round(one.result.outcome.seconds, 3),
+            "outputs": {role: output.uri for role, output in record.outputs.items()},
+            "counts_in": record.counts_in.model_dump(),
+            "counts_out": record.counts_out.model_dump(),
+            "errors": record.errors,
+            "dropped": record.dropped,
+        }
+    )

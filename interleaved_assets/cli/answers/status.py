@@ -1,0 +1,89 @@
+"""``interleaved status``: which shards are not current, why, and what a run would make."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rich.table import Table
+
+from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.stage import Stage
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import FINAL_TARS
+from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
+from interleaved_assets.pipeline.status.due import stages_due
+from interleaved_assets.pipeline.status.status import COMPLETE, State, Status, status_lines
+from interleaved_assets.reporting.wording.text import counted, tars_from_before
+from interleaved_assets.settings import load_settings
+
+FAILURES_SHOWN: Final = 20
+
+
+def show_status(file: str | None, *, as_json: bool) -> int:
+    """Print the shards by status, with the stages that a run would make; returns the exit code."""
+    settings, out = load_settings(file), console()
+    dataset = read_dataset_status(settings)
+    if dataset.problem:
+        unknown = "changed and vanished shards cannot be recognized: " if dataset.keys else ""
+        print_error(f"interleaved: {unknown}{dataset.problem}")
+    stages = stage_dag(settings)
+    statuses: dict[str, Status] = {}
+    with progress("comparing shards", len(dataset.keys), out, as_json=as_json, lines=True) as advance:
+        found = parallel_map(dataset.find_status, dataset.keys, threads=READERS)
+        for key, status in zip(dataset.keys, found, strict=True):
+            advance()
+            statuses[key] = status
+    if as_json:
+        for key, status in statuses.items():
+            why = "" if status == COMPLETE else status.text
+            facts = {"shard": key, "state": status.state, "why": why, "stages": stages_due([status], stages)}
+            if failure := dataset.failure_of(key, status):
+                facts |= {"error": failure.error, "failed_at": failure.failed_at.isoformat()}
+            print_json(facts)
+        return 2 if dataset.problem else 0
+    if not statuses:
+        if not dataset.problem:
+            out.print_line(no_shards(settings.storage.raw_root))
+        return 2 if dataset.problem else 0
+    table = Table(title=counted(len(statuses), "shard"), title_justify="left")
+    for column in ("state", "shards", "why", "stages to make", "for example"):
+        table.add_column(column, overflow="fold", justify="right" if column == "shards" else "left")
+    for line in status_lines(statuses):
+        why = "" if line.status == COMPLETE else line.status.text
+        to_make = ", ".join(stages_due([line.status], stages))
+        table.add_row(str(line.status.state), f"{line.shards:,}", why, to_make, line.examples)
+    out.print(table)
+    for text in _failures(dataset, statuses):
+        out.print_line(text)
+    for text in _what_a_run_would_make(statuses, stages, settings.watch.nightly):
+        out.print_line(text)
+    return 2 if dataset.problem else 0
+
+
+def _failures(dataset: DatasetStatus, statuses: Mapping[str, Status]) -> list[str]:
+    """A line for each failed shard with its error, and one for final tars that are from before."""
+    failed = {key: status for key, status in statuses.items() if status.state is State.FAILED}
+    lines = []
+    for key, status in list(failed.items())[:FAILURES_SHOWN]:
+        failure = dataset.failure_of(key, status)
+        when = f" on {failure.when}" if failure else ""
+        lines.append(f"{key} failed at {status.stage}{when}: {dataset.problem_of(key, status)}")
+    if left := len(failed) - len(lines):
+        lines.append(f"… and {left:,} more failed shards; interleaved status --json has all of them")
+    before = [key for key in failed if FINAL_TARS in dataset.recorded.get(key, ())]
+    return [*lines, *([tars_from_before(before)] if before else [])]
+
+
+def no_shards(raw_root: str) -> str:
+    """What commands print where the raw root holds no shard."""
+    return f"no shards: no file below {raw_root} has a name that ends in .tar, .tar.gz or .tgz"
+
+
+def _what_a_run_would_make(statuses: Mapping[str, Status], stages: Mapping[str, Stage], nightly: str) -> list[str]:
+    due = [status for status in statuses.values() if stages_due([status], stages)]
+    if not due:
+        return ["A run would make nothing."]
+    return [
+        f"A run would take {counted(len(due), 'shard')} through {', '.join(stages_due(due, stages))}: interleaved run, "
+        f"or in Dagster the schedule nightly ({nightly}, UTC) while it is on.",
+    ]

@@ -1,0 +1,198 @@
+"""``interleaved trace``: one sample, or one final tar, through the stored outputs and records of the stages."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from rich.table import Table
+
+from interleaved_assets.cli.terminal.console import DataConsole, console, print_error, print_json, progress, short
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.lineage.sample import SampleInTar, StageTrace, TracedRow, find_sample
+from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
+from interleaved_assets.pipeline.run.stored_records import recorded_stages
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.reporting.wording.text import counted
+from interleaved_assets.settings import load_settings
+
+_MEMBERS_SHOWN: Final = 12
+
+
+def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_row: bool, as_json: bool) -> int:
+    """Print the path of a sample, with ``every_row`` each kept row and member of it; returns the exit code."""
+    settings, out = load_settings(file), console()
+    stages = stage_dag(settings)
+    # recorded shards, not those below the raw root: outputs of a removed raw shard are still there
+    keys = [shard] if shard else sorted(recorded_stages(settings.storage, stages))
+    found: list[dict[str, Any]] = []
+    skipped: dict[str, str] = {}
+    unread: list[str] = []
+    """Shards whose final tars could not be read."""
+    with progress("searching shards", len(keys), out, as_json=as_json, lines=True) as advance:
+        begun = _counted(keys, advance)
+        for key, traces in find_sample(sample_id, begun, settings.storage, stages):
+            if isinstance(traces, InterleavedError):
+                skipped[key] = str(traces)
+                print_error(f"interleaved: shard {key} was skipped: {traces}")
+                continue
+            found.append(_facts_of_sample(key, traces))
+            if not as_json:
+                _print_sample(sample_id, key, traces, out, every_row=every_row)
+            for trace in traces:
+                if isinstance(trace.in_tar, InterleavedError):
+                    unread.append(key)
+                    print_error(f"interleaved: {trace.in_tar}")
+    if as_json:
+        print_json({"sample_id": sample_id, "searched": len(keys), "skipped": skipped, "shards": found})
+    if not found:
+        of_them = f", {len(skipped)} of them skipped" if skipped else ""
+        print_error(f"no sample {short(sample_id)} in {len(keys)} shards{of_them}")
+    return 2 if skipped or unread else 0 if found else 1
+
+
+def _counted(keys: Iterable[str], advance: Callable[[], None]) -> Iterator[str]:
+    """``keys``, each counted when its search begins: shards without the sample yield nothing."""
+    for key in keys:
+        advance()
+        yield key
+
+
+def _print_sample(sample_id: str, key: str, traces: Sequence[StageTrace], out: DataConsole, *, every_row: bool) -> None:
+    source = traces[0].record.source
+    out.print(f"{sample_id} in shard {key}{f', {source.uri}' if source else ''}", soft_wrap=True)
+    for trace in traces:
+        if rows := trace.rows():
+            out.print(f"{trace.record.stage}  {trace.record.rows_uri}", soft_wrap=True)
+            out.print(_rows_table(rows, every_row=every_row))
+        if trace.kept is None:
+            out.print(_in_tar(trace, every_member=every_row), soft_wrap=True)
+
+
+def _facts_of_sample(key: str, traces: Sequence[StageTrace]) -> dict[str, Any]:
+    source = traces[0].record.source
+    return {
+        "shard": key,
+        "source": source.uri if source else None,
+        "stages": [
+            {
+                "stage": trace.record.stage,
+                "output": trace.record.rows_uri,
+                "rows": [row._asdict() for row in trace.rows()],
+                "kept": trace.left,
+                **_facts_of_place(trace),
+            }
+            for trace in traces
+        ],
+    }
+
+
+def _facts_of_place(trace: StageTrace) -> dict[str, Any]:
+    """The tar and the members of the sample; why they are not known; or nothing, of a stage that writes tables."""
+    if trace.in_tar is None:
+        return {}
+    if isinstance(trace.in_tar, InterleavedError):
+        return {"tar": None, "members": None, "error": str(trace.in_tar)}
+    return {"tar": trace.in_tar.uri, "members": [member._asdict() for member in trace.in_tar.members]}
+
+
+def show_tar(file: str | None, uri: str, *, as_json: bool) -> int:
+    """Print the origin of a tar; returns 2 where its bytes differ from those that were written."""
+    trace = trace_tar(uri, load_settings(file))
+    if as_json:
+        print_json(_facts_of_tar(trace))
+    else:
+        _print_tar(trace, console())
+    if not trace.as_recorded:
+        print_error(
+            f"interleaved: {trace.uri} differs from what was written: its record has {trace.recorded.size:,} bytes, "
+            f"sha256 {trace.recorded.sha256}. Delete it and materialize {trace.stage} of shard {trace.key}."
+        )
+    return 0 if trace.as_recorded else 2
+
+
+def _print_tar(trace: TarTrace, out: DataConsole) -> None:
+    facts = [("tar", trace.uri), ("stage", trace.stage), ("shard", trace.key), ("sha256", trace.sha256)]
+    if trace.source is not None:
+        facts.append(("raw shard", f"{trace.source.uri}  {trace.source.size:,} bytes  {trace.source.version}"))
+    out.print_facts([*facts, ("status", trace.status)])
+    for name, record in trace.records.items():
+        out.print()
+        out.print(name)
+        again = "  made again since: not the version in this tar" if name in trace.remade else ""
+        lines = [("version", f"{record.data_version}{again}"), ("code", record.code_version)]
+        lines += [(f"from {source}", version) for source, version in record.inputs.items()]
+        lines += [
+            (role, f"{output.uri}  {output.size:,} bytes  sha256:{output.sha256}")
+            for role, output in record.outputs.items()
+        ]
+        lines.append(("settings", json.dumps(record.settings, ensure_ascii=False, sort_keys=True)))
+        if record.packages:
+            lines.append(("packages", ", ".join(" ".join(package) for package in record.packages.items())))
+        if record.notes:  # the device and the model of CLIP, the filters that were applied
+            lines.append(("notes", json.dumps(record.notes, ensure_ascii=False, sort_keys=True)))
+        out.print_facts(lines)
+
+
+def _facts_of_tar(trace: TarTrace) -> dict[str, Any]:
+    return {
+        "tar": trace.uri,
+        "stage": trace.stage,
+        "shard": trace.key,
+        "sha256": trace.sha256,
+        "as_recorded": trace.as_recorded,
+        "source": trace.source.model_dump(mode="json") if trace.source else None,
+        "status": trace.status,
+        "made_again": trace.remade,
+        "records": {name: record.model_dump(mode="json") for name, record in trace.records.items()},
+    }
+
+
+def _in_tar(trace: StageTrace, *, every_member: bool) -> str:
+    rows = counted(trace.left, "row")
+    if not isinstance(trace.in_tar, SampleInTar):
+        return f"{trace.record.stage}  {trace.record.rows_uri}: {rows if trace.left else 'no row of it'}"
+    names = [member.name for member in trace.in_tar.members]
+    if not every_member and len(names) > _MEMBERS_SHOWN:
+        names[_MEMBERS_SHOWN - 1 :] = [f"and {len(names) - _MEMBERS_SHOWN + 1} more"]
+    return f"{trace.record.stage}  {trace.in_tar.uri}: {', '.join(names)}: {rows}"
+
+
+def _rows_table(rows: Sequence[TracedRow], *, every_row: bool) -> Table:
+    table = Table()
+    for column in ("position", "modality", "outcome", "measured", "threshold", "detail"):
+        table.add_column(column, overflow="fold")
+    for plain, part in groupby(rows, key=lambda row: row.is_plain):
+        group = list(part)
+        if plain and not every_row and len(group) > 1:
+            table.add_row(*_summed_up(group))
+            continue
+        for row in group:
+            measured = _scores(row.scores) if row.measured is None else f"{row.measured:.4g}"
+            threshold = "" if row.threshold is None else f"{row.threshold:.4g}"
+            table.add_row(str(row.position), row.modality, row.outcome, measured, threshold, row.detail)
+    return table
+
+
+def _summed_up(rows: Sequence[TracedRow]) -> tuple[str, ...]:
+    """One line for rows that follow one another and have nothing to report."""
+    counts = Counter(row.modality for row in rows)
+    ranges = {
+        name: (min(values), max(values))
+        for name in {name: None for row in rows for name in row.scores}
+        if (values := [row.scores[name] for row in rows if name in row.scores])
+    }
+    measured = ", ".join(f"{name} {low:.4g} to {high:.4g}" for name, (low, high) in ranges.items())
+    return (
+        f"{rows[0].position} to {rows[-1].position}",
+        ", ".join(f"{count} {modality}" for modality, count in counts.items()),
+        " / ".join(dict.fromkeys(row.outcome for row in rows)),
+        measured,
+        "",
+        "",
+    )
+
+
+def _scores(scores: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in scores.items())

@@ -1,0 +1,62 @@
+"""``interleaved verify``: whether a release is still what its manifest says."""
+
+from pathlib import Path
+
+from interleaved_assets.cli.terminal.console import console, print_json, progress
+from interleaved_assets.io.storage import exists, join, options_of
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.pipeline.release.manifest import (
+    MANIFEST_FILE,
+    is_release_name,
+    manifest_uri,
+    read_manifest,
+    release_folder,
+)
+from interleaved_assets.pipeline.release.verify import Finding, verify_release
+from interleaved_assets.reporting.wording.text import counted
+from interleaved_assets.settings import load_settings, load_settings_or_defaults
+
+
+def show_verified(file: str | None, release: str, *, as_json: bool) -> int:
+    """Print one line for each finding, and a sum; returns 0 where there is none, else 1.
+
+    ``release`` is its name, or a path or URL of its manifest or folder, for which no settings file is needed.
+    """
+    if is_release_name(release):
+        storage = load_settings(file).storage
+        uri = join(release_folder(release, storage.output_root), MANIFEST_FILE)
+    else:
+        storage = load_settings_or_defaults(file).storage
+        uri = manifest_uri(release)
+    options = storage.options_by_scheme()
+    if is_release_name(release) and Path(release).is_dir() and not exists(uri, storage.options):
+        raise OptionError(
+            f"there is no release of the name {release} ({uri}); the folder here is: interleaved verify ./{release}"
+        )
+    manifest = read_manifest(uri, options_of(uri, options))
+    findings: list[Finding] = []
+    out = console()
+    files = len(manifest.tars) + len(manifest.files)
+    with progress("comparing files", files, out, as_json=as_json, lines=True) as advance:
+        for finding in verify_release(manifest, uri, options):
+            advance()
+            if finding is not None:
+                findings.append(finding)
+                if not as_json:
+                    out.print_line(f"{finding.code}  {finding.uri}: {finding.detail}")
+    size = sum(tar.size for tar in manifest.tars)
+    if as_json:
+        print_json(
+            {
+                "release": manifest.name,
+                "manifest": uri,
+                "tars": len(manifest.tars),
+                "bytes": size,
+                "sound": not findings,
+                "findings": [finding._asdict() for finding in findings],
+            }
+        )
+        return 1 if findings else 0
+    state = counted(len(findings), "finding") if findings else "sound"
+    out.print_line(f"release {manifest.name}: {len(manifest.tars):,} tars, {size:,} bytes: {state}  {uri}")
+    return 1 if findings else 0

@@ -1,0 +1,85 @@
+"""``interleaved what-if``: selection on stored scores under changed settings."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Final
+
+from rich.table import Table
+
+from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
+from interleaved_assets.cli.terminal.name_value import names_and_values
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.run.parallel import parallel_map
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import FILTERED
+from interleaved_assets.pipeline.stages.outputs import scored_keys
+from interleaved_assets.pipeline.stages.select_rows import deciding_tables
+from interleaved_assets.selection.other_bounds import Outcome, changed_settings, what_if
+from interleaved_assets.settings import load_settings
+
+SHARDS_AT_A_TIME: Final = 8
+"""Shards that are read at once; each takes up to ``run.max_batch_bytes`` for its texts."""
+_MEANING: Final = (
+    "now: the settings in force, applied to the stored scores. Filtered shards that were made under other settings "
+    "differ from it until they are made again."
+)
+
+
+def show_what_if(file: str | None, *, changes: Sequence[str], shards: Sequence[str], as_json: bool) -> int:
+    """Compare the selection under the settings in force with that under changed settings; returns the exit code.
+
+    A shard that cannot be answered for is named on stderr and left out of the table.
+    """
+    settings, out = load_settings(file), console()
+    overrides = names_and_values(changes)
+    changed_settings(settings.selection, overrides)
+    keys = shards or scored_keys(settings.storage)
+    if not keys:
+        print_error("no shard has been scored yet: interleaved run, or materialize image_scores in Dagster")
+        return 1
+    inputs = stage_dag(settings)[FILTERED].inputs
+
+    def outcomes(key: str) -> tuple[Outcome, Outcome] | InterleavedError:
+        try:
+            rows, scores = deciding_tables(settings.storage.shard(key), inputs, settings.run.max_batch_bytes)
+            return what_if(rows, scores, settings.selection), what_if(rows, scores, settings.selection, overrides)
+        except InterleavedError as error:
+            return error
+
+    now, then, answered, errors = Outcome(), Outcome(), 0, Counter[str]()
+    with progress("reading scores of shards", len(keys), out, as_json=as_json, lines=True) as advance:
+        for key, outcome in zip(keys, parallel_map(outcomes, keys, threads=SHARDS_AT_A_TIME), strict=True):
+            advance()
+            if isinstance(outcome, InterleavedError):
+                errors[str(outcome)] += 1
+                if errors[str(outcome)] == 1:
+                    print_error(f"interleaved: shard {key} was left out: {outcome}")
+                continue
+            now, then, answered = now + outcome[0], then + outcome[1], answered + 1
+    for message, count in errors.items():
+        if count > 1:
+            print_error(f"interleaved: {count} shards in all were left out with the message: {message}")
+    if answered and as_json:
+        print_json({"shards": answered, "now": asdict(now), "then": asdict(then)})
+    elif answered:
+        out.print(_table(f"{', '.join(changes)}: {_shards(answered, len(keys))}", now, then))
+        out.print(_MEANING)
+    return 2 if errors else 0
+
+
+def _shards(answered: int, asked: int) -> str:
+    return f"{asked} shards" if answered == asked else f"{answered} of {asked} shards"
+
+
+def _table(title: str, now: Outcome, then: Outcome) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for column in ("now", "then", "difference"):
+        table.add_column(column, justify="right")
+    lines = [(name, getattr(now, name), getattr(then, name)) for name in ("samples_kept", "images_kept", "rows_kept")]
+    reasons = sorted({*now.dropped, *then.dropped})
+    lines += [(f"dropped: {name}", now.dropped.get(name, 0), then.dropped.get(name, 0)) for name in reasons]
+    for name, before, after in lines:
+        table.add_row(name, f"{before:,}", f"{after:,}", f"{after - before:+,}")
+    return table

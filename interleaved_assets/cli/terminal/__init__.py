@@ -1,0 +1,1 @@
+"""What commands share: options, printing, completion, the browser."""

@@ -1,0 +1,172 @@
+"""Take the shards of a run through one stage: each is recorded on its own, and a failed one does not stop the others.
+
+A step over a range of partitions that ends the usual way records one data version for all of them, failed ones
+included, and stores check results without a partition. Therefore events are logged per shard here, and the output of
+the step is marked so that Dagster records nothing for it. ``docs/dagster.md`` has the alternatives that were tried.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import dagster as dg
+
+from interleaved_assets.defs.private import RECORDS_NOTHING, latest_event_ids
+from interleaved_assets.defs.shard_events import (
+    LoggedShard,
+    record_comparisons,
+    record_failure,
+    record_success,
+)
+from interleaved_assets.defs.shard_pictures import shard_pictures
+from interleaved_assets.model.errors import InterleavedError, ShardError, describe
+from interleaved_assets.pipeline.run.failures import Failure, FailureLog, read_failures
+from interleaved_assets.pipeline.run.many import Made, take_many
+from interleaved_assets.pipeline.run.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.stage import ShardResult, Stage, StageOutcome
+from interleaved_assets.pipeline.stages.dag import downstream_of, is_last_of, stage_dag
+from interleaved_assets.settings import Settings
+
+_BACKFILL: Final = "dagster/backfill"
+"""Tag of Dagster on the runs of a backfill."""
+_BEFORE_FAILURE_S: Final = 3.0
+"""Seconds between the last events of a run and its failure. A tick of Dagster's daemon of backfills first looks for new
+materializations, and some tenths of a second later for runs that failed: what is materialized in between counts as
+failed for ever."""
+
+
+class Pictures(NamedTuple):
+    """The pictures of a shard as metadata, or why they could not be drawn."""
+
+    metadata: Mapping[str, dg.MetadataValue]
+    error: str = ""
+
+    @classmethod
+    def of(cls, outcome: StageOutcome, settings: Settings) -> "Pictures":
+        """Draw the pictures of a shard. An error while drawing does not fail the shard, and is shown in their place."""
+        try:
+            return cls(shard_pictures(outcome.record, settings))
+        except Exception as error:  # noqa: BLE001  any error is about pictures of this shard, and is shown there
+            text = describe(error)
+            return cls({"pictures": dg.MetadataValue.text(f"could not be drawn: {text}")}, text)
+
+
+def run_over_shards(
+    context: dg.AssetExecutionContext,
+    stage: Stage,
+    settings: Settings,
+    code_version: str,
+) -> Iterator[dg.Output[None]]:
+    """Take every shard of this run through ``stage``, on threads or on the Ray cluster, and log each when it is done.
+
+    Raises:
+        dg.Failure: shards failed, and no asset downstream of this one is part of the run: the run ends as failed, with
+            the good shards recorded. Otherwise the run continues with the good shards, and its last asset fails.
+    """
+    keys = list(context.partition_keys)
+    failed: dict[str, Exception] = {}
+    recorded: dict[str, LoggedShard] = {}
+    input_events = _input_events(context, stage, keys)
+    stopped = _stopped_upstream(stage, keys, settings)
+    failures = FailureLog(stage.name, settings.storage)
+
+    def fail(key: str, error: Exception, first: Failure | None = None) -> None:
+        failed[key] = error
+        record_failure(context, stage, key, error, first)
+
+    for key, first in stopped.items():
+        skipped = f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}"
+        fail(key, ShardError(skipped), first)
+    for one in take_many(
+        stage,
+        [key for key in keys if key not in stopped],
+        settings,
+        then=partial(Pictures.of, settings=settings),
+        cluster=settings.run.executor == "ray",
+        log=context.log.info,
+    ):
+        key, made = one.key, one.result
+        if not isinstance(made, Made):
+            fail(key, made)
+            continue
+        if made.shown.error:
+            context.log.error(f"{stage.name}, shard {key}: pictures could not be drawn: {made.shown.error}")
+        shown = {**made.shown.metadata, **_work_place(one)}
+        try:
+            recorded[key] = record_success(
+                context, stage, made.outcome, shown, input_events[key], code_version, settings
+            )
+        except Exception as error:  # noqa: BLE001  a check of a plugin may raise anything, about this shard only
+            fail(key, error)
+            failures.failed(key, error)
+    if recorded and any(check.compares for check in stage.checks):
+        try:
+            record_comparisons(context, stage, recorded, settings)
+        except InterleavedError as error:
+            # the shards stay materialized without the comparison
+            context.log.error(f"{stage.name}: shards could not be compared: {describe(error)}")
+    if failed and is_last_of(stage.name, _selected(context, settings), stage_dag(settings)):
+        if _BACKFILL in context.run.tags:
+            time.sleep(_BEFORE_FAILURE_S)
+        raise dg.Failure(
+            description=_summary(stage, failed, len(keys)),
+            metadata={key: dg.MetadataValue.text(describe(error)) for key, error in sorted(failed.items())},
+            allow_retries=False,
+        )
+    for name in sorted(context.op_execution_context.selected_output_names):
+        yield dg.Output(None, output_name=name, metadata={RECORDS_NOTHING: True})
+
+
+def _stopped_upstream(stage: Stage, keys: Sequence[str], settings: Settings) -> dict[str, Failure]:
+    """Return the failure of each shard that failed last at a stage before ``stage``.
+
+    Its old outputs may still exist; a later stage made from those would show a failed shard as current.
+    """
+    stages = stage_dag(settings)
+    failures = read_failures(settings.storage, [name for name in stages if stage.name in downstream_of(name, stages)])
+    wanted = set(keys)
+    return {key: failure for found in failures.values() for key, failure in found.items() if key in wanted}
+
+
+def _selected(context: dg.AssetExecutionContext, settings: Settings) -> set[str]:
+    """Return the names of the stages that this run executes; no selection means every asset of the job.
+
+    A run that repeats another one in part has the same selection but executes only some steps; steps are named after
+    the stages.
+    """
+    selection, steps = context.run.asset_selection, context.run.step_keys_to_execute
+    selected = {key.path[-1] for key in selection} if selection else set(stage_dag(settings))
+    return selected if steps is None else selected & set(steps)
+
+
+def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return for each shard the id of the latest event of each input, where there is one; one query per input."""
+    events: dict[str, dict[str, int]] = {key: {} for key in keys}
+    for name in stage.inputs:
+        # raw shards are observed, other assets materialized
+        kind = (
+            dg.DagsterEventType.ASSET_OBSERVATION if name == RAW_SHARDS else dg.DagsterEventType.ASSET_MATERIALIZATION
+        )
+        for key, event in latest_event_ids(context.instance, dg.AssetKey(name), kind, keys).items():
+            events[key][name] = event
+    return events
+
+
+def _work_place(one: ShardResult[Made[Pictures]]) -> dict[str, dg.MetadataValue]:
+    """Return the node of the cluster at which a shard was made, and how long it waited for that; nothing elsewhere."""
+    if not one.host:
+        return {}
+    waited = round(one.queue_seconds, 3)
+    return {"queue_seconds": dg.MetadataValue.float(waited), "host": dg.MetadataValue.text(one.host)}
+
+
+def _summary(stage: Stage, failed: Mapping[str, Exception], total: int) -> str:
+    alike: dict[str, list[str]] = {}
+    for key, error in sorted(failed.items()):
+        alike.setdefault(describe(error), []).append(key)
+    lines = [
+        f"{keys[0]}{f' and {len(keys) - 1} more' if len(keys) > 1 else ''}: {error}" for error, keys in alike.items()
+    ]
+    shown = "\n".join(lines[:10]) + (f"\n… and {len(lines) - 10} more errors" if len(lines) > 10 else "")
+    return f"{stage.name}: {len(failed)} of {total} shards failed, the others are materialized.\n{shown}"

@@ -1,1 +1,0 @@
-"""What a step does; imported when one begins, and not with the definitions."""

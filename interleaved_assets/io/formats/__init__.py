@@ -1,0 +1,1 @@
+"""The formats of shard files, and which one a file has."""

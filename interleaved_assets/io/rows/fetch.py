@@ -1,0 +1,153 @@
+"""Fetch the bytes of ranges, of members of tars and of whole files; what fails becomes a row error."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from fsspec.spec import AbstractFileSystem
+
+from interleaved_assets.io.archive.index import TarMember
+from interleaved_assets.io.archive.source import TarSource, open_tar
+from interleaved_assets.io.storage import StorageOptions, as_storage_error, filesystem, is_local, local_path
+from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.filesystem import client_errors
+from interleaved_assets.io.storage.limits import LIMITS
+from interleaved_assets.io.storage.local import check_regular
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable, row_error
+
+_COMPRESSED_TARS: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+
+
+class Source(NamedTuple):
+    """Bytes to fetch: a range of ``path`` (``end`` exclusive), else a member of it, else the whole of it."""
+
+    path: str
+    member: str | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+def is_compressed_tar(path: str) -> bool:
+    """Whether ``path`` is a tar whose members lie at no byte offset of the file, since all of it is compressed."""
+    return path.lower().endswith(_COMPRESSED_TARS)
+
+
+def fetch(
+    sources: Collection[Source],
+    *,
+    storage_options: StorageOptions,
+    max_member_bytes: int,
+    max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
+) -> dict[Source, BytesLike | str]:
+    """The bytes of each source, or the row error that says why there are none.
+
+    Ranges and whole files take one ``cat_ranges`` call per filesystem; the members of one tar are read in one pass.
+
+    Raises:
+        StorageUnavailable: the storage failed in a way that may pass. It is no fault of the rows, so none is blamed.
+    """
+    ranges: dict[int, tuple[AbstractFileSystem, dict[Source, tuple[str, int, int]]]] = {}
+    members: defaultdict[str, list[Source]] = defaultdict(list)
+    result: dict[Source, BytesLike | str] = {}
+    for source in sources:
+        if source.member is not None:
+            members[source.path].append(source)
+            continue
+        try:
+            fs, path = filesystem(source.path, storage_options)
+            start, end = _range(source, max_member_bytes)
+        except (OSError, InterleavedError) as error:
+            result[source] = _problem(error, source.path)
+            continue
+        if end - start > max_member_bytes + (source.start is None):
+            result[source] = _too_large(source.path, end - start, max_member_bytes)
+        elif start == end:
+            result[source] = b""
+        else:
+            ranges.setdefault(id(fs), (fs, {}))[1][source] = (path, start, end)
+    for fs, wanted in ranges.values():
+        result.update(_fetch_ranges(fs, wanted, max_member_bytes))
+    for path, wanted_members in members.items():
+        result.update(_fetch_members(path, wanted_members, storage_options, max_member_bytes, max_unpacked_bytes))
+    return result
+
+
+def _range(source: Source, max_member_bytes: int) -> tuple[int, int]:
+    """First byte and end of what to ask for; a remote file of unknown size is asked for one byte more than allowed."""
+    if is_local(source.path):
+        path = local_path(source.path)
+        size = path.stat().st_size
+        check_regular(path, source.path)
+        if path.is_dir():
+            raise StorageError(f"cannot read {source.path}: it is not a regular file but a folder")
+        if source.start is None or source.end is None:
+            return 0, size
+    elif source.start is None or source.end is None:
+        return 0, max_member_bytes + 1
+    return source.start, source.end
+
+
+def _fetch_ranges(
+    fs: AbstractFileSystem, wanted: dict[Source, tuple[str, int, int]], max_member_bytes: int
+) -> Iterator[tuple[Source, bytes | str]]:
+    paths, starts, ends = (list(column) for column in zip(*wanted.values(), strict=True))
+    found: Sequence[bytes | BaseException]
+    try:
+        with client_errors(", ".join(sorted({source.path for source in wanted})), "read"):
+            found = fs.cat_ranges(paths, starts, ends, on_error="return")
+    except StorageError as error:
+        found = [error] * len(wanted)
+    for source, start, end, data in zip(wanted, starts, ends, found, strict=True):
+        if isinstance(data, BaseException):
+            yield source, _problem(data, source.path)
+        elif source.start is None:
+            yield source, data if len(data) <= max_member_bytes else _too_large(source.path, None, max_member_bytes)
+        elif len(data) != end - start:
+            detail = f"{len(data)} of {end - start} bytes at offset {start} of {source.path}"
+            yield source, row_error("short_read", detail)
+        else:
+            yield source, data
+
+
+def _fetch_members(
+    path: str, wanted: list[Source], storage_options: StorageOptions, max_member_bytes: int, max_unpacked_bytes: int
+) -> Iterator[tuple[Source, BytesLike | str]]:
+    """The first member of each name, as far as the tar can be read."""
+    missing = {source.member: source for source in wanted}
+    try:
+        with open_tar(path, storage_options, by_ranges=True, max_unpacked_bytes=max_unpacked_bytes) as tar:
+            for member in tar.index.members:
+                if (source := missing.pop(member.name, None)) is not None:
+                    yield source, _member(tar, member, max_member_bytes)
+                if not missing:
+                    return
+            damage = tar.index.damage
+        problem = damage and row_error("unreadable_source", f"{path} is not a sound tar: {damage}")
+    except ShardError as error:
+        problem = row_error("unreadable_source", str(error))
+    except InterleavedError as error:
+        problem = _problem(error, path)
+    for source in missing.values():
+        yield source, problem or row_error("missing_member", f"{source.member} is not in {path}")
+
+
+def _member(tar: TarSource, member: TarMember, max_member_bytes: int) -> BytesLike | str:
+    if member.size > max_member_bytes:
+        return _too_large(f"{member.name} of {tar.uri}", member.size, max_member_bytes)
+    data = tar.range(member.offset, member.size)
+    if len(data) < member.size:
+        return row_error("short_read", f"{member.name} of {tar.uri}: {len(data)} of {member.size} bytes")
+    return data
+
+
+def _too_large(name: str, size: int | None, limit: int) -> str:
+    return row_error("member_too_large", f"{name}: {'more than' if size is None else f'{size} bytes, over'} {limit}")
+
+
+def _problem(error: BaseException, path: str) -> str:
+    """The row error for an exception."""
+    if not isinstance(error, InterleavedError):
+        error = as_storage_error(error, path, "read")
+    if isinstance(error, StorageUnavailable):
+        raise error
+    return row_error("unreadable_source", str(error))

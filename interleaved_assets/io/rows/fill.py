@@ -1,0 +1,284 @@
+"""Filling image rows with the bytes that their ``source_ref`` names.
+
+Ranges, members of tars and whole files are fetched once each, however many rows want them.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.rows.batches import binary_column, binary_views, row_bytes, split_samples
+from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, TIFF, sniff
+from interleaved_assets.io.rows.fetch import Source, fetch, is_compressed_tar
+from interleaved_assets.io.storage import StorageOptions, check_allowed
+from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits
+from interleaved_assets.io.storage.ranges import BlockReader, Content
+from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
+from interleaved_assets.model.errors import error_code, row_error
+from interleaved_assets.model.source_ref import parse_source_ref
+
+_GUESSED_BYTES: Final = 2**20
+
+# Errors of an earlier fetch, which this one may put right. All others say something about the shard, and stay.
+_WORTH_ANOTHER_TRY: Final = frozenset({"unreadable_source", "short_read", "forbidden_path", "member_too_large"})
+
+
+class _Found(NamedTuple):
+    """The parts of a row's bytes; ``content_type`` where they are of another type than the row was thought to have."""
+
+    pieces: Sequence[Content]
+    content_type: str | None = None
+
+
+# What becomes of one row: its bytes, or an error.
+_Outcome = _Found | str
+
+
+# What to fetch for one row, and which frame of it is wanted.
+_Plan = tuple[Source, int | None]
+
+
+def materialize(
+    table: pa.Table,
+    *,
+    storage_options: StorageOptions = None,
+    allowed_roots: Sequence[str] | None = None,
+    only_missing: bool = True,
+    max_member_bytes: int = LIMITS.max_member_bytes,
+    max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
+    max_sample_bytes: int = LIMITS.max_sample_bytes,
+) -> pa.Table:
+    """``table`` with ``binary_content`` filled in for image rows.
+
+    A byte range is read as such, unless it is empty and a member is named; else a member is looked up in its tar; else
+    the whole file is the image. With a ``frame_index`` what was read is a TIFF, and that frame is cut out of it, pixels
+    unchanged; where it is an image of another type, that is frame 0, and the row gets its ``content_type``. Whatever
+    several rows share is fetched once; ranges and whole files take one ``cat_ranges`` call per filesystem.
+
+    A row that cannot be filled gets a ``materialize_error`` and null bytes; one that can loses the error of an earlier
+    fetch. Rows with any other error are left as they are.
+
+    Args:
+        table: rows of the row model.
+        storage_options: what fsspec needs for remote paths.
+        allowed_roots: folders and URLs that a ``source_ref`` may point below; None and an empty list allow no place.
+        only_missing: leave rows that have bytes alone; else fetch them again.
+        max_member_bytes: limit for what is fetched for one row.
+        max_unpacked_bytes: limit for what a compressed tar unpacks to, in a temporary file.
+        max_sample_bytes: limit for what the rows of one sample may get together; what several rows share counts for
+            each of them.
+
+    Raises:
+        StorageUnavailable: the storage failed in a way that may pass; trying again later may succeed.
+    """
+    parts = materialize_parts(
+        table,
+        None,
+        storage_options=storage_options,
+        allowed_roots=allowed_roots,
+        only_missing=only_missing,
+        limits=LIMITS._replace(
+            max_member_bytes=max_member_bytes, max_unpacked_bytes=max_unpacked_bytes, max_sample_bytes=max_sample_bytes
+        ),
+    )
+    return next(parts)
+
+
+def materialize_parts(
+    table: pa.Table,
+    max_batch_bytes: int | None,
+    *,
+    storage_options: StorageOptions = None,
+    allowed_roots: Sequence[str] | None = None,
+    only_missing: bool = True,
+    limits: TarLimits = LIMITS,
+) -> Iterator[pa.Table]:
+    """:func:`materialize`, in parts of whole samples of at most ``max_batch_bytes`` unless a sample is larger.
+
+    Rows may share what is fetched, and so take far more than was fetched: no more than one part is made at a time. At
+    least one part is given.
+    """
+    table = with_fetch_columns(table)
+    chosen = _rows_to_fill(table, only_missing)
+    if not chosen.any():
+        yield table
+        return
+    rows = np.flatnonzero(chosen)
+    locators = table["source_ref"].take(pa.array(rows)).to_pylist()
+    outcomes = _outcomes(locators, allowed_roots or (), storage_options, limits)
+    found = dict(zip(rows.tolist(), outcomes, strict=True))
+    _refuse_large_samples(found, table["sample_id"].take(pa.array(rows)).to_pylist(), limits.max_sample_bytes)
+    sizes = row_bytes(table)
+    for row, outcome in found.items():
+        if isinstance(outcome, _Found):
+            sizes[row] += sum(map(len, outcome.pieces))
+    first = 0
+    for part in split_samples(table, max_batch_bytes, sizes):
+        yield _filled(part, {row - first: found[row] for row in range(first, first + part.num_rows) if row in found})
+        first += part.num_rows
+
+
+def _filled(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
+    """``table`` with what became of some of its rows."""
+    errors = table["materialize_error"].to_pylist()
+    present = table["binary_content"]
+    pieces: list[Sequence[Content] | None] = [None] * len(present)
+    if present.null_count < len(present):
+        pieces = [None if view is None else [view] for view in binary_views(present)]
+    types: dict[int, str] = {}
+    for row, outcome in outcomes.items():
+        if isinstance(outcome, _Found):
+            pieces[row], errors[row] = outcome.pieces, None
+            if outcome.content_type is not None:
+                types[row] = outcome.content_type
+            continue
+        pieces[row] = None
+        # a row without a locator keeps the error that says why it has none
+        if error_code(outcome) != "missing_source" or not errors[row]:
+            errors[row] = outcome
+    table = _replaced(table, "binary_content", binary_column(pieces))
+    table = _replaced(table, "materialize_error", pa.array(errors, pa.string()))
+    if types and "content_type" in table.column_names:
+        known = table["content_type"]
+        column = [types.get(row, stated) for row, stated in enumerate(known.to_pylist())]
+        table = _replaced(table, "content_type", pa.array(column, known.type))
+    return table
+
+
+def _refuse_large_samples(outcomes: dict[int, _Outcome], sample_ids: Sequence[str], limit: int) -> None:
+    """Turn what goes over ``limit`` bytes in its sample into errors, before any of it is copied."""
+    filled: Counter[str] = Counter()
+    for (row, outcome), sample_id in zip(outcomes.items(), sample_ids, strict=True):
+        if isinstance(outcome, str):
+            continue
+        size = sum(map(len, outcome.pieces))
+        if filled[sample_id] + size <= limit:
+            filled[sample_id] += size
+        else:
+            detail = f"with {size} bytes more the rows of the sample exceed {limit}; raise max_sample_bytes"
+            outcomes[row] = row_error("sample_too_large", detail)
+
+
+def with_fetch_columns(table: pa.Table) -> pa.Table:
+    """``table`` with the columns that :func:`materialize` reads and writes, null where they were missing."""
+    for name, dtype in (
+        ("binary_content", pa.large_binary()),
+        ("source_ref", pa.string()),
+        ("materialize_error", pa.string()),
+    ):
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, dtype))
+    return table
+
+
+def bytes_to_fetch(table: pa.Table) -> np.ndarray:
+    """Bytes that :func:`materialize` would fetch for each row, int64: a guess where the locator does not say.
+
+    What several rows share is fetched once, and counts for the first of them; what the rows take then may be more.
+    """
+    sizes = np.zeros(table.num_rows, np.int64)
+    seen: set[tuple[str | None, str | None, int | None]] = set()
+    for row in np.flatnonzero(_rows_to_fill(table, only_missing=True)).tolist():
+        try:
+            ref = parse_source_ref(table["source_ref"][row].as_py())
+        except ValueError:
+            continue  # materialize reports it
+        source = (ref.path, ref.member, ref.byte_offset)
+        if source not in seen:
+            seen.add(source)
+            sizes[row] = ref.byte_size or _GUESSED_BYTES
+    return sizes
+
+
+def _rows_to_fill(table: pa.Table, only_missing: bool) -> np.ndarray:
+    chosen = np.asarray(pc.equal(table["modality"], "image"), dtype=bool)
+    if only_missing:
+        chosen &= np.asarray(pc.is_null(table["binary_content"]), dtype=bool)
+    errors = table["materialize_error"]
+    for row in np.flatnonzero(chosen & np.asarray(pc.is_valid(errors), dtype=bool)).tolist():
+        chosen[row] = error_code(errors[row].as_py()) in _WORTH_ANOTHER_TRY
+    return chosen
+
+
+def _outcomes(
+    locators: list[str | None], allowed_roots: Sequence[str], storage_options: StorageOptions, limits: TarLimits
+) -> list[_Outcome]:
+    allowed: dict[str, bool] = {}
+    plans = [_plan(locator, allowed_roots, allowed) for locator in locators]
+    sources = dict.fromkeys(plan[0] for plan in plans if not isinstance(plan, str))
+    fetched = fetch(
+        sources,
+        storage_options=storage_options,
+        max_member_bytes=limits.max_member_bytes,
+        max_unpacked_bytes=limits.max_unpacked_bytes,
+    )
+    frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str] = {}
+    return [plan if isinstance(plan, str) else _outcome(*plan, fetched[plan[0]], frames) for plan in plans]
+
+
+def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, bool]) -> _Plan | str:
+    """What to fetch for a row, or the row's error; ``allowed`` remembers what was found about each path."""
+    try:
+        ref = parse_source_ref(locator)
+    except ValueError as error:
+        return row_error("invalid_source_ref", str(error))
+    path = ref.path
+    if not path:
+        return row_error("missing_source", "the row has neither bytes nor a path in source_ref")
+    if path not in allowed:
+        allowed[path] = check_allowed(path, allowed_roots)
+    if not allowed[path]:
+        return row_error("forbidden_path", f"{path} is not below {', '.join(allowed_roots) or 'any allowed root'}")
+    # an empty range beside a member's name stands for a range that is not known
+    by_name = ref.member and (ref.byte_size == 0 or is_compressed_tar(path))
+    if ref.byte_offset is not None and ref.byte_size is not None and not by_name:
+        return Source(path, None, ref.byte_offset, ref.byte_offset + ref.byte_size), ref.frame_index
+    if ref.member is None and (ref.byte_offset is not None or ref.byte_size is not None):
+        return row_error("invalid_source_ref", "byte_offset and byte_size go together")
+    return Source(path, ref.member), ref.frame_index
+
+
+def _outcome(
+    source: Source,
+    frame: int | None,
+    data: BytesLike | str,
+    frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str],
+) -> _Outcome:
+    if isinstance(data, str):
+        return data
+    if frame is None:
+        return _Found([data])
+    content_type = sniff(bytes(data[:SNIFFED_BYTES]))
+    if content_type not in (None, TIFF):
+        if frame == 0:
+            return _Found([data], content_type)
+        detail = f"frame {frame} of what is {content_type} and no TIFF: its one image is frame 0"
+        return row_error("frame_out_of_range", detail)
+    if source not in frames:
+        try:
+            tiff = BlockReader(data)
+            frames[source] = tiff, tiff_frames(tiff)
+        except ValueError as error:
+            frames[source] = row_error("invalid_tiff", str(error))
+    known = frames[source]
+    if isinstance(known, str):
+        return known
+    tiff, found = known
+    if frame >= len(found) and found[-1].error is not None:
+        # where the chain of directories breaks off, the number of frames is unknown
+        return row_error("invalid_tiff", found[-1].error)
+    if frame >= len(found):
+        return row_error("frame_out_of_range", f"frame {frame} of a TIFF with {len(found)}")
+    try:
+        return _Found(frame_pieces(tiff, found[frame]))
+    except ValueError as error:
+        return row_error("invalid_tiff", str(error))
+
+
+def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), pa.field(name, column.type), column)

@@ -1,0 +1,218 @@
+"""Base of the two shard writers: file names, modes, materialization, the error policy and the schema."""
+
+import hashlib
+import io
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, get_args
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from interleaved_assets.io.rows.batches import are_adjacent, split_samples
+from interleaved_assets.io.rows.fill import bytes_to_fetch, materialize_parts, with_fetch_columns
+from interleaved_assets.io.rows.policy import apply_error_policy, check_policy
+from interleaved_assets.io.rows.reader import align_shard
+from interleaved_assets.io.storage import exists, folders_of, join
+from interleaved_assets.io.storage.limits import limits_of
+from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.columns import REQUIRED_COLUMNS
+from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
+from interleaved_assets.model.ledger import empty_ledger
+from interleaved_assets.model.schema import resolve_schema
+
+WriteMode = Literal["error", "overwrite", "append", "ignore"]
+MODES: Final[tuple[str, ...]] = get_args(WriteMode)
+
+_STEM_BYTES: Final = 120
+_PART_BYTES: Final = 64 * 2**20
+
+_FETCH_OPTIONS: Final = frozenset({"max_member_bytes", "max_sample_bytes", "max_unpacked_bytes"})
+
+
+@dataclass
+class ShardWriter(ABC):
+    """Writes each batch to its own file.
+
+    A file is named after the batch's source files and the number of earlier batches of them, so the same input gives
+    the same names: ``<stem of the first source>-<hash of all sources>-<number>.<extension>``. A batch without source
+    files is named after its rows, ``batch-<hash of the rows>-<number>.<extension>``, so writers of other rows to one
+    folder do not replace it.
+
+    Attributes:
+        output_dir: folder or URL for the files; created if missing.
+        schema: columns and types to align every batch to; None keeps all columns and only casts reserved ones.
+        schema_overrides: types that replace those of ``INTERLEAVED_SCHEMA``, as an alternative to ``schema``.
+        materialize_on_write: fetch the bytes of image rows that have none from their ``source_ref``.
+        on_materialize_error: error policy for rows with a ``materialize_error``, set here or by an earlier stage:
+            ``error``, ``warn``, ``drop_row`` or ``drop_sample``.
+        mode: what to do if the file exists. ``error`` raises, ``overwrite`` replaces it, ``append`` uses the next free
+            number, ``ignore`` keeps it and writes nothing. Other files are never changed.
+        write_kwargs: options of the file format, ``storage_options``, and the limits for fetching:
+            ``max_member_bytes``, ``max_sample_bytes``, ``max_unpacked_bytes``, in bytes or as text such as ``"1GiB"``.
+        storage_options: fsspec options, for ``output_dir`` and for fetching.
+        allowed_roots: folders and URLs from which a ``source_ref`` may be fetched; by default those of the source
+            files.
+    """
+
+    output_dir: str
+    schema: pa.Schema | None = field(default=None, kw_only=True)
+    schema_overrides: Mapping[str, pa.DataType] | None = field(default=None, kw_only=True)
+    materialize_on_write: bool = field(default=True, kw_only=True)
+    on_materialize_error: ErrorPolicy = field(default="error", kw_only=True)
+    mode: WriteMode = field(default="error", kw_only=True)
+    write_kwargs: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    storage_options: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    allowed_roots: Sequence[str] | None = field(default=None, kw_only=True)
+
+    write_options: ClassVar[frozenset[str]] = frozenset()
+    """Options in ``write_kwargs`` besides ``storage_options`` and the limits for fetching."""
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            OptionError: an option is invalid.
+        """
+        self.output_dir = str(self.output_dir)
+        check_policy(self.on_materialize_error)
+        if self.mode not in MODES:
+            raise OptionError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
+        options = dict(self.write_kwargs or {})
+        self._storage_options = {**(options.pop("storage_options", None) or {}), **(self.storage_options or {})}
+        known = {*self.write_options, *_FETCH_OPTIONS}
+        if unknown := sorted(set(options) - known):
+            listed = ", ".join(sorted(known | {"storage_options"}))
+            raise OptionError(f"write_kwargs has unknown options {', '.join(unknown)}; known are {listed}")
+        self._limits = limits_of(options)
+        self._options = {name: value for name, value in options.items() if name in self.write_options}
+        self._target = resolve_schema(self.schema, self.schema_overrides)
+        self._numbers: Counter[str] = Counter()
+        self._ledgers: list[pa.Table] = []
+
+    @property
+    @abstractmethod
+    def extension(self) -> str:
+        """Extension of the files, with its dot."""
+
+    @abstractmethod
+    def write_shard(self, uri: str, schema: pa.Schema, parts: Iterator[pa.Table]) -> None:
+        """Write ``parts`` to ``uri`` atomically: tables of whole samples, aligned to ``schema``.
+
+        The bytes of a part are fetched when the iterator yields it, so write each part before taking the next.
+        """
+
+    def check(self, table: pa.Table, shard: str) -> None:
+        """Refuse rows that the file format cannot hold, before anything is fetched or written. Subclasses extend it.
+
+        Raises:
+            OptionError: a required column is missing; the message names ``shard``, also in subclasses.
+        """
+        if missing := [name for name in REQUIRED_COLUMNS if name not in table.column_names]:
+            raise OptionError(f"the rows of {shard} lack the required columns {', '.join(missing)}")
+
+    @property
+    def ledger(self) -> pa.Table:
+        """Ledger of the rows that the error policy dropped so far."""
+        return pa.concat_tables([empty_ledger(), *self._ledgers])
+
+    def write(self, batch: InterleavedBatch) -> list[str]:
+        """Write ``batch``; returns the paths written: one, or none if ``mode`` is ``ignore`` and the file exists.
+
+        A batch whose rows are all dropped by the error policy is written as a file without rows.
+
+        Raises:
+            MaterializeError: policy ``error`` met a row with an error.
+            OptionError: the rows lack a required column, or the file format cannot hold them.
+            ShardError: a required column has nulls, or a value does not fit ``schema``.
+            StorageError: the file exists and ``mode`` is ``error``, or it cannot be written.
+        """
+        table = batch.to_pyarrow()
+        self.check(table, _named(batch))
+        stem = _stem(batch.source_files, table)
+        number, uri = self._next_free(stem)
+        if uri is not None:
+            self._write_parts(uri, align_shard(table, None, _named(batch)), batch)
+        # after a failure, the next attempt uses the same number
+        self._numbers[stem] = number + 1
+        return [] if uri is None else [uri]
+
+    def _write_parts(self, uri: str, table: pa.Table, batch: InterleavedBatch) -> None:
+        parts: Iterable[pa.Table] = [table]
+        if self.materialize_on_write:
+            table = with_fetch_columns(table)
+            sizes = bytes_to_fetch(table)
+            # rows of a sample that are not adjacent cannot be cut apart
+            limit = _PART_BYTES if sizes.any() and are_adjacent(table["sample_id"]) else None
+            # fetch bytes part by part, so that they are not in memory all at once
+            pending = split_samples(table, limit, sizes) if limit else [table]
+            parts = (filled for part in pending for filled in self._materialized(part, batch, limit))
+        schema = table.schema if self._target is None else self._target
+        dropped: list[pa.Table] = []
+        self.write_shard(uri, schema, (self._ready(part, batch, schema, dropped) for part in parts))
+        self._ledgers += dropped
+
+    def _materialized(self, part: pa.Table, batch: InterleavedBatch, limit: int | None) -> Iterator[pa.Table]:
+        roots = folders_of(batch.source_files) if self.allowed_roots is None else self.allowed_roots
+        return materialize_parts(
+            part, limit, storage_options=self._storage_options, allowed_roots=roots, limits=self._limits
+        )
+
+    def _ready(self, part: pa.Table, batch: InterleavedBatch, schema: pa.Schema, dropped: list[pa.Table]) -> pa.Table:
+        kept, ledger = apply_error_policy(part, self.on_materialize_error, shard=_named(batch), stage="write")
+        if ledger.num_rows:
+            dropped.append(ledger)
+        return align_shard(kept, schema, _named(batch))
+
+    def _next_free(self, stem: str) -> tuple[int, str | None]:
+        number = self._numbers[stem]
+        while True:
+            uri = join(self.output_dir, f"{stem}-{number:05d}{self.extension}")
+            if self.mode == "overwrite" or not exists(uri, self._storage_options):
+                return number, uri
+            if self.mode == "ignore":
+                return number, None
+            if self.mode == "error":
+                raise StorageError(
+                    f"cannot write {uri}: the file exists. Choose mode='overwrite', 'append' or 'ignore', "
+                    "or another output_dir."
+                )
+            number += 1
+
+
+def _stem(source_files: tuple[str, ...], table: pa.Table) -> str:
+    """Name of the first source file without extensions, and a hash of all source paths."""
+    if not source_files:
+        return f"batch-{_rows_hash(table)}"
+    name = source_files[0].rpartition("/")[2]
+    readable = quote(name.partition(".")[0], safe="").encode()[:_STEM_BYTES].decode() or "batch"
+    digest = hashlib.sha256("\n".join(source_files).encode()).hexdigest()[:12]
+    return f"{readable}-{digest}"
+
+
+def _rows_hash(table: pa.Table) -> str:
+    """Hash of all rows; it may differ for equal rows in other chunks."""
+    digest = _Digest()
+    with pa.ipc.new_stream(pa.PythonFile(digest, mode="w"), table.schema) as stream:
+        stream.write_table(table)
+    return digest.sha256.hexdigest()[:12]
+
+
+class _Digest(io.RawIOBase):
+    """A writable file that keeps only the hash of its bytes."""
+
+    def __init__(self) -> None:
+        self.sha256 = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.sha256.update(data)
+        return len(data)
+
+
+def _named(batch: InterleavedBatch) -> str:
+    return ", ".join(batch.source_files) or "a batch without source files"

@@ -1,0 +1,227 @@
+"""One shard at one stage: compare it with its record, check that its inputs stay the same, write the new record.
+
+Nothing current is done again. A record is written last and names the stamps of the outputs, so that no record is valid
+for outputs that are half written or that another run has replaced. Runs on one shard and stage at the same time do not
+wait for each other: a record is valid if the run that wrote it also wrote all outputs.
+"""
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from interleaved_assets.io.storage import clear_leftovers, read_stamp, remove_file, upload_time
+from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_at
+from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
+from interleaved_assets.pipeline.run.record import (
+    RAW_SHARDS,
+    Facts,
+    OutputFile,
+    Record,
+    read_record,
+    with_present_stamps,
+    write_record,
+)
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Attempt:
+    """One shard at one stage, from the comparison with its record to the new record.
+
+    Call :meth:`of`, :meth:`current`, :meth:`begin`, then the function of the stage, then :meth:`finish`; after an error
+    :meth:`withdraw`.
+    """
+
+    stage: Stage
+    shard: ShardTask
+    code_version: str
+    inputs: dict[str, str]
+    """Data version of each input, by stage or by the setting that names it."""
+    source: RawSource | None
+    found: Record | None
+    """The record that existed before; None if there was none."""
+    stamps: dict[str, str | None] = field(default_factory=dict)
+    """Stamp of each file that the stage reads by URI, as of :meth:`begin`; empty before."""
+    uploads: dict[str, str] = field(default_factory=dict)
+    """Time of the upload of each such file in S3, as of :meth:`begin`."""
+    started: float = field(default_factory=time.perf_counter)
+
+    @classmethod
+    def of(cls, stage: Stage, key: str, settings: Settings, code_version: str, files: Mapping[str, str]) -> "Attempt":
+        """Read the records of the shard's inputs and its own; ``files`` are the versions of the stage's files.
+
+        Raises:
+            ShardError: an input has no record; a record is damaged.
+        """
+        started = time.perf_counter()
+        paths = settings.storage.shard(key)
+        recorded = read_record(paths.record(stage.name), paths.options)
+        raw, source = None, None
+        inputs = dict(files)
+        read: dict[str, Record] = {}
+        for name in stage.inputs:
+            if name == RAW_SHARDS:
+                known = recorded.source if recorded else None
+                raw = find_raw_shard(key, settings.storage, known)
+                version = raw_content_version(raw, settings.storage, known)
+                source = RawSource(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
+                inputs[name] = version
+            else:
+                upstream = read_record(paths.record(name), paths.options)
+                if upstream is None:
+                    raise ShardError(f"shard {key}: {stage.name} needs {name}, which has not been materialized for it")
+                inputs[name] = upstream.data_version
+                read[name] = upstream
+                source = source or upstream.source  # all inputs of a stage come from the same raw shard
+        packages = installed_versions(stage.packages(settings))
+        task = ShardTask(key, settings, paths, raw, read, files, packages, recorded)
+        return cls(stage, task, code_version, inputs, source, recorded, started=started)
+
+    @property
+    def record_uri(self) -> str:
+        return self.shard.paths.record(self.stage.name)
+
+    def current(self) -> StageOutcome | None:
+        """The outcome if the record is current, else None; stamps of outputs that were only copied are renewed."""
+        found = self._same_work(self.found)
+        if found is None:
+            return None
+        renewed = found.model_copy(update={"source": self.source})
+        if renewed != self.found:
+            self._renew(self.stage.name, self.found, renewed)
+        return self._unchanged(renewed)
+
+    def begin(self) -> StageOutcome | None:
+        """Check that the inputs are those recorded; return the outcome if another run has done the work since.
+
+        Raises ShardError if outputs of an input stage are not those that its record names.
+        """
+        shard, options = self.shard, self.shard.options
+        if (now := read_record(self.record_uri, options)) != self.found:
+            self.found = now
+            if (made := self._same_work(now)) is not None:
+                return self._unchanged(made)
+        self.uploads = self._read_uploads()
+        for name, upstream in shard.read.items():
+            present: Record | None = upstream
+            if any(
+                rows.stamp is None or read_stamp(rows.uri, options) != rows.stamp
+                for rows in upstream.rows_files.values()
+            ):
+                present = with_present_stamps(upstream, options)
+            if present is None:
+                raise ShardError(
+                    f"shard {shard.key}: {self.stage.name} needs {name}, whose outputs are not those that its record "
+                    f"names: they were deleted or replaced, or a run on {name} is under way or was killed. "
+                    f"Materialize {name} again."
+                )
+            if present != upstream:
+                self._renew(name, upstream, present)
+            self.stamps |= {rows.uri: rows.stamp for rows in present.rows_files.values()}
+        if shard.raw is not None:
+            self.stamps[shard.raw.uri] = shard.raw.stamp
+        for uri in (*shard.paths.outputs(self.stage.name).values(), self.record_uri):
+            clear_leftovers(uri, options)
+        return None
+
+    def finish(self, work: Work) -> StageOutcome:
+        """Write the record of ``work``, or adopt the record of a run that did the same work and replaced the outputs.
+
+        Raises:
+            ShardError: an input changed since :meth:`begin`, or another run replaced outputs and has not recorded the
+                same work.
+        """
+        shard, options = self.shard, self.shard.options
+        self._check_inputs()
+        record = Record(
+            stage=self.stage.name,
+            shard=shard.key,
+            code_version=self.code_version,
+            inputs=self.inputs,
+            data_version=work.data_version or _content_hash(work.outputs),
+            outputs=work.outputs,
+            settings=self.stage.settings(shard.settings),
+            packages=dict(shard.packages),
+            source=self.source,
+            seconds=round(time.perf_counter() - self.started, 3),
+            **work.model_dump(include=set(Facts.model_fields)),
+        )
+        present = with_present_stamps(record, options)
+        if present is None:
+            if (made := self._same_work(read_record(self.record_uri, options))) is not None:
+                return self._unchanged(made)
+            raise ShardError(
+                f"shard {shard.key}: another run replaced outputs of {self.stage.name} while this one wrote them; "
+                "materialize the shard again"
+            )
+        write_record(present, self.record_uri, options)
+        return StageOutcome(present, unchanged=False, seconds=time.perf_counter() - self.started)
+
+    def withdraw(self) -> None:
+        """After a failure, remove the record that existed before; an error of the storage is only logged."""
+        try:
+            if self.found is not None and read_record(self.record_uri, self.shard.options) == self.found:
+                remove_file(self.record_uri, self.shard.options)
+        except (StorageError, ShardError) as error:
+            logger.warning("shard %s: the record of %s is not removed: %s", self.shard.key, self.stage.name, error)
+
+    def _same_work(self, record: Record | None) -> Record | None:
+        """``record`` with present stamps if it has the same inputs, code version, packages and output content, else
+        None."""
+        if record is None or (record.inputs, record.code_version) != (self.inputs, self.code_version):
+            return None
+        if changed_packages(record.packages, self.shard.packages):
+            return None
+        return with_present_stamps(record, self.shard.options)
+
+    def _unchanged(self, record: Record) -> StageOutcome:
+        return StageOutcome(record, unchanged=True, seconds=time.perf_counter() - self.started)
+
+    def _renew(self, stage: str, before: Record | None, renewed: Record) -> None:
+        """Replace ``before`` by ``renewed``, which has new stamps, unless the record is another one by now."""
+        uri = self.shard.paths.record(stage)
+        if read_record(uri, self.shard.options) == before:
+            write_record(renewed, uri, self.shard.options)
+
+    def _check_inputs(self) -> None:
+        """Check that the inputs are still the files that existed when the work began.
+
+        A file in S3 that is replaced while it is open fails at the next read. One that was replaced before it was
+        opened, and restored since, has its first ETag again, and is found by the time of its upload.
+        """
+        shard, raw = self.shard, self.shard.raw
+        if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage) != raw:
+            raise ShardError(
+                f"shard {shard.key}: {raw.uri} changed while it was read; materialize it again once it is complete"
+            )
+        for name, upstream in shard.read.items():
+            uris = [rows.uri for rows in upstream.rows_files.values()]
+            if any(read_stamp(uri, shard.options) != self.stamps[uri] for uri in uris):
+                raise ShardError(f"shard {shard.key}: {name} changed while it was read; materialize it again")
+        for uri, time_of_upload in self._read_uploads().items():
+            if time_of_upload != self.uploads[uri]:
+                raise ShardError(f"shard {shard.key}: {uri} was replaced while it was read; materialize it again")
+        if self.stage.files(shard.settings) != shard.files:
+            raise ShardError(
+                f"shard {shard.key}: a file of {', '.join(shard.files)} changed while it was in use; "
+                "materialize it again"
+            )
+
+    def _read_uploads(self) -> dict[str, str]:
+        shard = self.shard
+        uris = [rows.uri for upstream in shard.read.values() for rows in upstream.rows_files.values()]
+        uris += [shard.raw.uri] if shard.raw is not None else []
+        return {uri: upload_time(uri, shard.options) for uri in uris}
+
+
+def _content_hash(outputs: Mapping[str, OutputFile]) -> str:
+    """Hash of the content of all outputs, as 64 hex digits."""
+    text = json.dumps({role: output.sha256 for role, output in outputs.items()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

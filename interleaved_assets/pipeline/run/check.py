@@ -1,0 +1,76 @@
+"""Definition of a check: it judges one shard after a stage, from the stage's record alone."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets.settings import Settings
+
+Severity = Literal["WARN", "ERROR"]
+_FAILED: Final[Mapping[Severity, str]] = MappingProxyType({"WARN": "warning", "ERROR": "error"})
+MATERIALIZATION_ERRORS: Final = "materialization_errors"
+"""The check of each stage that holds all that judge a shard alone: each evaluation takes 1.7 kB, and time."""
+PUBLISHED_ONCE: Final = "published_once"
+"""The check of the data set that no content is published twice, nor from a shard that is gone."""
+NO_OTHERS: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+class Verdict(NamedTuple):
+    """Result of a check for one shard: whether it passed, the severity if not, a summary, and the figures used."""
+
+    passed: bool
+    severity: Severity
+    summary: str
+    figures: Mapping[str, float | int | str]
+
+
+class Basis(NamedTuple):
+    """The settings and the figures of other shards with which records are compared."""
+
+    settings: Settings
+    keep_rates: Mapping[str, float] = NO_OTHERS
+    """By shard, the share of rows that selection kept, 0 to 1; for checks that compare shards."""
+
+
+class ShardCheck(NamedTuple):
+    """A check of one stage's output.
+
+    ``judge`` judges the record of a shard that completed the stage. If the stage raised one of the exceptions
+    ``failed_by``, there is no record, and the check fails with the message of the exception. A check that ``compares``
+    needs figures of other shards and is judged once all shards of a step are done. The others are shown together
+    (:func:`combine`), with the figures of one that ``counts`` also where it passes.
+    """
+
+    name: str
+    description: str
+    judge: Callable[[Record, Basis], Verdict]
+    failed_by: tuple[type[Exception], ...] = ()
+    compares: bool = False
+    counts: bool = False
+
+
+def combine(verdicts: Mapping[ShardCheck, Verdict]) -> Verdict:
+    """One verdict for several checks of a shard: it passes where all of them do.
+
+    It has the severity of the worst check that fails, and the summaries of those that fail; none where all pass. Its
+    figures are those of the check that counts; the result and the summary of each check, by name; and of each other
+    one that fails its figures too, as ``<check>/<figure>``.
+    """
+    failed = {check: verdict for check, verdict in verdicts.items() if not verdict.passed}
+    severity: Severity = "WARN" if all(verdict.severity == "WARN" for verdict in failed.values()) else "ERROR"
+    figures: dict[str, float | int | str] = {}
+    for check, verdict in verdicts.items():
+        figures |= verdict.figures if check.counts else {}
+    for check, verdict in verdicts.items():
+        figures[check.name] = f"{'passed' if verdict.passed else _FAILED[verdict.severity]}: {verdict.summary}"
+    for check, verdict in failed.items():
+        if not check.counts:
+            figures |= {f"{check.name}/{figure}": value for figure, value in verdict.figures.items()}
+    summary = "; ".join(f"{check.name}: {verdict.summary}" for check, verdict in failed.items())
+    return Verdict(not failed, severity, summary, figures)
+
+
+def lacking(what: str) -> Verdict:
+    """The verdict on a record without the figures that a check needs: the check fails, since it cannot be judged."""
+    return Verdict(False, "ERROR", f"the record lacks {what}: materialize the shard again", {})

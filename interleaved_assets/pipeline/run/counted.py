@@ -1,0 +1,50 @@
+"""What records count of a shard besides its rows: the names of the counts, and what checks conclude from them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from interleaved_assets.pipeline.run.record import Facts
+from interleaved_assets.settings import PublishSettings
+
+SAMPLES_WITH_CONTENT: Final = "samples_with_content"
+CONTENT_BYTES: Final = "content_bytes"
+UNREFERENCED: Final = "unreferenced_members"
+UNREFERENCED_BYTES: Final = "unreferenced_bytes"
+UNREFERENCED_IMAGES: Final = "unreferenced_images"
+IMAGE_MEMBERS: Final = "image_members"
+"""Images that a shard has, named by a document or not, for the stages that score."""
+REPEATED_KEYS: Final = "repeated_keys"
+REPEATED_SAMPLES: Final = "repeated_samples"
+UNEXPLAINED: Final = "rows_without_score_or_reason"
+SAMPLES_READ: Final = "samples_read_back"
+IMAGES_READ: Final = "images_read_back"
+BYTES_READ: Final = "bytes_read_back"
+
+
+def layout_problems(samples: int, counted: Mapping[str, int], bounds: PublishSettings) -> list[str]:
+    """What is not as a layout should be, by the counts of ``publishable.ContentCounter`` over ``samples`` samples."""
+    problems = []
+    empty = samples - counted[SAMPLES_WITH_CONTENT]
+    if samples and empty > bounds.max_empty_samples * samples:
+        problems.append(
+            f"{empty:,} of {samples:,} samples yield no text and no image, more than publish.max_empty_samples "
+            f"{bounds.max_empty_samples:g}"
+        )
+    share = unreferenced_share(counted)
+    if share > bounds.max_unreferenced_bytes:
+        problems.append(
+            f"members that no document names have {share:.1%} of the bytes, more than publish.max_unreferenced_bytes "
+            f"{bounds.max_unreferenced_bytes:g}"
+        )
+    return problems
+
+
+def unreferenced_share(counted: Mapping[str, int]) -> float:
+    """Bytes of members that no document names ÷ bytes of texts, images and these members, 0 to 1."""
+    unreferenced = counted[UNREFERENCED_BYTES]
+    return unreferenced / (unreferenced + counted[CONTENT_BYTES]) if unreferenced else 0.0
+
+
+def image_members(normalized: Facts) -> int:
+    """Images of the raw shard, by the record of ``normalized``: named by a document or not, dropped or not."""
+    return normalized.counts_in.images + normalized.counted.get(UNREFERENCED_IMAGES, 0)

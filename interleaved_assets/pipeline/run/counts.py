@@ -1,0 +1,159 @@
+"""Counts of a stage's rows, the error policy applied to them, and the range of score columns."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.rows.batches import sample_starts
+from interleaved_assets.io.rows.policy import apply_error_policy
+from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
+from interleaved_assets.model.errors import error_code
+from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
+from interleaved_assets.pipeline.run.counted import REPEATED_KEYS, REPEATED_SAMPLES
+from interleaved_assets.pipeline.run.publishable import check_losses
+from interleaved_assets.pipeline.run.record import Counts, Extent, Facts
+from interleaved_assets.pipeline.run.stage import ShardTask
+
+
+def count_errors(errors: pa.ChunkedArray) -> Counter[str]:
+    """How often each error code stands in a column of errors, in the order of their first rows; nulls do not count."""
+    return Counter(map(error_code, errors.drop_null().to_pylist()))
+
+
+class RowCounter:
+    """Counts rows over batches. Every batch holds whole samples, so that each sample is counted once."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+
+    def add(self, table: pa.Table) -> None:
+        """Count the rows of ``table`` by ``sample_id`` and ``modality``, and image bytes and errors if it has them."""
+        is_image = pc.equal(table["modality"], "image")
+        self._counts["rows"] += table.num_rows
+        self._counts["samples"] += pc.count_distinct(table["sample_id"]).as_py()
+        self._counts["images"] += pc.sum(is_image, min_count=0).as_py()
+        self._counts["texts"] += pc.sum(pc.equal(table["modality"], "text"), min_count=0).as_py()
+        if "binary_content" in table.column_names:
+            # the lengths are filtered, because filtering the column itself would copy every image
+            sizes = pc.binary_length(table["binary_content"]).filter(is_image)
+            self._counts["image_bytes"] += pc.sum(sizes, min_count=0).as_py()
+        if "materialize_error" in table.column_names:
+            self.errors.update(count_errors(table["materialize_error"]))
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(**self._counts)
+
+
+class UniqueKeys:
+    """Counts repeated row keys and sample ids over batches of whole samples.
+
+    Keys are compared within a batch and sample ids over all batches. Together this covers all keys, because a key can
+    be in two batches only if its sample id is. All sample ids are held in memory.
+    """
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._repeated: Counter[str] = Counter({REPEATED_KEYS: 0, REPEATED_SAMPLES: 0})
+
+    def add(self, table: pa.Table) -> None:
+        """Count repetitions in ``table``: its columns ``sample_id``, ``position`` and ``modality`` have no nulls."""
+        keys = table.select(ROW_KEY)
+        distinct = keys.group_by(list(ROW_KEY)).aggregate([]).num_rows
+        self._repeated[REPEATED_KEYS] += keys.num_rows - distinct
+        # the rows of a sample are consecutive: an id that returns after another id belongs to a second sample
+        runs, before = len(sample_starts(table["sample_id"])), len(self._ids)
+        self._ids.update(pc.unique(table["sample_id"]).to_pylist())
+        self._repeated[REPEATED_SAMPLES] += runs - (len(self._ids) - before)
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """Number of rows with the key of an earlier row (``repeated_keys``), and of samples with an earlier id
+        (``repeated_samples``).
+        """
+        return dict(self._repeated)
+
+
+def column_facts(schema: pa.Schema) -> dict[str, Any]:
+    """Return ``columns`` and ``required`` of :class:`.Facts`, for a file of ``schema``."""
+    return {
+        "columns": {field.name: str(field.type) for field in schema},
+        "required": tuple(field.name for field in schema if not field.nullable),
+    }
+
+
+def extents(scores: pa.Table) -> dict[str, Extent]:
+    """The range of each column of numbers but the keys; for vectors of floats, of their Euclidean lengths."""
+    found: dict[str, Extent] = {}
+    for field in scores.schema:
+        if field.name in IMAGE_KEY:
+            continue
+        column = scores[field.name]
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
+            found[field.name] = _extent(column.drop_null().cast(pa.float64(), safe=False).to_numpy())
+        elif pa.types.is_fixed_size_list(field.type) and pa.types.is_floating(field.type.value_type):
+            found[field.name] = _extent(_lengths(column, field.type.list_size))
+    return found
+
+
+def unexplained(scores: pa.Table, error_column: str, groups: Mapping[str, Sequence[str]]) -> int:
+    """Number of rows without an error that are null in all columns of a group."""
+    lacking = pa.chunked_array([pa.repeat(pa.scalar(False), scores.num_rows)])
+    for columns in groups.values():
+        empty = pa.chunked_array([pa.repeat(pa.scalar(True), scores.num_rows)])
+        for name in columns:
+            empty = pc.and_(empty, scores[name].is_null())
+        lacking = pc.or_(lacking, empty)
+    return int(pc.sum(pc.and_(lacking, scores[error_column].is_null()), min_count=0).as_py())
+
+
+def _lengths(vectors: pa.ChunkedArray, width: int) -> np.ndarray:
+    """Euclidean length of each vector that is not null, float32."""
+    parts = [chunk.drop_null().flatten().to_numpy(zero_copy_only=False) for chunk in vectors.chunks]
+    flat = np.concatenate(parts) if parts else np.zeros(0)
+    return np.linalg.norm(flat.astype(np.float32).reshape(-1, width), axis=1)
+
+
+def _extent(values: np.ndarray) -> Extent:
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return Extent(values=len(values), not_finite=len(values))
+    return Extent(
+        values=len(values), not_finite=len(values) - len(finite), low=float(finite.min()), high=float(finite.max())
+    )
+
+
+def write_by_error_policy(
+    batches: Iterable[pa.Table], shard: ShardTask, stage: str, write: Callable[[pa.Table], None]
+) -> tuple[Facts, pa.Table]:
+    """Apply the error policy to each batch and ``write`` the rows it keeps; returns counts, and the ledger of the rest.
+
+    Raises IncompleteShard if too many samples lost rows to errors.
+    """
+    seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()
+    ledgers = [empty_ledger()]
+    for table in batches:
+        kept, ledger = apply_error_policy(
+            table, shard.settings.errors.on_materialize_error, shard=shard.key, stage=stage
+        )
+        check_balance(f"shard {shard.key}, {stage}", table.num_rows, kept.num_rows, ledger)
+        seen.add(table)
+        written.add(kept)
+        keys.add(kept)
+        ledgers.append(ledger)
+        write(kept)
+    dropped = pa.concat_tables(ledgers)
+    check_losses(shard, stage, seen.counts.samples, dropped)
+    facts = Facts(
+        counts_in=seen.counts,
+        counts_out=written.counts,
+        errors=dict(seen.errors),
+        dropped=drop_reasons(dropped),
+        counted=keys.counted,
+    )
+    return facts, dropped

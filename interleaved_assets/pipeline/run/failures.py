@@ -1,0 +1,121 @@
+"""The failure of a shard at a stage, as a file below the output root until the stage succeeds: why, when, of which tar.
+
+A shard that failed has no record. Without this file only the log of the run would say why.
+"""
+
+import logging
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from interleaved_assets.io.storage import atomic_output, files_below, join, read_small, remove_file
+from interleaved_assets.model.errors import InterleavedError, StorageError, describe
+from interleaved_assets.pipeline.raw.listing import RawShard, find_raw_shard
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.settings import StorageSettings
+from interleaved_assets.settings.shard_paths import FAILURES_FOLDER
+
+logger = logging.getLogger(__name__)
+
+_ENDING: Final = ".json"
+
+
+class Failure(BaseModel):
+    """The last failure of a shard at a stage."""
+
+    model_config = ConfigDict(frozen=True)
+
+    shard: str
+    stage: str
+    error: str
+    """The sentence that the run has reported."""
+    failed_at: datetime
+    raw_size: int | None = None
+    raw_stamp: str | None = None
+    """Size in bytes and stamp of the raw shard after the failure; None if it could not be looked at."""
+
+    def concerns(self, raw: RawShard | None) -> bool:
+        """Whether the raw shard is the one that failed; so it counts where one of them is not known."""
+        return raw is None or self.raw_stamp is None or (self.raw_size, self.raw_stamp) == (raw.size, raw.stamp)
+
+    @property
+    def when(self) -> str:
+        """The time, for people."""
+        return f"{self.failed_at:%Y-%m-%d %H:%M} UTC"
+
+
+class FailureLog:
+    """Keeps the failures of one stage up to date while shards go through it. An error of the storage is only logged."""
+
+    def __init__(self, stage: str, storage: StorageSettings) -> None:
+        """List the failures that are stored, so that the success of any other shard takes no request."""
+        self._stage, self._storage = stage, storage
+        try:
+            self._stored = set(failed_keys(storage, stage))
+        except StorageError as error:
+            self._stored = set[str]()
+            logger.warning("failures of %s that are stored are not removed: %s", stage, error)
+
+    def failed(self, key: str, error: BaseException) -> None:
+        """Write the failure of a shard."""
+        try:
+            raw = find_raw_shard(key, self._storage)
+        except InterleavedError:
+            raw = None
+        failure = Failure(
+            shard=key,
+            stage=self._stage,
+            error=describe(error),
+            failed_at=datetime.now(UTC).replace(microsecond=0),
+            raw_size=raw.size if raw else None,
+            raw_stamp=raw.stamp if raw else None,
+        )
+        try:
+            with atomic_output(self._uri(key), self._storage.options) as out:
+                out.write(f"{failure.model_dump_json(indent=1)}\n".encode())
+        except StorageError as unwritten:
+            logger.warning("shard %s: the failure of %s is not stored: %s", key, self._stage, unwritten)
+        else:
+            self._stored.add(key)
+
+    def succeeded(self, key: str) -> None:
+        """Remove the failure of a shard, if one is stored."""
+        if key in self._stored:
+            try:
+                remove_file(self._uri(key), self._storage.options)
+            except StorageError as error:
+                logger.warning("shard %s: the failure of %s is not removed: %s", key, self._stage, error)
+            else:
+                self._stored.discard(key)
+
+    def _uri(self, key: str) -> str:
+        return self._storage.shard(key).failure(self._stage)
+
+
+def failed_keys(storage: StorageSettings, stage: str) -> list[str]:
+    """Keys of the shards of which a failure at ``stage`` is stored: one listing."""
+    names = files_below(join(storage.output_root, f"{FAILURES_FOLDER}/{stage}"), storage.options)
+    return sorted(name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING))
+
+
+def read_failures(storage: StorageSettings, stages: Collection[str]) -> dict[str, dict[str, Failure]]:
+    """By stage and shard, the failures that are stored; a damaged file is left out with a warning."""
+    places = [(stage, key) for stage in stages for key in failed_keys(storage, stage)]
+    found: dict[str, dict[str, Failure]] = {stage: {} for stage in stages}
+
+    def read(place: tuple[str, str]) -> Failure | None:
+        stage, key = place
+        uri = storage.shard(key).failure(stage)
+        try:
+            content = read_small(uri, storage.options)
+            return None if content is None else Failure.model_validate_json(content)
+        except ValidationError as error:
+            logger.warning("%s is no failure of a shard, and is left out: %s", uri, error.errors()[0]["msg"])
+            return None
+
+    for (stage, key), failure in zip(places, parallel_map(read, places, threads=READERS), strict=True):
+        if failure is not None:
+            found[stage][key] = failure
+    return found

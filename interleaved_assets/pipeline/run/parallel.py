@@ -1,0 +1,31 @@
+"""A parallel map that keeps the order of its items."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from interleaved_assets.io.rows.workers import Workers
+
+READERS: Final = 32
+"""Threads for reading many small files, which mostly waits for the storage; each thread holds one file."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], *, threads: int) -> Iterator[Result]:
+    """Yield ``work`` of each of ``items``, in their order, done on ``threads`` threads.
+
+    At most ``2 * threads`` results are in progress or not yet consumed, which bounds memory. An exception of ``work``
+    is raised at the place of its item, and items not yet begun are not begun. Closing the generator takes no lock and
+    does not wait, so that the garbage collector can do it.
+    """
+    waiting: deque[Future[Result]] = deque()
+    with Workers(threads, getattr(work, "__name__", "work")) as workers:
+        for item in items:
+            waiting.append(workers.submit(work, item))
+            if len(waiting) >= 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -1,0 +1,114 @@
+"""What a shard must be like to be published: most samples have content, few bytes are unreferenced, few rows lost."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.tar.layout import json_field
+from interleaved_assets.io.tar.unreferenced import unreferenced_members
+from interleaved_assets.model.errors import NOT_COMPARED, ROW_ERROR_CODES, IncompleteShard, UnexpectedLayout
+from interleaved_assets.model.ledger import drop_reasons
+from interleaved_assets.pipeline.run.counted import (
+    CONTENT_BYTES,
+    SAMPLES_WITH_CONTENT,
+    UNREFERENCED,
+    UNREFERENCED_BYTES,
+    UNREFERENCED_IMAGES,
+    layout_problems,
+)
+from interleaved_assets.pipeline.run.stage import ShardTask
+from interleaved_assets.settings import ReadingSettings, Settings
+
+_ERRORS: Final = sorted(ROW_ERROR_CODES.keys() - set(NOT_COMPARED))
+_NAMED: Final = 8
+
+
+class ContentCounter:
+    """Counts over batches of whole samples which samples have content, and the members that no document names."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter(
+            {SAMPLES_WITH_CONTENT: 0, CONTENT_BYTES: 0, UNREFERENCED: 0, UNREFERENCED_BYTES: 0, UNREFERENCED_IMAGES: 0}
+        )
+        self._extensions: Counter[str] = Counter()
+        self._fields: list[str] = []
+
+    def counting(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """``batches``, counted as they pass."""
+        for table in batches:
+            content = pc.not_equal(table["modality"], "metadata")
+            self._counts[SAMPLES_WITH_CONTENT] += pc.count_distinct(table["sample_id"].filter(content)).as_py()
+            for column in ("text_content", "binary_content"):
+                self._counts[CONTENT_BYTES] += pc.sum(pc.binary_length(table[column]), min_count=0).as_py()
+            for member in unreferenced_members(table):
+                self._counts[UNREFERENCED] += 1
+                self._counts[UNREFERENCED_BYTES] += member.size
+                self._counts[UNREFERENCED_IMAGES] += member.is_image
+                self._extensions[member.extension or "without ending"] += 1
+            self._fields = [field for column in table.column_names if (field := json_field(column)) is not None]
+            yield table
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """Samples with content, bytes of texts and images, and the members, bytes and images that no document names."""
+        return dict(self._counts)
+
+    def check_layout(self, shard: ShardTask, samples: int) -> None:
+        """Raise UnexpectedLayout if ``samples`` samples are not laid out as ``[reading]`` and ``[publish]`` ask for."""
+        settings = shard.settings
+        found = layout_problems(samples, self._counts, settings.publish)
+        if not found:
+            return
+        members = ", ".join(f"{count:,} {name}" for name, count in self._extensions.most_common(_NAMED))
+        fields = ""
+        if self._fields:
+            more = ", …" if len(self._fields) > _NAMED else ""
+            fields = f"The documents have the fields {', '.join(self._fields[:_NAMED])}{more}. "
+        elif not self._counts[SAMPLES_WITH_CONTENT]:
+            fields = "There is no document with a field. "
+        raise UnexpectedLayout(
+            f"shard {shard.key}: {'; '.join(found)}. "
+            f"Members that no document names: {members or 'none'}. {fields}{expected_layout(settings.reading)}"
+        )
+
+
+def other_layout(samples: int, counted: Mapping[str, int], settings: Settings) -> list[str]:
+    """What shows that a shard is not laid out as ``settings`` say; the last one ends in what they expect instead."""
+    problems = layout_problems(samples, counted, settings.publish)
+    if problems:
+        problems[-1] += f". {expected_layout(settings.reading)}"
+    return problems
+
+
+def expected_layout(reading: ReadingSettings) -> str:
+    """What a shard has to look like under these settings, and which of them to change for another layout."""
+    if reading.layout == "images":
+        return (
+            "Expected is for each sample an image, alone or with <key>.txt or <key>.json beside it, as "
+            'reading.layout = "images" says and docs/formats.md shows.'
+        )
+    return (
+        f"Expected is for each sample a <key>.json whose lists {reading.texts_field} and {reading.images_field} hold "
+        "its texts and the names of its image members, as docs/formats.md shows; set reading.texts_field and "
+        'reading.images_field if the lists have other names, and reading.layout = "images" if each sample is an '
+        "image, alone or with a text or a JSON beside it. Convert other layouts."
+    )
+
+
+def check_losses(shard: ShardTask, stage: str, samples: int, ledger: pa.Table) -> None:
+    """Raise IncompleteShard if more of ``samples`` samples than allowed lost a row to an error, by ``ledger``."""
+    lost = ledger.filter(pc.is_in(ledger["reason"], value_set=pa.array(_ERRORS)))
+    count = pc.count_distinct(lost["sample_id"]).as_py()
+    bound = shard.settings.publish.max_lost_samples
+    if count <= bound * samples:
+        return
+    first = lost.slice(0, 1).to_pylist()[0]
+    codes = ", ".join(f"{rows:,} {code}" for code, rows in drop_reasons(lost).items())
+    raise IncompleteShard(
+        f"shard {shard.key}: {count:,} of {samples:,} samples lost rows to errors in {stage}, more than "
+        f"publish.max_lost_samples {bound:g}: {codes}. The first is sample {first['sample_id']!r}, position "
+        f"{first['position']}: {first['detail'] or first['reason']}. Fix the shard, or raise publish.max_lost_samples."
+    )

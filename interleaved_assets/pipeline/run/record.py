@@ -1,0 +1,258 @@
+"""The record beside each output: what went in, what came out, under which code and settings.
+
+A stage writes its outputs, each of them atomically, and then this file. A record is valid while every output has the
+stamp that the record names. A run that replaces an output thereby makes the record invalid, whether the run then ends,
+fails or is killed. There are no locks, and runs do not communicate with each other.
+
+A record shows whether the outputs are current (same inputs, same code version), which raw shard they come from and what
+was dropped, without reading an output.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Protocol
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from interleaved_assets.io.storage import (
+    atomic_output,
+    content_hash,
+    file_info,
+    read_small,
+    read_stamp,
+)
+from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline.raw.listing import RawSource
+from interleaved_assets.settings.shard_paths import PART_MARK, ShardPaths, is_rows_role
+
+RAW_SHARDS: Final = "raw_shards"
+
+
+class Written(Protocol):
+    """The attributes that every writer has once its file is committed."""
+
+    uri: str
+    size: int
+    sha256: str | None
+    stamp: str | None
+
+
+class OutputFile(BaseModel):
+    """One file that a stage wrote; size in bytes, content hash as 64 hex digits, and the stamp of the file.
+
+    Records written by older versions have no stamp: the next run on the shard then compares the content hash.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    uri: str
+    size: int
+    sha256: str
+    stamp: str | None = None
+
+    @classmethod
+    def of(cls, written: "Written") -> "OutputFile":
+        """The facts of a committed output.
+
+        Raises:
+            ValueError: it was not committed, or not hashed.
+        """
+        if written.sha256 is None:
+            raise ValueError(f"{written.uri} was not committed, or not hashed")
+        return cls(uri=written.uri, size=written.size, sha256=written.sha256, stamp=written.stamp)
+
+
+class Counts(BaseModel):
+    """Rows before or after a stage, of one shard or of several, metadata rows included; ``image_bytes`` in bytes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rows: int = 0
+    samples: int = 0
+    images: int = 0
+    texts: int = 0
+    image_bytes: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.model_fields})
+
+
+class Extent(BaseModel):
+    """The range of the values of one column without nulls; for a column of vectors, of their Euclidean lengths."""
+
+    model_config = ConfigDict(frozen=True)
+
+    values: int
+    """Number of values."""
+    not_finite: int = 0
+    """Number of values that are NaN or infinite."""
+    low: float | None = None
+    """Smallest finite value; None if there is none."""
+    high: float | None = None
+    """Largest finite value; None if there is none."""
+
+
+class Facts(BaseModel):
+    """Counts and columns that a stage reports for one shard."""
+
+    model_config = ConfigDict(frozen=True)
+
+    counts_in: Counts = Counts()
+    counts_out: Counts = Counts()
+    errors: dict[str, int] = {}
+    """Rows with an error, by code."""
+    dropped: dict[str, int] = {}
+    """Rows in the ledger, by reason."""
+    columns: dict[str, str] = {}
+    """Arrow type of each column of the output, in their order; empty if the output is not a table."""
+    required: tuple[str, ...] = ()
+    """Names of the columns that cannot be null."""
+    extents: dict[str, Extent] = {}
+    """Range of the values of each column of scores, by column."""
+    counted: dict[str, int] = {}
+    """Further counts that the checks need, by name; they are counted while the output is written."""
+    notes: dict[str, float | int | str] = {}
+    """Further facts (repeated ids, filters, device, …)."""
+    parts: dict[str, Counts] = {}
+    """Counts of each part of a final tar that is split, by its role; else empty."""
+
+
+class Record(Facts):
+    """The result of one stage for one shard.
+
+    Two runs over the same input write records that differ only in seconds and the stamps of the outputs; for a stage
+    that works on a device, also in content hashes and in notes such as the device and its speed.
+    """
+
+    stage: str
+    shard: str
+    code_version: str
+    inputs: dict[str, str]
+    """Data version of each input, by stage; for a file that the settings name, by the setting (``clip.pretrained``)."""
+    data_version: str
+    outputs: dict[str, OutputFile]
+    """By role: ``rows`` is the output of the stage, ``ledger`` its dropped rows, ``samples`` scores of samples. A final
+    tar that is split has ``rows-00000``, ``rows-00001``, … in place of ``rows``. The role of an exported tar, and of
+    its table, is its name."""
+    settings: dict[str, object]
+    """The settings that this output depends on."""
+    packages: dict[str, str] = {}
+    """Versions of the packages that computed values of the output, by name. Empty where there are none, and in records
+    of older versions: then an upgrade makes nothing stale."""
+    source: RawSource | None = None
+    """The raw shard that the outputs were made from, as it was when ``normalized`` read it."""
+    seconds: float | None = None
+    """Seconds that the stage took; None in records of older versions."""
+
+    @property
+    def rows_files(self) -> dict[str, OutputFile]:
+        """The files with the rows of the stage, by role, in order: one, or the parts of a final tar that is split."""
+        return {role: output for role, output in sorted(self.outputs.items()) if is_rows_role(role)}
+
+    @property
+    def rows_uri(self) -> str:
+        """Where the rows are; of several tars with their numbers in braces, as ``webdataset`` takes it."""
+        uris = [output.uri for output in self.rows_files.values()]
+        if len(uris) == 1:
+            return uris[0]
+        first, last = (uri.removesuffix(".tar") for uri in (uris[0], uris[-1]))
+        start = first.rindex(PART_MARK) + 1
+        return f"{first[:start]}{{{first[start:]}..{last[start:]}}}.tar"
+
+
+def write_record(record: Record, uri: str, storage_options: Mapping[str, object]) -> None:
+    """Write ``record`` atomically."""
+    without = {name for name in ("parts", "packages") if not getattr(record, name)}
+    content = (record.model_dump_json(indent=1, exclude=without) + "\n").encode()
+    with atomic_output(uri, storage_options) as out:
+        out.write(content)
+
+
+def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
+    """The record at ``uri``, or None if there is none. Whether its outputs still exist is not checked.
+
+    The URIs of its outputs are those below the output root that the record lies in, which may be a copied one.
+    """
+    content = read_small(uri, storage_options)
+    return None if content is None else _parse(content, uri)
+
+
+def _parse(content: bytes, uri: str) -> Record | None:
+    if not content.strip(b"\0"):
+        return None  # a file without content, or with zeros only, as a power failure can leave it, is no record
+    try:
+        record = Record.model_validate_json(content)
+    except ValidationError as error:
+        raise ShardError(
+            f"{uri} is not a stage record: {error.errors()[0]['msg']}. Delete it to redo the stage."
+        ) from error
+    paths = _paths_beside(record, uri)
+    if paths is None:
+        return record
+    places = {role: paths.place(record.stage, role) or output.uri for role, output in record.outputs.items()}
+    if all(places[role] == output.uri for role, output in record.outputs.items()):
+        return record  # it lies where it was written
+    outputs = {role: output.model_copy(update={"uri": places[role]}) for role, output in record.outputs.items()}
+    return record.model_copy(update={"outputs": outputs})
+
+
+def _paths_beside(record: Record, uri: str) -> "ShardPaths | None":
+    """The shard's paths below the output root that the record at ``uri`` lies in; None if ``uri`` is another place."""
+    paths = ShardPaths(output_root="", key=record.shard)
+    inside = paths.record(record.stage)
+    return ShardPaths(output_root=uri.removesuffix(inside), key=record.shard) if uri.endswith(inside) else None
+
+
+def read_valid_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
+    """The record at ``uri`` if every output has the stamp that the record names, else None. No output is read."""
+    record = read_record(uri, storage_options)
+    present = partial(read_stamp, storage_options=storage_options)
+    return record if record is not None and has_its_outputs(record, present) else None
+
+
+def has_its_outputs(record: Record, *stamps_at: Callable[[str], str | None]) -> bool:
+    """Whether every output has the stamp that the record names. No output is read.
+
+    Args:
+        stamps_at: each returns the stamp of the file at a URI, or None: as it was when files were listed, or as it is
+            now. The later ones are asked only for outputs that have another stamp, or none, in those before.
+    """
+    return all(any(_matches(output, at(output.uri)) for at in stamps_at) for output in record.outputs.values())
+
+
+def _matches(output: OutputFile, stamp: str | None) -> bool:
+    return stamp is not None and output.stamp in (stamp, None)
+
+
+def with_present_stamps(record: Record, storage_options: Mapping[str, object]) -> Record | None:
+    """``record`` with the present stamps of its outputs; None if an output is missing or has other content.
+
+    An output with a new stamp (it was copied, or written again with the same bytes) is read and compared by its hash.
+    The record is not written.
+    """
+    outputs: dict[str, OutputFile] = {}
+    for role, output in record.outputs.items():
+        stamp = _present_stamp(output, storage_options)
+        if stamp is None:
+            return None
+        outputs[role] = output.model_copy(update={"stamp": stamp})
+    return record.model_copy(update={"outputs": outputs})
+
+
+def _present_stamp(output: OutputFile, storage_options: Mapping[str, object]) -> str | None:
+    """The present stamp of the file; None if there is no file, or if its content is not that of ``output``."""
+    stamp = read_stamp(output.uri, storage_options)
+    while stamp is not None and stamp != output.stamp:
+        same = _has_content(output, storage_options)
+        # the file may have been replaced after its stamp was read: the hash counts only if the stamp is still the same
+        before, stamp = stamp, read_stamp(output.uri, storage_options)
+        if stamp == before:
+            return stamp if same else None
+    return stamp
+
+
+def _has_content(output: OutputFile, storage_options: Mapping[str, object]) -> bool:
+    info = file_info(output.uri, storage_options)
+    if info is None or info["size"] != output.size:
+        return False
+    return content_hash(output.uri, storage_options) == output.sha256

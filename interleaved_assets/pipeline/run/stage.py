@@ -1,0 +1,170 @@
+"""What a stage is: its inputs, the settings it depends on, the function that does its work, and what that returns."""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.raw.listing import RawShard
+from interleaved_assets.pipeline.run.check import ShardCheck
+from interleaved_assets.pipeline.run.record import Facts, OutputFile, Record
+from interleaved_assets.settings import Settings
+from interleaved_assets.settings.shard_paths import ShardPaths
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Result = TypeVar("Result")
+
+DEVICE_WAIT: Final = "device_wait_seconds"
+"""Note of a record: seconds that the device of the stage waited for decoded images."""
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """One shard at one stage: the argument of a stage's function."""
+
+    key: str
+    settings: Settings
+    paths: ShardPaths
+    raw: RawShard | None = None
+    """The raw shard, for the stage that reads it."""
+    read: Mapping[str, Record] = field(default_factory=dict)
+    """Records of the input stages, by stage, as of the comparison with the shard's own record."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Version of each file that the settings name for this stage, such as a checkpoint, by the setting."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the packages that compute values of the output, by name."""
+    recorded: Record | None = None
+    """The shard's own record, as of that comparison; None if there was none. Its outputs may be gone."""
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return self.settings.storage.options
+
+    def rows_of(
+        self, stage: str, columns: Iterable[str] | None = None, most_bytes: int | None = None
+    ) -> "Iterator[pa.Table]":
+        """The rows in the output of ``stage``, in tables of whole samples of at most ``run.max_batch_bytes``."""
+        from interleaved_assets.io.parquet.reader import read_parquet_shard  # what declares a stage reads nothing
+
+        allowed = self.settings.run.max_batch_bytes
+        return read_parquet_shard(
+            self.paths.output(stage),
+            columns=columns,
+            max_batch_bytes=allowed if most_bytes is None else min(allowed, most_bytes),
+            storage_options=self.options,
+        )
+
+
+class Work(Facts):
+    """What a stage's function returns for the shard that it has written."""
+
+    outputs: dict[str, OutputFile]
+    data_version: str | None = None
+    """If the bytes may differ from device to device: hash of inputs, model and settings; else None."""
+
+
+@dataclass(frozen=True)
+class StageOutcome:
+    """A shard whose outputs are up to date; ``unchanged`` if they were so before, and nothing was done."""
+
+    record: Record
+    unchanged: bool
+    seconds: float
+
+
+class ShardResult(NamedTuple, Generic[Result]):
+    """A shard at one stage: the result of the work on it, or the error with which it failed."""
+
+    key: str
+    stage: str
+    result: Result | Exception
+    host: str = ""
+    """Address of the cluster's node that did the work; empty for this process."""
+    queue_seconds: float = 0.0
+    """Seconds from the moment that the shard was given to the cluster until a worker began with it."""
+
+
+RunOne = Callable[[ShardTask], Work]
+"""Reads the inputs of one shard and writes its outputs."""
+RunTogether = Callable[[Iterator[ShardTask], Settings], Iterator[tuple[str, Work | InterleavedError]]]
+"""The same for many shards with one call, for work that fills a device.
+
+Yields each shard's key with its work or its error, as soon as the shard is done. An exception ends the work on all
+shards."""
+
+
+class Display(NamedTuple):
+    """How a stage appears in the UI."""
+
+    description: str
+    group: str
+    """The group of the asset."""
+    kinds: frozenset[str]
+    """The badges of the asset."""
+
+
+PLAIN: Final = Display("", "", frozenset())
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the DAG: all that is known of it. Its work is imported when it is called (:func:`work`).
+
+    Attributes:
+        name: also the name of the asset and of the folder of the outputs.
+        version: to be raised when a change of code changes the output.
+        settings: returns the settings that the output depends on, and no others.
+        run: does the work for one shard; None if ``together`` is given.
+        together: does the work for many shards with one call; None if ``run`` is given.
+        files: returns the version of each file that those settings name, by the setting (``clip.pretrained``). They
+            are inputs: they are read when the stage executes, and the code version does not depend on them.
+        packages: returns the names of the distributions that compute values of the output. Their versions are recorded,
+            and the code version does not depend on them, since not every machine has them.
+        checks: judge each shard after the stage.
+        display: how it appears in the UI.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    version: int
+    settings: Callable[[Settings], dict[str, object]]
+    run: RunOne | None = None
+    together: RunTogether | None = None
+    files: Callable[[Settings], Mapping[str, str]] = lambda _: {}
+    packages: Callable[[Settings], Collection[str]] = lambda _: ()
+    checks: tuple[ShardCheck, ...] = ()
+    display: Display = PLAIN
+
+    def code_version(self, settings: Settings) -> str:
+        """Changes when the stage's code or one of its settings does; ``<version>-<hash of settings>``."""
+        return version_with_settings(self.version, self.settings(settings))
+
+
+def work(place: str) -> RunOne:
+    """Return a function that imports the function at ``place``, such as ``"package.module:function"``, and calls it.
+
+    So what declares a stage loads nothing of what does its work.
+    """
+    return partial(_imported, place)
+
+
+def work_together(place: str) -> RunTogether:
+    """Return :func:`work` for a stage that takes its shards together."""
+    return partial(_imported, place)
+
+
+def _imported(place: str, *arguments: Any) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)(*arguments)
+
+
+def version_with_settings(version: int, settings: Mapping[str, object]) -> str:
+    """A code version that changes with ``settings``, which JSON can hold: ``<version>-<hash of settings>``."""
+    text = json.dumps(settings, sort_keys=True)
+    return f"{version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

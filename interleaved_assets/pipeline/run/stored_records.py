@@ -1,0 +1,75 @@
+"""The records in the storage: those of one shard, and which shards have one."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final, TypeAlias
+
+from interleaved_assets.io.storage import files_below, is_local, join, list_stamps, read_stamp
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.record import Record, has_its_outputs, read_record
+from interleaved_assets.settings import StorageSettings
+from interleaved_assets.settings.shard_paths import ShardPaths
+
+Stamps: TypeAlias = Mapping[str, str]
+"""By URI, the stamp that each file had when files were listed."""
+NOT_LISTED: Final[Stamps] = {}
+"""The storage is asked for the stamp of each file."""
+
+
+def read_records(paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record]:
+    """The records of one shard by stage, in the order of ``stages``; stages without a record are left out.
+
+    Whether the outputs are still those that the records name is not checked.
+    """
+    found = {name: read_record(paths.record(name), paths.options) for name in stages}
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def read_valid_records(paths: ShardPaths, stages: Iterable[str], listed: Stamps = NOT_LISTED) -> dict[str, Record]:
+    """Return the valid records of one shard by stage, in the order of ``stages``.
+
+    A stage is left out if it has no record, or if its outputs are not those that its record names: they were deleted or
+    replaced, or a run is writing them or was killed while it wrote them. An output with another stamp in ``listed``
+    than its record names, or with none, is looked at.
+    """
+    found = read_records(paths, stages)
+    present = partial(read_stamp, storage_options=paths.options)
+    return {name: record for name, record in found.items() if has_its_outputs(record, listed.get, present)}
+
+
+def recorded_stages(storage: StorageSettings, stages: Iterable[str]) -> dict[str, list[str]]:
+    """By shard, those of ``stages`` that have a record: one listing per stage, no record is read."""
+    found: dict[str, list[str]] = {}
+    for name in stages:
+        for key in recorded_keys(storage, name):
+            found.setdefault(key, []).append(name)
+    return found
+
+
+def recorded_keys(storage: StorageSettings, stage: str, below: str = "") -> list[str]:
+    """Keys of the shards that have a record of ``stage``: one listing.
+
+    Args:
+        below: part of the keys before a slash; other keys are left out, and not listed.
+    """
+    root = join(storage.output_root, f"records/{stage}")
+    folder = join(root, below) if below else root
+    files = files_below(folder, storage.options)
+    names = [name.removesuffix(".json") for name in files if name.endswith(".json")]
+    return [f"{below}/{name}" if below else name for name in names]
+
+
+def list_outputs(storage: StorageSettings, stages: Iterable[str]) -> Stamps:
+    """List the outputs of ``stages``, of all shards: in S3 one request for 1,000 of them.
+
+    Nothing is listed if the outputs are local files, whose stamps take no request.
+    """
+    if is_local(storage.output_root):
+        return NOT_LISTED
+    folders = sorted(set[str]().union(*map(storage.shard("any").folders, stages)))
+    found = parallel_map(lambda folder: list_stamps(folder, storage.options), folders, threads=READERS)
+    return {
+        f"{folder}/{file}": stamp
+        for folder, stamps in zip(folders, found, strict=True)
+        for file, stamp in stamps.items()
+    }

@@ -1,0 +1,1 @@
+"""The state of shards: which are current, due, vanished, and how one is forgotten."""

@@ -1,0 +1,147 @@
+"""The status of every shard of the data set, from one listing of the raw root and one listing of records per stage."""
+
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+from interleaved_assets.model.errors import InterleavedError, StorageError
+from interleaved_assets.pipeline.raw.listing import RawShard, list_raw_files
+from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
+from interleaved_assets.pipeline.run.failures import Failure, read_failures
+from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets.pipeline.run.stored_records import (
+    Stamps,
+    list_outputs,
+    read_valid_records,
+    recorded_stages,
+)
+from interleaved_assets.pipeline.status.status import COMPLETE, CurrentStages, State, Status
+from interleaved_assets.settings import Settings, StorageSettings
+
+VANISHED: Final = Status(
+    State.VANISHED, "vanished: the raw shard is gone, its outputs are kept until interleaved forget"
+)
+VANISHED_UNUSED: Final = Status(
+    State.VANISHED, "vanished: the raw shard is gone, nothing was made of it; interleaved forget removes its partition"
+)
+
+
+def _not_hidden(_: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class DatasetStatus:
+    """The shards in the storage, and the stages they are compared with.
+
+    Attributes:
+        raws: the raw shards by key; None if the raw root could not be listed.
+        recorded: by shard, the stages that have a record.
+        failed: by stage, the shards whose last run failed, as far as Dagster knows.
+        failures: by stage and shard, the failures that are stored and concern the present raw shard.
+        problem: the error if the raw root or a folder of it could not be listed, else empty.
+        versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
+        listed: the stamps of outputs in a bucket.
+        may_be_hidden: whether the raw shard with a key may be in a folder that cannot be listed.
+    """
+
+    storage: StorageSettings
+    stages: CurrentStages
+    raws: Mapping[str, RawShard] | None
+    recorded: Mapping[str, list[str]]
+    keys: list[str]
+    failed: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
+    failures: Mapping[str, Mapping[str, Failure]] = field(default_factory=dict)
+    problem: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    listed: Stamps = field(default_factory=dict)
+    may_be_hidden: Callable[[str], bool] = _not_hidden
+
+    def valid_records(self, key: str) -> dict[str, Record]:
+        """The shard's valid records by stage; only records that were listed are read."""
+        return read_valid_records(self.storage.shard(key), self.recorded.get(key, ()), self.listed)
+
+    def status(self, key: str, records: Mapping[str, Record]) -> Status:
+        """The status of the shard with these valid records."""
+        if self._has_vanished(key):
+            return VANISHED if self.recorded.get(key) else VANISHED_UNUSED
+        return next(iter(self.not_current(key, records).values()), COMPLETE)
+
+    def problem_of(self, key: str, status: Status) -> str:
+        """The sentence with which a shard of this status failed, in one line; empty for a shard that did not."""
+        if status.state is not State.FAILED:
+            return ""
+        stored = self.failure_of(key, status)
+        return " ".join(stored.error.split()) if stored else "its run ended before it reached the shard"
+
+    def failure_of(self, key: str, status: Status) -> Failure | None:
+        """The stored failure of a shard of this status, if there is one."""
+        return self.failures.get(status.stage or "", {}).get(key)
+
+    def find_status(self, key: str) -> Status:
+        """The status of the shard, from its records; ``unreadable`` with the reason where these cannot be read."""
+        try:
+            return self.status(key, self.valid_records(key))
+        except InterleavedError as error:
+            return Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
+
+    def not_current(self, key: str, records: Mapping[str, Record]) -> dict[str, Status]:
+        """By stage that is not current, the reason; none for a vanished shard, which no run can make current."""
+        if self._has_vanished(key):
+            return {}
+        raw = self.raws.get(key) if self.raws else None
+        found = self.stages.not_current(records, raw, self.versions.get(key))
+        return {name: self._with_failure(key, status) for name, status in found.items()}
+
+    def _has_vanished(self, key: str) -> bool:
+        return self.raws is not None and key not in self.raws and not self.may_be_hidden(key)
+
+    def _with_failure(self, key: str, status: Status) -> Status:
+        if status.stage is None or status.state is not State.MISSING:
+            return status
+        if key in self.failed.get(status.stage, ()) or self.failure_of(key, status):
+            return Status(State.FAILED, f"{status.stage} failed", status.stage)
+        return status
+
+
+def read_dataset_status(
+    settings: Settings,
+    registered: Iterable[str] = (),
+    failed: Mapping[str, AbstractSet[str]] | None = None,
+) -> DatasetStatus:
+    """The shards at the raw root and in the records: one listing of the former, one per stage of the latter.
+
+    ``registered`` are the keys of partitions, which may have neither.
+    """
+    stages = CurrentStages.of(settings)
+    raws: dict[str, RawShard] | None = None
+    problem = ""
+    may_be_hidden: Callable[[str], bool] = _not_hidden
+    try:
+        listing = list_raw_files(settings.storage)
+        raws = {raw.key: raw for raw, _ in listing.files}
+        problem, may_be_hidden = listing.problem, listing.may_hide
+    except StorageError as error:
+        problem = str(error)
+    recorded = recorded_stages(settings.storage, stages.stages)
+    listed = list_outputs(settings.storage, stages.stages)
+    keys = sorted({*(raws or ()), *recorded, *registered})
+    failures = {
+        stage: {key: failure for key, failure in found.items() if failure.concerns((raws or {}).get(key))}
+        for stage, found in read_failures(settings.storage, stages.stages).items()
+    }
+    versions = snapshot_versions((raws or {}).values(), settings.storage)
+    return DatasetStatus(
+        storage=settings.storage,
+        stages=stages,
+        raws=raws,
+        recorded=recorded,
+        keys=keys,
+        failed=failed or {},
+        failures=failures,
+        problem=problem,
+        versions=versions,
+        listed=listed,
+        may_be_hidden=may_be_hidden,
+    )

@@ -1,0 +1,94 @@
+"""Which shards need a run, and why: the statuses from the records, and what the orchestrator knows of past runs."""
+
+import math
+import time
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from interleaved_assets.pipeline.raw.listing import RawShard
+from interleaved_assets.pipeline.stages.dag import StageDag
+from interleaved_assets.pipeline.status.status import COMPLETE, State, Status, shard_statuses
+from interleaved_assets.settings import Settings
+
+
+class Progress(NamedTuple):
+    """The orchestrator's knowledge of past and present runs."""
+
+    made: Mapping[str, AbstractSet[str]]
+    """By stage, the shards with a materialization."""
+    failed: Mapping[str, AbstractSet[str]]
+    """By stage, the shards whose last run failed, or was terminated before it told of them, where that is known."""
+    busy: AbstractSet[str]
+    """Shards that a run or backfill in progress still has to process, at any stage."""
+
+
+class Due(NamedTuple):
+    """Which shards need a run, and which do not."""
+
+    shards: dict[str, Status]
+    """Shards that need a run, with their status: the first stage that is not current, and why. Later stages follow."""
+    current: set[str]
+    refused: set[str]
+    """Shards whose records the storage refuses to read: neither due nor current."""
+
+
+def due_shards(
+    raws: Iterable[RawShard],
+    settings: Settings,
+    versions: Mapping[str, str],
+    progress: Progress,
+    *,
+    at_most: int | None = None,
+    until: float = math.inf,
+    all_shards: bool = False,
+) -> Due:
+    """Which of ``raws`` need which stages, and why. Busy shards are left out.
+
+    A shard with current records is also due if the orchestrator has no materialization of it (a run was killed between
+    record and event), or if its last run failed or was terminated (another run had completed the shard before).
+
+    Args:
+        at_most: number of due shards after which the rest of ``raws`` is left out.
+        until: value of ``time.monotonic()`` after which the rest of ``raws`` is left out.
+        all_shards: whether ``raws`` are all or most of the data set, as for ``shard_statuses``.
+    """
+    due = Due({}, set(), set())
+    free = (raw for raw in raws if raw.key not in progress.busy)
+    for key, status in shard_statuses(free, settings, versions, all_shards=all_shards):
+        if status is None:
+            due.refused.add(key)
+            continue
+        if status == COMPLETE:
+            status = _status_in_progress(key, progress)
+        if status == COMPLETE:
+            due.current.add(key)
+        else:
+            due.shards[key] = status
+        if (at_most is not None and len(due.shards) >= at_most) or time.monotonic() > until:
+            break
+    return due
+
+
+def stages_due(statuses: Collection[Status], stages: StageDag) -> list[str]:
+    """The stages that make shards with these statuses current: all from the first that is not current of any of them.
+
+    Those after it in the order include stages that do not read it: they may be not current too, which a status does
+    not say. A shard with an unreadable record goes through all.
+    """
+    order = list(stages)
+    places = [order.index(status.stage) for status in statuses if status.stage]
+    places += [0 for status in statuses if status.state is State.UNREADABLE]
+    return order[min(places) :] if places else []
+
+
+def _status_in_progress(key: str, progress: Progress) -> Status:
+    """The status of a shard with current records, from the orchestrator's knowledge of it."""
+    for stage, keys in progress.failed.items():
+        if key in keys:
+            text = f"{stage} failed: its records are current, and its last run failed or was terminated"
+            return Status(State.FAILED, text, stage)
+    for stage, keys in progress.made.items():
+        if key not in keys:
+            return Status(State.MISSING, f"{stage} is recorded, and has no materialization", stage)
+    return COMPLETE

@@ -1,0 +1,97 @@
+"""Forget shards whose raw tar is gone: find and remove everything that the stages have stored for them.
+
+The record of ``normalized`` is removed last. A removal that was cut off therefore leaves a shard that has a record, is
+still reported as vanished, and can be forgotten again; its final tars are the first outputs to go.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from interleaved_assets.export.names import is_image_file
+from interleaved_assets.io.storage import file_info, files_in, join, remove_file
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.pipeline.raw.keys import is_key
+from interleaved_assets.pipeline.raw.listing import list_raw_files
+from interleaved_assets.pipeline.run.failures import failed_keys
+from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.record import read_record
+from interleaved_assets.pipeline.run.stored_records import recorded_stages
+from interleaved_assets.pipeline.stages.names import EVERY_STAGE, FINAL_TARS, IMAGE_EXPORT, NORMALIZED
+from interleaved_assets.pipeline.stages.part_tars import stored_parts
+from interleaved_assets.settings import StorageSettings
+from interleaved_assets.settings.shard_paths import ShardPaths
+
+
+def vanished_shards(storage: StorageSettings) -> list[str]:
+    """Keys of the shards that have a record or a failure but no raw tar, sorted; without those in folders that cannot
+    be listed.
+
+    Raises OptionError if the raw root holds no shard at all, as where its disk is not mounted.
+    """
+    listing = list_raw_files(storage)
+    raws = {raw.key for raw, _ in listing.files}
+    if not raws:
+        raise OptionError(f"{storage.raw_root} holds no shard: mount its disk, or name the shards to forget")
+    failed = {key for stage in EVERY_STAGE for key in failed_keys(storage, stage)}
+    gone = (recorded_stages(storage, EVERY_STAGE).keys() | failed) - raws
+    return sorted(key for key in gone if not listing.may_hide(key))
+
+
+def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str, dict[str, int]]:
+    """By shard, URI and size in bytes of every file that is stored for it, in the order in which to remove them.
+
+    Raises OptionError if a key cannot be that of a shard, or its raw tar is still there, or may be.
+    """
+    for key in keys:
+        if not is_key(key):
+            raise OptionError(f"{key!r} is not the key of a shard: keys are as in the UI, such as web/part-00017")
+    listing = list_raw_files(storage)
+    raws = {raw.key: raw.uri for raw, _ in listing.files}
+    for key in keys:
+        if key not in raws and listing.may_hide(key):
+            raise OptionError(f"shard {key} is not forgotten: its raw tar may still be there. {listing.problem}")
+        if key in raws:
+            raise OptionError(
+                f"shard {key} is not forgotten: its raw tar {raws[key]} is still there, and would be taken through all "
+                "stages again. Move or delete it first."
+            )
+    found = parallel_map(lambda key: _stored_files(storage.shard(key)), keys, threads=READERS)
+    return dict(zip(keys, found, strict=True))
+
+
+def remove_files(files: Mapping[str, Mapping[str, int]], storage: StorageSettings) -> None:
+    """Remove what :func:`files_to_forget` has found; a file that is gone already is passed over."""
+
+    def remove(uris: Iterable[str]) -> None:
+        for uri in uris:
+            remove_file(uri, storage.options)
+
+    for _ in parallel_map(remove, files.values(), threads=READERS):
+        pass
+
+
+def _stored_files(paths: ShardPaths) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for uri in _places(paths):
+        info = file_info(uri, paths.options)
+        if info is not None and info["type"] == "file":
+            found[uri] = info["size"]
+        if uri == paths.record(IMAGE_EXPORT):
+            # how many tars there are is not known, and some may be left of an export that was ended
+            names = files_in(paths.images(), paths.options)
+            found |= {join(paths.images(), name): size for name, size in names.items() if is_image_file(name)}
+    return found
+
+
+def _places(paths: ShardPaths) -> Iterator[str]:
+    """Every place at which a stage may have stored a file: of each stage its record first, so that nothing counts as
+    complete whose outputs are going."""
+    for stage in reversed(EVERY_STAGE):
+        if stage != NORMALIZED:
+            yield paths.record(stage)
+        if stage == FINAL_TARS:
+            yield from stored_parts(paths, read_record(paths.record(stage), paths.options))
+        yield from paths.outputs(stage).values()
+        yield paths.pictures(stage)
+        yield paths.failure(stage)
+    yield paths.page()
+    yield paths.record(NORMALIZED)

@@ -1,0 +1,1 @@
+"""Figures that reports show: facts of shards, distributions, drops by reason."""

@@ -1,0 +1,145 @@
+"""The facts of shards for the reports, from what the stages have stored."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+
+from interleaved_assets.io.storage import exists
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.run.parallel import parallel_map
+from interleaved_assets.pipeline.run.record import Record, read_record
+from interleaved_assets.pipeline.run.stored_records import read_valid_records
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FINAL_TARS, IMAGE_SCORES
+from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
+from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
+from interleaved_assets.pipeline.status.status import COMPLETE, State, Status
+from interleaved_assets.reporting.figures.facts import ShardFacts
+from interleaved_assets.selection.positions import join_scores
+from interleaved_assets.settings import Settings
+from interleaved_assets.settings.shard_paths import ShardPaths
+
+UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
+# Reading a shard's small files is mostly waiting for the storage. Each of these threads holds the scores of one shard.
+_READERS: Final = 16
+_IMAGE_TABLES: Final = (IMAGE_SCORES, CLIP_SCORES)
+_SAMPLE_TABLE: Final = "sample_scores"
+
+
+def shard_facts(key: str, settings: Settings) -> ShardFacts:
+    """The facts of one shard with thumbnails, from its mutually consistent records; its status is not determined."""
+    paths = settings.storage.shard(key)
+    return _facts(read_valid_records(paths, stage_dag(settings)), paths, thumbnails=True)
+
+
+def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
+    """The facts and the status of each shard of ``dataset``, in the order of the keys.
+
+    Counts and ledgers end at the last stage whose record is of the same rows as those before, since a run may be
+    working on the shard. Several shards are read in parallel, and few are held. A failed shard has the error of its run
+    as its problem. A shard that cannot be read has the status :data:`UNREADABLE` and the error as its problem.
+    """
+
+    def facts(key: str) -> ShardFacts:
+        try:
+            records = dataset.valid_records(key)
+            status = dataset.status(key, records)
+            paths = dataset.storage.shard(key)
+            found = _facts(records, paths, status=status, problem=dataset.problem_of(key, status))
+            if status.state is State.VANISHED and not found.published:
+                found = dataclasses.replace(found, published=_left_over(paths))
+            return found
+        except (InterleavedError, pa.ArrowException) as error:
+            return ShardFacts(key, status=UNREADABLE, problem=" ".join(str(error).split()))
+
+    return parallel_map(facts, dataset.keys, threads=_READERS)
+
+
+def _facts(
+    records: Mapping[str, Record],
+    paths: ShardPaths,
+    *,
+    thumbnails: bool = False,
+    status: Status = COMPLETE,
+    problem: str = "",
+) -> ShardFacts:
+    published = _published(records)
+    records = _of_the_same_rows(records)
+    first = records.get("normalized")
+    if first is None:
+        return ShardFacts(paths.key, status=status, problem=problem, published=published)
+    dropping = [name for name in LEDGER_STAGES if name in records]
+    tables = _tables_of_scores(records, paths, thumbnails=thumbnails)
+    images = [table for name, table in tables.items() if name in _IMAGE_TABLES and table is not None]
+    return ShardFacts(
+        key=paths.key,
+        counts_in=first.counts_in,
+        counts_out=records[dropping[-1]].counts_out,
+        counted_to=dropping[-1],
+        published=published,
+        scores=reduce(join_scores, images) if images else None,
+        # a ledger that is empty according to its record is not read
+        ledger=read_ledgers(paths, [name for name in dropping if records[name].dropped]),
+        sample_scores=tables.get(_SAMPLE_TABLE),
+        not_stored=tuple(name for name, table in tables.items() if table is None),
+        errors=row_errors(records),
+        status=status,
+        problem=problem,
+    )
+
+
+def _published(records: Mapping[str, Record]) -> tuple[str, ...]:
+    final = records.get(FINAL_TARS)
+    if final is None:
+        return ()
+    versions = [final.source.version] if final.source else []
+    if not final.counts_out.rows:
+        return tuple(versions)  # all shards of which nothing was kept have the same final tar
+    # the same content is split in the same way
+    return (*versions, "final:" + "+".join(tar.sha256 for tar in final.rows_files.values()))
+
+
+def _left_over(paths: ShardPaths) -> tuple[str, ...]:
+    """What :func:`_published` returns for a final tar with another stamp than its record names, as in a tree that was
+    copied. No run compares the contents again where the raw tar is gone.
+    """
+    final = read_record(paths.record(FINAL_TARS), paths.options)
+    if final is None or not any(exists(tar.uri, paths.options) for tar in final.rows_files.values()):
+        return ()
+    return _published({FINAL_TARS: final})
+
+
+def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:
+    """``records`` without those whose input rows are not the present output rows of the stage before.
+
+    While a shard is being made again, some of its records are old and some are new, and their counts do not add up.
+    Inputs other than rows, such as the scores of a selection, do not matter here.
+    """
+    found: dict[str, Record] = {}
+    for name, record in records.items():
+        rows = {source: version for source, version in record.inputs.items() if source in LEDGER_STAGES}
+        if all(source in found and found[source].data_version == version for source, version in rows.items()):
+            found[name] = record
+    return found
+
+
+def _tables_of_scores(
+    records: Mapping[str, Record], paths: ShardPaths, *, thumbnails: bool
+) -> dict[str, pa.Table | None]:
+    """The tables of scores that ``records`` name, by folder; None for a table that was deleted."""
+    tables = {name: find_scores_of(name, paths, thumbnails=thumbnails) for name in _IMAGE_TABLES if name in records}
+    if "filtered" in records and "samples" in records["filtered"].outputs:
+        tables[_SAMPLE_TABLE] = find_sample_scores(paths)
+    return tables
+
+
+def row_errors(records: Mapping[str, Record]) -> dict[str, int]:
+    """Rows of a shard with an error, by code, over all stages; ``records`` has that of ``normalized``."""
+    # an error that a row has since normalization is counted there
+    counts: dict[str, int] = dict(records["normalized"].errors)
+    for code, count in records["image_scores"].errors.items() if "image_scores" in records else ():
+        counts[code] = max(count, counts.get(code, 0))
+    return counts

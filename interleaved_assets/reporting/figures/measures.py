@@ -1,0 +1,102 @@
+"""How each score is shown, as its filter says, with the bounds that selection applies."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from interleaved_assets.scoring.protocol.filter import Bounds, Display, Filter, ImageFilter, outside
+from interleaved_assets.scoring.protocol.registry import SIZE, find_scorer
+from interleaved_assets.selection.filters import find_filter, known_filters
+from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.values import Values
+
+SIZE_COLUMNS: Final = frozenset(find_scorer(SIZE).columns)
+"""Scores that follow from the size of an image, which is shown instead."""
+CLIP_TEXT: Final = "clip_text_position"
+"""The column with the position of the text that CLIP found nearest to an image."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The value that a filter compares, and the bounds that it has in the settings.
+
+    Attributes:
+        judge: the filter, which says how the value is shown.
+        minimum: smallest kept value; None for no bound.
+        maximum: largest kept value; where the filter's maximum is open, kept values are below it; None for no bound.
+    """
+
+    judge: Filter
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @property
+    def filter(self) -> str:
+        """Name of the filter; its reasons in the ledger are ``<filter>_below`` and ``<filter>_above``."""
+        return self.judge.name
+
+    @property
+    def shown(self) -> Display:
+        """How the value is shown; by the filter's name and with any range where the filter does not say."""
+        return self.judge.display or Display(self.filter, self.filter, scale="any")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the scores table that it is computed from; none where the filter is on samples."""
+        return self.judge.columns if isinstance(self.judge, ImageFilter) else ()
+
+    @property
+    def unit(self) -> Literal["image", "sample"]:
+        """What has a value."""
+        return "image" if isinstance(self.judge, ImageFilter) else "sample"
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether its filter can drop anything."""
+        return self.minimum is not None or self.maximum is not None
+
+    @property
+    def axis(self) -> str:
+        """Title of the axis with its values: the label, and what they are measured in."""
+        return f"{self.shown.label} ({self.shown.unit})" if self.shown.unit else self.shown.label
+
+    @property
+    def rule(self) -> str:
+        """The bounds as text, such as ``keep ≥ 100``; ``no bound`` without any."""
+        parts = []
+        if self.minimum is not None:
+            parts.append(f"≥ {self.minimum:g}")
+        if self.maximum is not None:
+            parts.append(f"{'<' if self.judge.open_maximum else '≤'} {self.maximum:g}")
+        return f"keep {' and '.join(parts)}" if parts else "no bound"
+
+    def values(self, scores: pa.Table) -> Values | None:
+        """Return its value for each row of ``scores``, NaN where a score is missing; None where a column is."""
+        if not isinstance(self.judge, ImageFilter) or not set(self.columns) <= set(scores.column_names):
+            return None
+        return self.judge.value([scores[name].cast(pa.float64()).to_numpy() for name in self.columns])
+
+    def keeps(self, values: Values) -> NDArray[np.bool_]:
+        """Return which of ``values`` the bounds keep, one bool each; NaN is never kept."""
+        below, above = outside(self.judge, values, Bounds(self.minimum, self.maximum))
+        return ~(np.isnan(values) | below | above)
+
+
+def measure_of(name: str, selection: SelectionSettings) -> Measure:
+    """Return the measure of the filter ``name``, with the bounds it has in ``selection``."""
+    return Measure(find_filter(name), *selection.bounds(name))
+
+
+def measures_of(selection: SelectionSettings) -> list[Measure]:
+    """Return the filters with bounds, in their order, and then the other scores of images."""
+    names = list(selection.active_filters())
+    others = {name: find_filter(name) for name in known_filters() if name not in names}
+    names += [
+        name
+        for name, judge in others.items()
+        if isinstance(judge, ImageFilter) and not (judge.display and judge.display.only_bounded)
+    ]
+    return [measure_of(name, selection) for name in names]

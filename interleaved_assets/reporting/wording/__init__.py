@@ -1,0 +1,1 @@
+"""Text of reports and messages: counts, sentences, Markdown as HTML."""

@@ -1,0 +1,1 @@
+"""Encoded images: their container and size, decoding, thumbnails."""

@@ -1,0 +1,62 @@
+"""Small pictures of images: thumbnails, made when the image is scored so that it need not be decoded again, and larger
+previews of a few images.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import cv2
+
+from interleaved_assets.model.errors import ImageError
+from interleaved_assets.scoring.images.containers import Buffer
+from interleaved_assets.scoring.images.decode import BgrImage, decode_image, one_image
+from interleaved_assets.scoring.images.decoders import decoders_for_threads, processors
+
+SIDE: Final = 128
+"""Longest side in pixels."""
+PREVIEW_SIDE: Final = 320
+SMALL_SIDE: Final = 64
+_QUALITY: Final = 75
+_PREVIEW_QUALITY: Final = 60
+_SMALL_QUALITY: Final = 30
+
+
+def thumbnail(image: BgrImage) -> bytes:
+    """``image`` as a JPEG of at most 128 pixels on its longer side, about 3 KB; smaller images are not enlarged."""
+    _, encoded = cv2.imencode(".jpg", _fitted(image, SIDE), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+    return encoded.tobytes()
+
+
+def smaller_thumbnail(stored: bytes, side: int = SMALL_SIDE) -> bytes:
+    """A small picture as a WebP of at most ``side`` pixels on its longer side; of 64 pixels it has about 600 bytes."""
+    return _webp(_fitted(decode_image(stored), side), _SMALL_QUALITY)
+
+
+def previews(images: Sequence[Buffer]) -> list[bytes | None]:
+    """Each image as a WebP of at most 320 pixels on its longer side, about 10 KB; None where it cannot be decoded."""
+
+    def preview(data: Buffer) -> bytes | None:
+        try:
+            with one_image("decode"):
+                return _webp(_fitted(decode_image(data), PREVIEW_SIDE), _PREVIEW_QUALITY)
+        except ImageError:  # its error is among its scores
+            return None
+
+    with decoders_for_threads(), ThreadPoolExecutor(processors(), thread_name_prefix="preview") as pool:
+        return list(pool.map(preview, images))
+
+
+def _fitted(image: BgrImage, side: int) -> BgrImage:
+    """``image``, made smaller where its longer side has more than ``side`` pixels."""
+    height, width = image.shape[:2]
+    scale = min(1.0, side / max(height, width))
+    if scale == 1:
+        return image
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    return cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+
+
+def _webp(image: BgrImage, quality: int) -> bytes:
+    _, encoded = cv2.imencode(".webp", image, [cv2.IMWRITE_WEBP_QUALITY, quality])
+    return encoded.tobytes()

@@ -1,0 +1,147 @@
+"""Score the images of a table on a thread pool; each image is decoded once for all scorers."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.rows.batches import binary_views
+from interleaved_assets.model.errors import ImageError, row_error
+from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.scoring.images.containers import Buffer
+from interleaved_assets.scoring.images.decode import BgrImage, decode_opened, decode_plain, one_image
+from interleaved_assets.scoring.images.decoders import decoders_for_threads, processors
+from interleaved_assets.scoring.images.size import aspect_ratio, displayed_size, image_size, open_header
+from interleaved_assets.scoring.protocol.registry import MeasureFunction, Scorer, chosen_scorers
+from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.settings import ScoringSettings
+
+_NO_SIZE: Final = (None, None, None)
+
+
+class PreparedScorer(NamedTuple):
+    """A scorer with its settings applied and its model loaded."""
+
+    scorer: Scorer
+    measure: MeasureFunction
+
+
+def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, threads: int | None = None) -> pa.Table:
+    """Measure every image row.
+
+    An image that cannot be decoded or measured gets an error in ``score_error`` (``"<code>: <detail>"``, several joined
+    by ``"; "``) and null in the columns concerned. The same holds for a row with a ``materialize_error``, which is
+    copied, and for a row without bytes (``missing_source``). If one scorer fails (``scorer_failed``), the other scores
+    are kept; a damaged image still gets its size if the header is readable.
+
+    At most ``threads`` decoded images are in memory at once; encoded bytes are not copied.
+
+    Args:
+        rows: ``sample_id``, ``position``, ``modality``, ``binary_content``, and optionally ``materialize_error``; rows
+            of other modalities than image are ignored.
+        settings: the scorers and their options; by default sharpness, QR codes and thumbnails.
+        threads: images scored in parallel; by default one per processor that this process may use. The result does
+            not depend on it.
+
+    Returns:
+        One row per image row, in their order, with the columns of
+        :func:`.scores_schema`: ``sample_id``, ``position``, ``width``, ``height``
+        (pixels, EXIF orientation applied), ``aspect_ratio`` (width ÷ height), those of the scorers, ``score_error``.
+
+    Raises:
+        MissingDependency: a scorer's package or library is absent; before any image is decoded.
+    """
+    settings = settings or ScoringSettings()
+    scorers = prepare_scorers(settings)
+    images = filter_rows(rows, pc.equal(rows["modality"], "image"))
+
+    def score(source: memoryview | str) -> tuple[object, ...]:
+        if isinstance(source, str):
+            return _unscored(source, scorers)
+        return score_image(source, scorers, max_pixels=settings.max_pixels)
+
+    if not scorers:
+        # reading a header takes microseconds, less than handing it to a thread
+        return _score_table(images, [score(source) for source in _sources(images)], scores_schema(settings))
+    threads = threads or processors()
+    with decoders_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
+        measured = list(pool.map(score, _sources(images)))
+    return _score_table(images, measured, scores_schema(settings))
+
+
+def prepare_scorers(settings: ScoringSettings) -> tuple[PreparedScorer, ...]:
+    """The scorers that ``settings`` turns on, with their models loaded."""
+    return tuple(
+        PreparedScorer(scorer, scorer.prepare(settings)) for scorer in chosen_scorers(settings) if scorer.prepare
+    )
+
+
+def score_image(data: Buffer, scorers: Sequence[PreparedScorer], *, max_pixels: int) -> tuple[object, ...]:
+    """One row of the score table: width, height, aspect ratio, each scorer's columns, and the error text or None."""
+    errors: list[str] = []
+    size: tuple[object, ...] = _NO_SIZE
+    image: BgrImage | None = None
+    try:
+        if not scorers:
+            return *_sized(*image_size(data)), None
+        with one_image("decode"):
+            image = decode_plain(data, max_pixels=max_pixels)
+        if image is not None:
+            height, width = image.shape[:2]
+            size = _sized(width, height)
+        else:
+            header = open_header(data, max_pixels=max_pixels)
+            size = _sized(*displayed_size(header))
+            with one_image("decode"):
+                image = decode_opened(header, data, max_pixels=max_pixels)
+    except ImageError as error:
+        errors.append(error.error)
+    values: list[object] = []
+    for prepared in scorers:
+        values += _measure(prepared, image, errors)
+    return *size, *values, "; ".join(errors) or None
+
+
+def _sized(width: int, height: int) -> tuple[int, int, float]:
+    return width, height, aspect_ratio(width, height)
+
+
+def _measure(prepared: PreparedScorer, image: BgrImage | None, errors: list[str]) -> Sequence[object]:
+    if image is not None:
+        try:
+            with one_image(prepared.scorer.name):
+                measured = prepared.measure(image)
+            return measured if isinstance(measured, tuple) else (measured,)
+        except ImageError as error:
+            errors.append(error.error)
+    return (None,) * len(prepared.scorer.columns)
+
+
+def _unscored(error: str, scorers: Sequence[PreparedScorer]) -> tuple[object, ...]:
+    columns = sum(len(prepared.scorer.columns) for prepared in scorers)
+    return *_NO_SIZE, *(None,) * columns, error
+
+
+def _sources(images: pa.Table) -> Iterator[memoryview | str]:
+    """The bytes of each image, or an error text if there are none."""
+    errors: Iterable[str | None] = itertools.repeat(None, images.num_rows)
+    if "materialize_error" in images.column_names:
+        errors = images["materialize_error"].to_pylist()
+    for content, error in zip(binary_views(images["binary_content"]), errors, strict=True):
+        if error is not None:
+            yield error
+        elif content is None:
+            yield row_error("missing_source", "the row has no bytes: materialize it before scoring")
+        else:
+            yield content
+
+
+def _score_table(images: pa.Table, measured: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    keys = [images["sample_id"], images["position"]]
+    fields = list(schema)[len(keys) :]
+    columns = zip(*measured, strict=True) if measured else [()] * len(fields)
+    measures = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    return pa.table([*keys, *measures], schema=schema)

@@ -1,0 +1,136 @@
+"""What a score is, and the door through which built-in scores and those of plugins come in."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, Column
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.scoring.protocol.filter import Filter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from interleaved_assets.scoring.images.decode import BgrImage
+    from interleaved_assets.scoring.protocol.settings import ScoringSettings
+
+Measured = float | int | str | bool | bytes | tuple[float | int | str | bool | bytes | None, ...]
+MeasureFunction = Callable[["BgrImage"], Measured]
+"""Measures one decoded image: returns one value, or a tuple with one per column; raises ImageError on failure."""
+
+KEY_COLUMNS: Final = INTERLEAVED_COLUMNS[:2]
+"""First columns of every score table: the image's sample and position."""
+ERROR_COLUMN: Final = "score_error"
+"""Last column of a table of image scores, a string."""
+
+
+class Range(NamedTuple):
+    """The finite values that a score column may have, both ends included; for vectors, of their Euclidean lengths.
+
+    A value outside shows a defect of the scorer or its model.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def holds(self, low: float, high: float) -> bool:
+        """Return whether the range includes all values from ``low`` to ``high``."""
+        return self.low <= low and high <= self.high
+
+    def __str__(self) -> str:
+        return f"{_end(self.low, 'any')} to {_end(self.high, 'any')}"
+
+
+ABOVE_ZERO: Final = math.ulp(0.0)
+"""The smallest float above 0: the lower bound of a range that excludes 0."""
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A score: all that is known of one measured quantity.
+
+    Attributes:
+        name: what ``scoring.scorers`` calls it.
+        columns: the columns it fills, with their types, or the names that Arrow has for these, such as ``double``.
+        prepare: returns the measuring function for the settings. Called once per table, before any image is read; it
+            loads models, and raises if a library is missing. The function it returns is called by many threads. Import
+            what measures in there: the settings name the scorers in processes that decode no image. None for scores
+            that are measured elsewhere: the size of an image, and those of CLIP and of samples.
+        version: increased when the same image gets another score, so that stored scores count as stale.
+        packages: names of the distributions that it measures with, such as ``zxing-cpp``. A new feature release of one
+            makes stored scores stale; so it does of OpenCV and Pillow, which decode the images of all scorers.
+        ranges: ranges of numeric columns; a shard with values outside fails its check. A column without a range may
+            have any finite value.
+        meanings: what the columns hold, each in a sentence, for the UI.
+        filters: the filters on its columns; a column without one is a filter of its name once it has a bound.
+        section: of the settings, decides on whether it is measured.
+        about: a note on it in the description of ``scoring.scorers``.
+        options: settings of a built-in score in ``[scoring]``: by name the type and pydantic's ``Field``.
+        place: where a built-in score stands in tables, in the default order of filters and in reports.
+    """
+
+    name: str
+    columns: "Mapping[str, pa.DataType | str]"
+    prepare: "Callable[[ScoringSettings], MeasureFunction] | None" = None
+    version: int = field(default=1, kw_only=True)
+    packages: tuple[str, ...] = field(default=(), kw_only=True)
+    ranges: Mapping[str, Range] = field(default_factory=dict, kw_only=True)
+    meanings: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    filters: tuple[Filter, ...] = field(default=(), kw_only=True)
+    section: Literal["scoring", "clip", "selection"] = field(default="scoring", kw_only=True)
+    about: str = field(default="", kw_only=True)
+    options: Mapping[str, tuple[Any, Any]] = field(default_factory=dict, kw_only=True)
+    place: float = field(default=math.inf, kw_only=True)
+
+    def described_columns(self) -> tuple[Column, ...]:
+        """Return the columns with their meanings, without pyarrow."""
+        return tuple(
+            Column(name, str(dtype), meaning=self.meanings.get(name, "")) for name, dtype in self.columns.items()
+        )
+
+
+_SCORERS: Final[dict[str, Scorer]] = {}
+
+
+def register_scorer(scorer: Scorer) -> None:
+    """Register a scorer; tables have the columns of built-in scorers by their place, then in the order of registration.
+
+    Raises:
+        OptionError: its name, one of its columns or of its filters is taken, or it gives a range for a column that it
+            does not fill.
+    """
+    if odd := sorted(set(scorer.ranges) - set(scorer.columns)):
+        raise OptionError(
+            f"scorer {scorer.name!r} gives a range for {', '.join(odd)}, but fills only {', '.join(scorer.columns)}"
+        )
+    taken = taken_columns()
+    if scorer.name in _SCORERS or taken & set(scorer.columns):
+        raise OptionError(
+            f"scorer {scorer.name!r} with columns {', '.join(scorer.columns)}: name or a column is taken; "
+            f"scorers are {', '.join(_SCORERS)}, their columns {', '.join(sorted(taken))}"
+        )
+    known = {judge.name for other in _SCORERS.values() for judge in other.filters}
+    if twice := [judge.name for judge in scorer.filters if judge.name in known]:
+        raise OptionError(f"scorer {scorer.name!r}: the filter {twice[0]!r} is taken; filters are {', '.join(known)}")
+    _SCORERS[scorer.name] = scorer
+
+
+def unregister_scorer(name: str) -> None:
+    """Remove a scorer from the registry."""
+    del _SCORERS[name]
+
+
+def all_scorers() -> list[Scorer]:
+    """Return all scorers, the built-in ones by their place, then the others in the order of registration."""
+    return sorted(_SCORERS.values(), key=lambda scorer: scorer.place)
+
+
+def taken_columns() -> set[str]:
+    """Return the names of the columns of all scorers, and of those that every table of scores has."""
+    filled = {column for scorer in _SCORERS.values() for column in scorer.columns}
+    return filled | {column.name for column in KEY_COLUMNS} | {ERROR_COLUMN}
+
+
+def _end(value: float, unbounded: str) -> str:
+    return unbounded if math.isinf(value) else "above 0" if value == ABOVE_ZERO else f"{value:g}"

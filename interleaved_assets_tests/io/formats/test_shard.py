@@ -1,0 +1,78 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from interleaved_assets.io.formats.shard import is_parquet, read_shard, write_shard
+from interleaved_assets.model.errors import IncompleteShard, OptionError, ShardError
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets_tests.documents import good_shard
+from interleaved_assets_tests.documents import write_shard as write_documents
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    table = pa.concat_tables(read_shard(str(path)))
+    # where bytes come from differs from file to file
+    return table.drop_columns("source_ref").to_pylist()
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".tar", ".tar.gz", ".TGZ"])
+def test_what_is_written_in_any_form_is_read_back(tmp_path: Path, ending: str) -> None:
+    source = good_shard(tmp_path / "a.tar")
+    (table,) = read_shard(str(source))
+    with write_shard(str(tmp_path / f"b{ending}"), table.schema) as out:
+        out.write(table)
+    assert rows(tmp_path / f"b{ending}") == rows(source)
+    assert len(rows(source)) == 13
+
+
+def test_the_form_is_seen_from_the_content(tmp_path: Path) -> None:
+    (table,) = read_shard(str(good_shard(tmp_path / "a.tar")))
+    with write_shard(str(tmp_path / "b.parquet"), table.schema) as out:
+        out.write(table)
+    misnamed = (tmp_path / "b.parquet").rename(tmp_path / "c.tar")
+    assert is_parquet(str(misnamed))
+    assert len(rows(misnamed)) == 13
+    assert not is_parquet(str(tmp_path / "a.tar"))
+
+
+def test_a_shard_without_samples_gives_one_empty_table(tmp_path: Path) -> None:
+    empty = write_documents(tmp_path / "a.tar", {})
+    (table,) = read_shard(str(empty))
+    assert table.schema == INTERLEAVED_SCHEMA
+    with write_shard(str(tmp_path / "b.parquet"), table.schema) as out:
+        out.write(table)
+    assert [part.num_rows for part in read_shard(str(tmp_path / "b.parquet"))] == [0]
+
+
+def test_parts_are_bounded_and_of_one_schema(tmp_path: Path) -> None:
+    parts = list(read_shard(str(good_shard(tmp_path / "a.tar")), max_batch_bytes=12_000))
+    assert [part.num_rows for part in parts] == [4, 4, 5]
+    assert len({part.schema for part in parts}) == 1
+
+
+def test_bytes_of_parquet_rows_are_fetched_from_allowed_roots_alone(tmp_path: Path) -> None:
+    (table,) = read_shard(str(good_shard(tmp_path / "raw/a.tar")))
+    bare = table.set_column(5, "binary_content", pa.nulls(table.num_rows, pa.large_binary()))
+    (tmp_path / "out").mkdir()
+    with write_shard(str(tmp_path / "out/b.parquet"), bare.schema) as out:
+        out.write(bare)
+    (refused,) = read_shard(str(tmp_path / "out/b.parquet"))
+    assert {str(error).partition(":")[0] for error in refused["materialize_error"].drop_null()} == {"forbidden_path"}
+    (fetched,) = read_shard(str(tmp_path / "out/b.parquet"), allowed_roots=[str(tmp_path / "raw")])
+    assert fetched["binary_content"].equals(table["binary_content"])
+
+
+def test_what_is_no_shard_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").touch()
+    with pytest.raises(ShardError, match=r"a\.parquet is not a sound Parquet file"):
+        list(read_shard(str(tmp_path / "a.parquet")))
+    (tmp_path / "b").write_text("no shard")
+    with pytest.raises(ShardError, match="b is not a tar"):
+        list(read_shard(str(tmp_path / "b")))
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(good_shard(tmp_path / "c.tar").read_bytes()[:20_000])
+    with pytest.raises(IncompleteShard, match="truncated_shard"):
+        list(read_shard(str(cut), accept_incomplete=False))
+    with pytest.raises(OptionError, match=r"cannot write a\.zip: its name has to end in"):
+        write_shard("a.zip", INTERLEAVED_SCHEMA)

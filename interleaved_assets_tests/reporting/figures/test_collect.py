@@ -1,0 +1,228 @@
+"""Facts of shards from what the stages have stored, in order, whatever is wrong with one of them."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interleaved_assets.io import storage
+from interleaved_assets.io.storage import atomic_output, read_stamp
+from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.outputs import read_ledgers
+from interleaved_assets.pipeline.status.dataset_status import VANISHED, read_dataset_status
+from interleaved_assets.pipeline.status.status import State
+from interleaved_assets.reporting.dataset.aggregate import aggregate
+from interleaved_assets.reporting.figures import collect
+from interleaved_assets.reporting.figures.collect import UNREADABLE, all_shard_facts, shard_facts
+from interleaved_assets.reporting.figures.facts import ShardFacts
+from interleaved_assets.reporting.figures.measures import measures_of
+from interleaved_assets.settings import Settings
+from interleaved_assets.settings.shard_paths import ShardPaths
+from interleaved_assets_tests.documents import document, good_shard, project, write_shard
+from interleaved_assets_tests.pipeline.damage import accept_outputs
+
+KEYS = ["a", "b", "c", "d"]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = project(tmp_path)
+    for key in KEYS:
+        good_shard(tmp_path / "raw" / f"{key}.tar", seed=ord(key))
+        for stage in stage_dag(settings).values():
+            take_through(stage, key, settings)
+    return settings
+
+
+def test_facts_of_one_shard(settings: Settings) -> None:
+    facts = shard_facts("a", settings)
+    assert (facts.counts_in.rows, facts.counts_in.samples, facts.counts_in.images) == (13, 3, 5)
+    assert (facts.counts_out.rows, facts.counts_out.samples, facts.counts_out.images) == (12, 3, 4)
+    assert facts.ledger is not None
+    assert facts.ledger["reason"].to_pylist() == ["sharpness_below"]
+    assert facts.rows_unaccounted == 0
+    assert sorted(facts.sample_scores["ratio"].to_pylist()) == pytest.approx([0.25, 0.5, 2 / 3])
+
+
+def test_thumbnails_are_read_for_one_shard_and_not_for_all(settings: Settings) -> None:
+    one, all_scores = shard_facts("a", settings).scores, facts_of_a(settings).scores
+    assert one is not None
+    assert all_scores is not None
+    assert set(one.column_names) - set(all_scores.column_names) == {"thumbnail"}
+
+
+def test_a_shard_as_far_as_it_has_come(settings: Settings, tmp_path: Path) -> None:
+    for stage in ("filtered", "final_tars"):
+        (tmp_path / f"out/records/{stage}/a.json").unlink()
+    facts = shard_facts("a", settings)
+    assert (facts.counts_in.rows, facts.counts_out.rows) == (13, 13)
+    assert facts.sample_scores is None
+    assert facts.ledger is not None
+    assert facts.ledger.num_rows == 0  # the selection's ledger lies there still, and no record vouches for it
+
+
+def facts_of_a(settings: Settings) -> ShardFacts:
+    return next(iter(all_shard_facts(read_dataset_status(settings))))
+
+
+def test_a_changed_threshold_on_its_way_loses_no_row(settings: Settings, tmp_path: Path) -> None:
+    changed = project(tmp_path, "[selection]\nmin_sharpness = 0\n")
+    take_through(stage_dag(settings)["filtered"], "a", changed)
+    facts = facts_of_a(changed)
+    assert facts.status.text == "final_tars stale: filtered changed"
+    assert facts.counted_to == "filtered"
+    assert (facts.counts_in.rows, facts.counts_out.rows, facts.counts_out.images) == (13, 13, 5)
+    assert facts.rows_unaccounted == 0
+    take_through(stage_dag(changed)["final_tars"], "a", changed)
+    assert facts_of_a(changed).counted_to == "final_tars"
+
+
+def test_new_content_on_its_way_loses_no_row(settings: Settings, tmp_path: Path) -> None:
+    write_shard(tmp_path / "raw/a.tar", {"only": document("one", "two")})
+    take_through(stage_dag(settings)["normalized"], "a", settings)
+    facts = facts_of_a(settings)
+    assert facts.status.text == "image_scores stale: normalized changed"
+    assert facts.counted_to == "normalized"
+    assert (facts.counts_in.rows, facts.counts_out.rows, facts.counts_in.images) == (3, 3, 0)
+    assert facts.rows_unaccounted == 0
+    # scores of images that are not among the rows any more
+    assert (facts.scores, facts.sample_scores, facts.not_stored) == (None, None, ())
+
+
+def test_a_run_that_was_killed_between_two_outputs_loses_no_row(settings: Settings) -> None:
+    def end(shard: ShardTask) -> Work:
+        with atomic_output(shard.paths.ledger("filtered")) as out:
+            out.write(b"another ledger")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        take_through(Stage("filtered", ("normalized", "image_scores"), 9, lambda settings: {}, end), "a", settings)
+    facts = facts_of_a(settings)
+    assert facts.status.state is State.MISSING
+    assert facts.counted_to == "normalized"
+    assert (facts.counts_in.rows, facts.counts_out.rows) == (13, 13)
+    assert facts.rows_unaccounted == 0
+    assert facts.scores is not None
+
+
+def test_scores_made_anew_leave_the_counts_as_they_are(settings: Settings, tmp_path: Path) -> None:
+    changed = project(tmp_path, '[scoring]\nscorers = ["sharpness", "qr"]\n')
+    take_through(stage_dag(changed)["image_scores"], "a", changed)
+    facts = facts_of_a(changed)
+    assert facts.status.text == "filtered stale: image_scores changed"
+    assert (facts.counted_to, facts.counts_out.rows, facts.rows_unaccounted) == ("final_tars", 12, 0)
+
+
+@pytest.mark.parametrize("gone", ["image_scores", "sample_scores"])
+def test_scores_that_are_deleted_after_the_survey_leave_the_counts(
+    settings: Settings, tmp_path: Path, gone: str
+) -> None:
+    listed = {str(path): read_stamp(str(path)) for path in (tmp_path / "out").rglob("*")}
+    found = replace(read_dataset_status(settings), listed=listed)
+    (tmp_path / f"out/{gone}/a.parquet").unlink()
+    (facts, *_) = all_shard_facts(found)
+    assert facts.status.state is State.COMPLETE
+    assert (facts.counts_in.rows, facts.counts_out.rows, facts.rows_unaccounted) == (13, 12, 0)
+    assert facts.not_stored == (gone,)
+    assert (facts.scores is None, facts.sample_scores is None) == (gone == "image_scores", gone == "sample_scores")
+    assert facts_of_a(settings).status.state is State.MISSING
+
+
+def test_damaged_scores_of_samples_name_their_shard(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "out/sample_scores/a.parquet").write_bytes(b"PAR1 no more")
+    accept_outputs(settings, "filtered")
+    facts = facts_of_a(settings)
+    assert facts.status == UNREADABLE
+    assert facts.problem.startswith("shard a: ")
+    assert "sample_scores/a.parquet is not a sound Parquet file" in facts.problem
+
+
+def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "raw/b.tar").unlink()
+    (tmp_path / "out/records/normalized/c.json").write_text("{}")
+    (tmp_path / "out/image_scores/d.parquet").write_bytes(b"PAR1 no more")
+    accept_outputs(settings, "image_scores", "d")
+    found = list(all_shard_facts(read_dataset_status(settings, ["registered"])))
+    assert [facts.key for facts in found] == [*KEYS, "registered"]
+    assert [facts.status.state for facts in found] == [
+        State.COMPLETE,
+        State.VANISHED,
+        State.UNREADABLE,
+        State.UNREADABLE,
+        State.VANISHED,
+    ]
+    assert found[1].status == VANISHED
+    assert found[1].counts_out.rows == 12  # outputs of a vanished shard are outputs
+    assert found[2].status == found[3].status == UNREADABLE  # one line in the table of reasons, whatever is broken
+    assert "records/normalized/c.json is not a stage record" in found[2].problem
+    assert found[3].problem
+    data = aggregate(found, measures_of(settings.selection))
+    assert [(line.status.state, line.shards, line.examples) for line in data.by_status()] == [
+        (State.UNREADABLE, 2, "c, d"),
+        (State.VANISHED, 1, "b"),
+        (State.VANISHED, 1, "registered"),
+        (State.COMPLETE, 1, "a"),
+    ]
+
+
+def test_a_final_tar_without_a_raw_tar_is_published_in_a_tree_that_was_copied_too(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """Stamps of copied files are others, and of shards without a raw tar no run comes to compare the contents."""
+    (tmp_path / "raw/a.tar").rename(tmp_path / "raw/renamed.tar")
+    for stage in stage_dag(settings).values():
+        take_through(stage, "renamed", settings)
+    (tmp_path / "raw/b.tar").unlink()
+    (tmp_path / "raw/c.tar").unlink()
+    (tmp_path / "out").rename(tmp_path / "before")
+    shutil.copytree(tmp_path / "before", tmp_path / "out")
+    (tmp_path / "out/tars/c.tar").unlink()
+    dataset = read_dataset_status(settings)
+    assert dataset.valid_records("a") == {}
+    data = aggregate(all_shard_facts(dataset), measures_of(settings.selection))
+    assert data.published_without_raw() == ["a", "b"]
+    assert [shard.key for shard in data.shards if shard.status == VANISHED] == ["a", "b", "c"]
+    for stage in stage_dag(settings).values():
+        take_through(stage, "renamed", settings)
+    data = aggregate(all_shard_facts(read_dataset_status(settings)), measures_of(settings.selection))
+    assert data.published_twice() == [("a", "renamed")]
+
+
+def test_an_empty_ledger_is_not_read(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def reading(paths: ShardPaths, stages: list[str]) -> object:
+        read.extend(stages)
+        return read_ledgers(paths, stages)
+
+    monkeypatch.setattr(collect, "read_ledgers", reading)
+    facts = facts_of_a(settings)
+    assert facts.ledger is not None
+    assert facts.ledger.num_rows == 1
+    assert set(read) == {"filtered"}
+
+
+def test_records_are_read_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = storage.read_small
+
+    def counting(uri: str, options: Mapping[str, Any] | None = None) -> bytes | None:
+        read.append(uri)
+        return real(uri, options)
+
+    monkeypatch.setattr("interleaved_assets.pipeline.run.record.read_small", counting)
+    list(all_shard_facts(read_dataset_status(settings)))
+    assert len(read) == len(set(read)) == len(KEYS) * len(stage_dag(settings))
+
+
+def test_the_same_shards_give_the_same_sums(settings: Settings) -> None:
+    measures = measures_of(settings.selection)
+    one, two = (aggregate(all_shard_facts(read_dataset_status(settings)), measures) for _ in range(2))
+    assert [shard.key for shard in one.shards] == [shard.key for shard in two.shards] == KEYS
+    assert json.dumps(one.scored[0].percentiles((1.0, 50.0))) == json.dumps(two.scored[0].percentiles((1.0, 50.0)))
