@@ -9,7 +9,7 @@ from PIL import Image, TiffImagePlugin
 from interleaved_assets.export.reencode import _plain, as_jpeg
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets_tests.io.tars import encoded
-from interleaved_assets_tests.scoring.images import noise, with_orientation
+from interleaved_assets_tests.scoring.drawn import noise, with_orientation
 
 GREY, COLOURED = "L", "RGB"
 # a file format that keeps the mode

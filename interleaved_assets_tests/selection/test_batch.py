@@ -13,7 +13,7 @@ from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.batch import drop_rows, filter_batch, selection_rows
 from interleaved_assets.selection.settings import SelectionSettings
-from interleaved_assets_tests.scoring.images import encode, even, noise, page_with, qr_code
+from interleaved_assets_tests.scoring.drawn import encode, even, noise, page_with, qr_code
 from interleaved_assets_tests.selection.tables import reasons
 
 SHARP, BLURRED = encode(noise(60, 80)), encode(even(60, 80))

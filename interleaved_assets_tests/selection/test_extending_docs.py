@@ -19,7 +19,7 @@ from interleaved_assets.selection import (
 )
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.io.tars import write_tar
-from interleaved_assets_tests.scoring.images import encode, even, noise
+from interleaved_assets_tests.scoring.drawn import encode, even, noise
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 

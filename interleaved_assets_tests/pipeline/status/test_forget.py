@@ -7,9 +7,9 @@ import pytest
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.status import forget
 from interleaved_assets.pipeline.status.dataset_status import VANISHED, read_dataset_status
 from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files, vanished_shards
-from interleaved_assets.pipeline.status.status import forget
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import good_shard, project, refuse_listing
 from interleaved_assets_tests.s3 import S3Server

@@ -13,7 +13,7 @@ from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring.images import size
 from interleaved_assets.scoring.images.decode import decode_image
 from interleaved_assets.scoring.images.size import image_size
-from interleaved_assets_tests.scoring.images import encode, noise, with_orientation
+from interleaved_assets_tests.scoring.drawn import encode, noise, with_orientation
 
 # Pillow warns of each oddity that it meets on its way to an error
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::PIL.Image.DecompressionBombWarning")

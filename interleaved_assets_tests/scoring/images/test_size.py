@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring.images.decode import decode_image
 from interleaved_assets.scoring.images.size import aspect_ratio, image_size
-from interleaved_assets_tests.scoring.images import encode, noise, with_orientation
+from interleaved_assets_tests.scoring.drawn import encode, noise, with_orientation
 
 KINDS = ("JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "JPEG2000", "PPM", "AVIF")
 

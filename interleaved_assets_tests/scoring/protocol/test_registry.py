@@ -26,7 +26,7 @@ from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.filters import find_filter, known_filters, register_filter
 from interleaved_assets.selection.settings import SelectionSettings
-from interleaved_assets_tests.scoring.images import encode, even, image_rows
+from interleaved_assets_tests.scoring.drawn import encode, even, image_rows
 
 
 def brightness(image):

@@ -15,7 +15,7 @@ from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.scoring.scores import nsfw
 from interleaved_assets.scoring.scores.sharpness import sharpness, sharpness_grey
-from interleaved_assets_tests.scoring.images import (
+from interleaved_assets_tests.scoring.drawn import (
     encode,
     even,
     image_rows,

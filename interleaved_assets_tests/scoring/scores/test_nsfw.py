@@ -4,7 +4,7 @@ import pytest
 
 from interleaved_assets.model.errors import MissingDependency
 from interleaved_assets.scoring.scores import nsfw
-from interleaved_assets_tests.scoring.images import noise
+from interleaved_assets_tests.scoring.drawn import noise
 
 
 def test_nsfw_score_is_the_models_probability():

@@ -9,7 +9,7 @@ import pytest
 from interleaved_assets.model.errors import ImageError, MissingDependency, OptionError
 from interleaved_assets.scoring.scores import qr
 from interleaved_assets.scoring.scores.qr import find_with_opencv, find_with_zxing_and_aruco, qr_area_ratio, qr_detector
-from interleaved_assets_tests.scoring.images import even, noise, page_with, qr_code
+from interleaved_assets_tests.scoring.drawn import even, noise, page_with, qr_code
 
 HAS_ZBAR = ctypes.util.find_library("zbar") is not None
 DETECTORS = [

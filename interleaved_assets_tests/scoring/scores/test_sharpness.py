@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from interleaved_assets.scoring.scores.sharpness import sharpness, sharpness_256, sharpness_grey
-from interleaved_assets_tests.scoring.images import even, noise
+from interleaved_assets_tests.scoring.drawn import even, noise
 
 
 def peer(image):
