@@ -6,7 +6,7 @@ import pytest
 from dagster import DagsterInstance, materialize
 
 from interleaved_assets.cli import main
-from interleaved_assets.defs.assets import build_dataset_report
+from interleaved_assets.defs.dataset_report import build_dataset_report
 from interleaved_assets.settings import load_settings
 
 
