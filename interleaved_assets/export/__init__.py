@@ -1,4 +1,4 @@
-"""Images of a batch as tars with their tables beside them."""
+"""Export of the images of a batch as tars, with their tables beside them."""
 
 import lazy_loader
 

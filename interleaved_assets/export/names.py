@@ -18,11 +18,11 @@ _IMAGE_FILE: Final = re.compile(rf"images-[0-9a-f]{{{_SET_LENGTH}}}-\d{{6,}}\.(?
 
 
 def image_id(scope: str, sample_id: str, position: int) -> str:
-    """The id of an image, which is also its name in a tar: different for different arguments.
+    """Return the id of an image, which is also its name in a tar: different for different arguments.
 
-    It has lower-case ASCII letters, digits and ``_ - % =`` only, no dot, and at most 200 characters. All other bytes
-    of the sample id, capitals included, are percent-encoded, so that no two ids become one where a file system ignores
-    case or normalizes Unicode, and a long one is cut and completed by its hash. WebDataset takes all of it as the key.
+    It has lower-case ASCII letters, digits and ``_ - % =`` only, no dot, and at most 200 characters. All other bytes of
+    the sample id, capitals included, are percent-encoded, so that ids stay different on a file system that ignores case
+    or normalizes Unicode. A long id is cut, and ends with its hash. WebDataset takes all of it as the key.
     """
     name = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in sample_id.encode())
     if len(name) > _LONGEST:
@@ -32,25 +32,25 @@ def image_id(scope: str, sample_id: str, position: int) -> str:
 
 
 def scope_of(shard: str) -> str:
-    """What sets the ids of one shard off from those of others: 12 hex digits of the hash of its name."""
+    """Return 12 hex digits of the hash of a shard's name, which keep its ids apart from those of other shards."""
     return hashlib.sha256(shard.encode("utf-8", "surrogateescape")).hexdigest()[:_SCOPE_LENGTH]
 
 
 def numbered_id(name: str, number: int) -> str:
-    """The id of image ``number``, counted from 0, of the set with that ``name`` (16 hex digits)."""
+    """Return the id of image ``number``, counted from 0, of the set with that ``name`` (16 hex digits)."""
     return f"{name}-{number:08d}"
 
 
 def set_name(text: str) -> str:
-    """The name of a set of files, made from what goes into them: 16 hex digits."""
+    """Return the name of a set of files, 16 hex digits, made from the content of the files."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_SET_LENGTH]
 
 
 def file_stem(name: str, chunk: int) -> str:
-    """The name of the files ``chunk`` of a set without their extension: ``images-<name>-000000``."""
+    """Return the name of the files ``chunk`` of a set without their extension: ``images-<name>-000000``."""
     return f"images-{name}-{chunk:06d}"
 
 
 def is_image_file(name: str) -> bool:
-    """Whether ``name`` is a tar or Parquet file with one of those that :func:`file_stem` gives."""
+    """Return whether ``name`` is a tar or Parquet file named by :func:`file_stem`."""
     return _IMAGE_FILE.fullmatch(name) is not None

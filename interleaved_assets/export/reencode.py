@@ -15,7 +15,7 @@ from interleaved_assets.scoring.images.size import TURN_UPRIGHT, exif_orientatio
 _GREY: Final = ("1", "L", "LA", "La")
 _WITH_ALPHA: Final = ("LA", "PA", "RGBA")
 _MULTIPLIED: Final = {"La": "LA", "RGBa": "RGBA"}
-"""Modes whose colours are multiplied by alpha, and those where they are not."""
+"""Modes whose colours are multiplied by alpha, with the modes whose colours are not."""
 
 
 class Jpeg(NamedTuple):
@@ -27,11 +27,11 @@ class Jpeg(NamedTuple):
 
 
 def as_jpeg(data: Buffer, *, quality: int = 90, max_pixels: int = DEFAULT_MAX_PIXELS) -> Jpeg:
-    """The first frame of an image file as JPEG, upright, grey if it has no colours by its mode, else RGB.
+    """Encode the first frame of an image file as JPEG, upright; grey if its mode has no colours, else RGB.
 
-    Transparent parts are laid on white. 16-bit samples lose their low byte. 32-bit integer and float samples define no
-    white: their smallest value becomes black and their largest white. CMYK is converted by Pillow's formula. A colour
-    profile is kept where the colours are not converted.
+    Transparent parts become white. 16-bit samples lose their low byte. 32-bit integer and float samples define no
+    white: their smallest value becomes black and their largest white. CMYK is converted by Pillow's formula. The colour
+    profile is kept if the colours are not converted.
 
     Args:
         data: the file's bytes.
@@ -63,7 +63,7 @@ def as_jpeg(data: Buffer, *, quality: int = 90, max_pixels: int = DEFAULT_MAX_PI
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """``image`` in mode L or RGB."""
+    """Convert ``image`` to mode L or RGB."""
     if image.mode.startswith("I;16"):
         samples = np.asarray(image)
         return Image.fromarray((samples >> 8).astype(np.uint8))
@@ -80,7 +80,7 @@ def _plain(image: Image.Image) -> Image.Image:
 
 
 def _stretched(samples: np.ndarray) -> Image.Image:
-    """Samples without a white of their own, height x width: the smallest black, the largest white; NaN is black."""
+    """Scale float samples, height x width: the smallest value becomes black, the largest white, NaN black."""
     finite = samples[np.isfinite(samples)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""The image rows of samples, each with the texts around it, the place that it came from, and its document's fields."""
+"""The image rows of samples, each with the texts around it, its place of origin, and its document's fields."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -24,7 +24,7 @@ IMAGE_COLUMNS: Final = (
 """The columns of the row model that an export reads."""
 
 PART_TEXT_BYTES: Final = 64 * 2**20
-"""Bytes of the texts around the images, and of the fields of their documents, that are written at once."""
+"""Most bytes of the texts around the images, and of the fields of their documents, that are written at once."""
 
 _OF_THE_TAR: Final = frozenset({NULL_FIELDS, EMPTY_LISTS, LIST_LENGTH, UNREFERENCED_MEMBERS})
 
@@ -32,12 +32,11 @@ _RANK: Final = {"text": 0, "image": 1}
 
 
 def image_rows(rows: pa.Table) -> pa.Table:
-    """The image rows of ``rows`` in their order, with three columns more.
+    """Return the image rows of ``rows`` in their order, with three more columns.
 
-    ``text_before`` and ``text_after``: the nearest text of the sample before and after the image, null where there is
-    none; at the same position, a text stands before an image. They are dictionaries, since a long text may be the
-    nearest one of any number of images. ``original_path``: where the bytes were read,
-    ``<file>/<member>#frame=<n>``.
+    ``text_before`` and ``text_after``: the nearest text of the sample before and after the image, null without one; at
+    the same position, a text comes before an image. They are dictionaries, since a long text may be the nearest one of
+    any number of images. ``original_path``: the place that the bytes were read from, ``<file>/<member>#frame=<n>``.
     """
     if missing := [name for name in IMAGE_COLUMNS if name not in rows.column_names]:
         raise OptionError(f"the rows lack the columns {', '.join(missing)}")
@@ -45,7 +44,7 @@ def image_rows(rows: pa.Table) -> pa.Table:
     before, after = _nearest_texts(rows)
     images = filter_rows(rows.select(IMAGE_COLUMNS), is_image).drop_columns(["text_content"])
     at = np.asarray(is_image, dtype=bool)
-    near = np.unique(np.concatenate([[-1], before[at], after[at]]))[1:]  # without the -1 of none
+    near = np.unique(np.concatenate([[-1], before[at], after[at]]))[1:]  # without the -1 that stands for no text
     texts = rows["text_content"].cast(pa.large_string()).take(pa.array(near)).combine_chunks()
     for name, places in (("text_before", before[at]), ("text_after", after[at])):
         indices = pa.array(np.searchsorted(near, places), pa.int32(), mask=places < 0)
@@ -55,7 +54,7 @@ def image_rows(rows: pa.Table) -> pa.Table:
 
 
 def document_fields(schema: pa.Schema) -> pa.Schema:
-    """The documents' own fields: the columns that are neither of the row model nor of the form of a tar."""
+    """Return the documents' own fields: the columns that are neither of the row model nor of the tar layout."""
     names = (name for name in schema.names if name not in RESERVED_COLUMNS and name not in _OF_THE_TAR)
     return pa.schema([schema.field(name).with_nullable(True) for name in names])
 
@@ -63,8 +62,8 @@ def document_fields(schema: pa.Schema) -> pa.Schema:
 class DocumentFields:
     """The documents' own fields for each image of ``rows``, in the order of :func:`image_rows`.
 
-    A value is that of the image's own row, as of ``image_metadata``; where that is null, it is that of the metadata row
-    of its sample. Values of one document may go along with any number of images, so they are copied in parts.
+    A value is that of the image's own row, such as ``image_metadata``; if that is null, that of the metadata row of its
+    sample. Values of one document may belong to any number of images, so they are copied in parts.
 
     Attributes:
         schema: the fields with their types.
@@ -78,7 +77,7 @@ class DocumentFields:
         samples = rows["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
         document = np.full(rows.num_rows, -1, np.int64)
         document[samples[metadata]] = metadata
-        # by column, the row that has the value of each image; -1 for none
+        # by column, the row that has the value of each image; -1 if no row has one
         self._places = [
             np.where(np.asarray(column.is_valid(), dtype=bool)[images], images, document[samples[images]])
             for column in self._rows.columns
@@ -86,7 +85,7 @@ class DocumentFields:
         self._images = len(images)
 
     def part(self, part: slice) -> pa.Table:
-        """The fields of some of the images."""
+        """Return the fields of some of the images."""
         columns = [
             take(column, pa.array(places[part], mask=places[part] < 0))
             for column, places in zip(self._rows.columns, self._places, strict=True)
@@ -94,11 +93,11 @@ class DocumentFields:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def sizes(self) -> NDArray[np.int64]:
-        """Bytes of the fields of each image."""
+        """Return the bytes of the fields of each image."""
         sizes = np.zeros(self._images, np.int64)
         for column, places in zip(self._rows.columns, self._places, strict=True):
             chunks = [np.broadcast_to(value_bytes(chunk), len(chunk)) for chunk in column.chunks]
-            # the last one is for place -1; views may sum up to more than an integer holds
+            # the last element is for place -1; sizes of views may sum to more than an integer holds
             of_rows = np.minimum(np.concatenate([*chunks, [0]]), 2**40).astype(np.int64)
             sizes += of_rows[places]
         return sizes
@@ -107,14 +106,13 @@ class DocumentFields:
 def text_parts(
     images: pa.Table, fields: DocumentFields | None = None, most_bytes: int = PART_TEXT_BYTES
 ) -> Iterator[slice]:
-    """Consecutive parts of what :func:`image_rows` gives, whose texts and fields take at most ``most_bytes``, or of one
-    image."""
+    """Yield consecutive parts of ``images``: one image, or at most ``most_bytes`` of texts and fields."""
     sizes = _text_bytes(images["text_before"]) + _text_bytes(images["text_after"])
     return parts_within(sizes if fields is None else sizes + fields.sizes(), most_bytes)
 
 
 def _text_bytes(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Bytes of each cell of a column of texts, 0 for null."""
+    """Return the bytes of each cell of a column of texts, 0 for null."""
     parts = [np.zeros(0, np.int64)]
     for chunk in column.chunks:
         lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
@@ -123,14 +121,14 @@ def _text_bytes(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def _nearest_texts(rows: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of each row the rows with the text before and after it in its sample, -1 where there is none."""
+    """Return for each row the rows with the text before and after it in its sample, -1 without one."""
     count = rows.num_rows
     samples = rows["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     ranks = np.array([_RANK.get(name, 2) for name in rows["modality"].to_pylist()], np.int64)
     order = np.lexsort((ranks, rows["position"].to_numpy(), samples))
     has_text = pc.and_(pc.equal(rows["modality"], "text"), rows["text_content"].is_valid())
     is_text = np.asarray(has_text, dtype=bool)[order]
-    # places in that order; count stands for none after, -1 for none before
+    # places in that order; count stands for no text after, -1 for no text before
     places = np.arange(count)
     before = np.maximum.accumulate(np.where(is_text, places, -1))
     after = np.minimum.accumulate(np.where(is_text, places, count)[::-1])[::-1]
@@ -138,7 +136,7 @@ def _nearest_texts(rows: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _rows_at(nearest: NDArray[np.int64], order: NDArray[np.int64], samples: NDArray[np.int64]) -> NDArray[np.int64]:
-    """By row, the row at place ``nearest`` of ``order``; -1 where there is none, or it is of another sample."""
+    """Return for each row the row at place ``nearest`` of ``order``; -1 if it is of another sample or missing."""
     exists = (nearest >= 0) & (nearest < len(order))
     rows = order[np.where(exists, nearest, 0)] if len(order) else nearest
     found = np.full(len(order), -1, np.int64)
@@ -147,7 +145,7 @@ def _rows_at(nearest: NDArray[np.int64], order: NDArray[np.int64], samples: NDAr
 
 
 def _original_path(source_ref: str | None) -> str | None:
-    """The place in words; the locator as it is where it cannot be read."""
+    """Return a locator in readable form; a locator that cannot be parsed is returned unchanged."""
     try:
         ref = parse_source_ref(source_ref)
     except ValueError:

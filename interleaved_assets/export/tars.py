@@ -57,28 +57,28 @@ _TAKEN: Final = frozenset(field.name for field in (*_OWN_FIELDS, _CONTENT)) - {"
 
 
 class ImageSet(NamedTuple):
-    """What distinguishes the files of one export."""
+    """The place and the names of the files of one export."""
 
     folder: str
     """Folder or URL."""
     name: str
-    """In the names of the files, 16 hex digits."""
+    """Part of the names of the files, 16 hex digits."""
     scope: str
-    """In the ids of the images, 12 hex digits."""
+    """Part of the ids of the images, 12 hex digits."""
 
 
 class Chunk(NamedTuple):
-    """A tar and its table, as committed."""
+    """A tar and its table, after they were committed."""
 
     tar: AtomicOutput
     table: ParquetShard
 
 
 def score_fields(scores: pa.Schema) -> dict[str, pa.Field]:
-    """The columns of a score table that go along with the images, by their name there.
+    """Return the columns of a score table that are exported with the images, by their name in the export.
 
-    Keys are left out, and bytes and lists (thumbnails, embeddings). A name that a table of images has
-    itself gets an underscore behind.
+    Keys are left out, and so are bytes and lists (thumbnails, embeddings). A name that the table of images uses itself
+    gets an underscore at its end.
     """
     return _renamed(
         (
@@ -93,7 +93,7 @@ def score_fields(scores: pa.Schema) -> dict[str, pa.Field]:
 
 
 def _renamed(fields: Iterable[pa.Field], taken: Collection[str]) -> dict[str, pa.Field]:
-    """``fields`` by their names; a name that is ``taken`` gets underscores behind."""
+    """Return ``fields`` by their names; a name that is ``taken`` gets underscores at its end."""
     found: dict[str, pa.Field] = {}
     names = set(taken)
     for field in fields:
@@ -106,10 +106,10 @@ def _renamed(fields: Iterable[pa.Field], taken: Collection[str]) -> dict[str, pa
 
 
 class ImageTars:
-    """Images being written; what :func:`image_tars` gives.
+    """A set of images that :func:`image_tars` opened for writing.
 
     Attributes:
-        schema: of the table of all images, without their bytes.
+        schema: the schema of the table of all images, without their bytes.
         images: number of images written so far.
         image_bytes: their bytes.
         chunks: the tars that are complete, with their tables.
@@ -140,16 +140,16 @@ class ImageTars:
         self._in_chunk = 0
 
     def write(self, images: pa.Table, scores: pa.Table, fields: pa.Table | None = None) -> tuple[pa.Table, pa.Table]:
-        """Append images; returns their rows of the table of all images, and the ledger of those that failed.
+        """Append images; return their rows of the table of all images, and the ledger of those that failed.
 
         An image fails if it has no bytes, or if it cannot be written in another format. The ledger has its error as the
         reason; its ``stage`` is ``image_export``.
 
         Args:
-            images: as from :func:`~interleaved_assets.export.rows.image_rows`; its texts are all held at once, so that
-                more than one of :func:`~interleaved_assets.export.rows.text_parts` may take much memory.
+            images: as from :func:`~interleaved_assets.export.rows.image_rows`. All of its texts are in memory at once,
+                so pass one of :func:`~interleaved_assets.export.rows.text_parts` at a time.
             scores: one row for each of them, in their order: ``position`` in the raw shard, and any scores.
-            fields: the same with the fields of their documents, null if there are none.
+            fields: in the same way the fields of their documents, null if they have none.
 
         Raises:
             OptionError: two images have the same sample id and position.
@@ -178,7 +178,7 @@ class ImageTars:
         return pa.concat_tables(written), ledger
 
     def finish(self) -> None:
-        """Complete the tar that is open, if there is one; called by :func:`image_tars`."""
+        """Complete the open tar, if any; :func:`image_tars` calls this."""
         if self._open is None:
             return
         chunk, members = self._open
@@ -193,13 +193,14 @@ class ImageTars:
         if self._open is None:
             uri = join(self._place.folder, file_stem(self._place.name, len(self.chunks)))
             tar = self._stack.enter_context(atomic_output(f"{uri}.tar", self._options))
-            # entered last and so committed first: where the tar is, its table is too
+            # Contexts close in reverse order, so the table is committed before its tar: a tar never exists without its
+            # table.
             table = parquet_shard(f"{uri}.parquet", self._chunk_schema, storage_options=self._options)
             self._open = Chunk(tar, self._stack.enter_context(table)), MemberWriter(tar)
         return self._open
 
     def _prepared(self, images: pa.Table, scores: pa.Table) -> "list[_Image | str]":
-        """Of each image what is written, or its error."""
+        """Return for each image its encoded form, or its error."""
         contents = [content.as_buffer() for content in images["binary_content"]]
         types, errors = images["content_type"].to_pylist(), images["materialize_error"].to_pylist()
         if self._settings.reencode:
@@ -208,7 +209,7 @@ class ImageTars:
         sizes: list[tuple[int | None, int | None]] = [(None, None)] * images.num_rows
         if {"width", "height"} <= self._scores.keys():
             sizes = list(zip(scores["width"].to_pylist(), scores["height"].to_pylist(), strict=True))
-        # at most a header is read, which takes less than handing it to a thread
+        # only a header is read, which takes less time than handing the image to a thread
         return [_as_it_is(*image) for image in zip(contents, errors, types, sizes, strict=True)]
 
     def _reencoded(self, content: pa.Buffer | None, error: str | None) -> "_Image | str":
@@ -221,7 +222,7 @@ class ImageTars:
         return _Image(image.content, "image/jpeg", image.width, image.height)
 
     def _rows(self, images: pa.Table, scores: pa.Table) -> pa.Table:
-        """The columns of the table that do not depend on how an image is written."""
+        """Return the columns of the table that do not depend on how an image is written."""
         columns = {
             name: images[name].cast(pa.large_string()) if name in _TEXTS else images[name] for name in _FROM_ROWS
         }
@@ -230,7 +231,7 @@ class ImageTars:
         return pa.table(columns)
 
     def _put(self, rows: pa.Table, images: "Sequence[_Image]") -> pa.Table:
-        """Append images to the open chunk; returns their rows of the table of all images."""
+        """Append images to the open chunk; return their rows of the table of all images."""
         chunk, tar = self._chunk()
         ids = self._new_ids(rows)
         members = [f"{own}{image.extension}" for own, image in zip(ids, images, strict=True)]
@@ -283,10 +284,10 @@ def image_tars(
     """Write images to ``images-<name>-000000.tar`` and so on, each with a Parquet file of the same name beside it.
 
     A tar has, for each image, ``<id>.<ending>`` and ``<id>.json`` with its row of the table. Each file appears whole or
-    not at all; after an exception those that are complete stay. The bytes of the files depend on the images, the
-    scores, the fields and the settings alone, not on how images are split into tables.
+    not at all; after an exception the complete files stay. The bytes of the files depend only on the images, the
+    scores, the fields and the settings, not on how images are split into tables.
 
-    ``scores`` and ``fields`` are the columns of the tables that :meth:`ImageTars.write` is given.
+    ``scores`` and ``fields`` are the columns of the tables passed to :meth:`ImageTars.write`.
     """
     with ExitStack() as stack:
         tars = ImageTars(place, scores, fields or pa.schema([]), settings, storage_options, max_pixels, stack)
@@ -295,7 +296,7 @@ def image_tars(
 
 
 class _Image(NamedTuple):
-    """An image as it is written; size in pixels, None if the header cannot be read."""
+    """An image in the form in which it is written; size in pixels, None if the header cannot be read."""
 
     content: pa.Buffer | bytes
     content_type: str | None
@@ -316,7 +317,7 @@ def _as_it_is(
         head = content.slice(0, min(content.size, content_types.SNIFFED_BYTES)).to_pybytes()
         content_type = content_types.sniff(head) or content_type
     if None in size:
-        # an image without a size is written all the same: its bytes are what is asked for
+        # an image without a size is still written, because the export is of its bytes
         with contextlib.suppress(ImageError):
             size = image_size(content)
     return _Image(content, content_type, *size)
@@ -327,13 +328,13 @@ def _without_bytes(error: str | None) -> str:
 
 
 def _documents(table: pa.Table) -> Iterator[bytes]:
-    """What the JSON of each image says."""
+    """Yield the JSON text of each image."""
     for row in row_values(table.drop_columns(sorted(_WHERE))):
         yield json.dumps(_finite(row), ensure_ascii=False, allow_nan=False, default=_as_text).encode()
 
 
 def _finite(value: Any) -> Any:
-    """``value`` with null for numbers that JSON does not have."""
+    """Return ``value`` with null for numbers that JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -342,5 +343,5 @@ def _finite(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> str:
-    """Dates, decimals and other values that JSON has no type for, as text; bytes as Base64."""
+    """Convert dates, decimals and other values that JSON has no type for to text; bytes become Base64."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

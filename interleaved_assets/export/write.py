@@ -1,4 +1,4 @@
-"""Write the images of one batch: the library's side of the image export."""
+"""The function that writes the images of one batch: the image export for scripts, without Dagster."""
 
 import hashlib
 import itertools
@@ -24,7 +24,7 @@ from interleaved_assets.selection.positions import match_scores
 
 
 class WrittenImages(NamedTuple):
-    """What :func:`write_images` has written."""
+    """The files that :func:`write_images` has written, with their tables."""
 
     tars: list[str]
     tables: list[str]
@@ -46,19 +46,19 @@ def write_images(
 ) -> WrittenImages:
     """Write the images of ``batch`` to ``images-<hash>-000000.tar`` and so on, each with a Parquet file beside it.
 
-    A tar has, for each image, its bytes as ``<image id>.<ending>`` and its row of the Parquet file as
-    ``<image id>.json``. The row has ``image_id``, ``tar_file``, ``member``, ``original_path``, ``source_ref``,
-    ``sample_id``, ``position``, ``original_position``, ``width``, ``height``, ``content_type``, ``text_before`` and
-    ``text_after`` (the nearest texts of the sample), the scores, and the document's own fields: the passthrough
-    columns, with the value of the image's own row, or else of its sample's metadata row. The JSON has the same but for
-    ``tar_file`` and ``member``, null for a number that is not finite, Base64 for bytes, and text for a date or whatever
-    else JSON has no value for. Images without bytes fail: call ``materialize`` before.
+    A tar has, for each image, its bytes as ``<image id>.<ending>`` and its row of the Parquet file as ``<image
+    id>.json``. The row has ``image_id``, ``tar_file``, ``member``, ``original_path``, ``source_ref``, ``sample_id``,
+    ``position``, ``original_position``, ``width``, ``height``, ``content_type``, ``text_before`` and ``text_after``
+    (the nearest texts of the sample), the scores, and the document's own fields: the passthrough columns, with the
+    value of the image's own row, or else of its sample's metadata row. The JSON has the same except ``tar_file`` and
+    ``member``. In JSON a number that is not finite is null, bytes are Base64, and a date or any other value that JSON
+    has no type for is text. Images without bytes fail: call ``materialize`` before.
 
     Args:
         batch: the images that are written, with the texts of their samples.
         output_dir: folder or URL. Files of another name in it stay.
-        settings: by default 1,000 images a tar, their original bytes, and a Parquet file without them. ``enabled`` has
-            no meaning here.
+        settings: by default 1,000 images a tar, their original bytes, and a Parquet file without them. ``enabled`` is
+            ignored.
         scores: a score table with ``sample_id`` and ``position``, joined by both; bytes and vectors in it are left out.
         storage_options: fsspec options.
         max_pixels: limit for width x height of an image that is written anew.
@@ -105,7 +105,7 @@ def write_images(
 
 
 def _content_hash(images: pa.Table, scores: pa.Table, fields: Iterable[pa.Table]) -> str:
-    """SHA-256 of all cells, whatever the chunks of the tables."""
+    """Return the SHA-256 of all cells, which does not depend on the chunks of the tables."""
     digest = hashlib.sha256()
     for table in itertools.chain((images, scores), fields):
         for name in table.column_names:
@@ -116,7 +116,7 @@ def _content_hash(images: pa.Table, scores: pa.Table, fields: Iterable[pa.Table]
                     digest.update(b"-" if buffer is None else f"{buffer.size}:".encode())
                     digest.update(b"" if buffer is None else buffer)
             elif pa.types.is_dictionary(table.schema.field(name).type):
-                # as below, without a list in which long texts are repeated
+                # computed like the hash below, but without a list in which long texts are repeated
                 digest.update(b"[")
                 for row, value in enumerate(table[name]):
                     digest.update(f"{', ' if row else ''}{value.as_py()!r}".encode())

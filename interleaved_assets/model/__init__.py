@@ -1,4 +1,4 @@
-"""The row model: rows and their schema, locators of bytes, the ledger, errors. Loads pyarrow, not pandas."""
+"""The row model: rows and their schema, locators of bytes, the ledger, errors. It loads pyarrow, but not pandas."""
 
 import lazy_loader
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# pandas takes half a second to load, and only those who use DataFrames need it
+# pandas takes half a second to load, and only users of DataFrames need it
 Mask: TypeAlias = Union["pd.Series", pa.Array, pa.ChunkedArray, np.ndarray, Sequence[bool]]
 """One bool for each row, without nulls."""
 
@@ -43,16 +43,16 @@ class InterleavedBatch:
     parse_source_ref = staticmethod(parse_source_ref)
 
     def to_pyarrow(self) -> pa.Table:
-        """The rows as an Arrow table; not copied if the batch holds one."""
+        """Return the rows as an Arrow table; it is not copied if the batch holds one."""
         if isinstance(self.data, pa.Table):
             return self.data
         table = pa.Table.from_pandas(self.data, preserve_index=False).replace_schema_metadata(None)
-        # pandas lacks most Arrow types, so reserved columns are cast to theirs
+        # pandas lacks most Arrow types, so reserved columns are cast to the types of the row model
         fields = [field.with_nullable(True) for field in reconcile_schema(table.schema)]
         return with_columns(table, pa.schema([self._usual_type(field) for field in fields]))
 
     def _usual_type(self, field: pa.Field) -> pa.Field:
-        """``string`` for reserved columns of pandas strings, which Arrow always converts to ``large_string``."""
+        """Return ``field``, as ``string`` for a reserved column of pandas strings: Arrow makes it ``large_string``."""
         import pandas as pd
 
         is_large = field.name in RESERVED_COLUMNS and field.type == pa.large_string()
@@ -61,7 +61,7 @@ class InterleavedBatch:
         return field
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The rows as a DataFrame of Arrow-backed columns, so that integers with nulls stay integers."""
+        """Return the rows as a DataFrame of Arrow-backed columns, so that integers with nulls stay integers."""
         import pandas as pd
 
         if isinstance(self.data, pd.DataFrame):
@@ -69,7 +69,7 @@ class InterleavedBatch:
         return self.data.to_pandas(types_mapper=pd.ArrowDtype)
 
     def with_table(self, table: pa.Table) -> "InterleavedBatch":
-        """The same batch with other rows."""
+        """Return the same batch with other rows."""
         return replace(self, data=table)
 
     @property
@@ -80,7 +80,7 @@ class InterleavedBatch:
         return int(self.data["sample_id"].nunique())
 
     def count(self, *, modality: str | None = None) -> int:
-        """Number of rows, of one modality if given."""
+        """Return the number of rows, or of those of one modality if one is given."""
         if modality is None:
             return len(self.data)
         if isinstance(self.data, pa.Table):
@@ -88,11 +88,11 @@ class InterleavedBatch:
         return int((self.data["modality"] == modality).sum())
 
     def get_columns(self) -> list[str]:
-        """Column names, in order."""
+        """Return the column names, in order."""
         return list(self.data.column_names if isinstance(self.data, pa.Table) else self.data.columns)
 
     def problems(self) -> list[str]:
-        """The reasons why these rows are not a valid batch, one sentence each; empty if the batch is valid.
+        """Return the reasons why these rows are not a valid batch, one sentence each; empty if the batch is valid.
 
         A valid batch has at least one sample, the required columns without nulls, the canonical types in reserved
         columns, position -1 on metadata rows and no others, and each (sample_id, position, modality) once.
@@ -125,7 +125,7 @@ class InterleavedBatch:
         return key_problems(table)
 
     def validate(self) -> bool:
-        """Whether the batch is valid; logs each of :meth:`problems` as a warning."""
+        """Return whether the batch is valid, and log each of :meth:`problems` as a warning."""
         found = self.problems()
         for problem in found:
             logger.warning("batch of %s: %s", ", ".join(self.source_files) or "no file", problem)
@@ -187,7 +187,7 @@ class InterleavedBatch:
         return self.with_table(filter_rows(table, pc.invert(array)))
 
     def with_parsed_source_ref_columns(self, prefix: str = "_src_") -> "pd.DataFrame":
-        """A DataFrame with the parts of ``source_ref`` as further columns, ``<prefix>path`` to ``<prefix>frame_index``.
+        """Return a DataFrame with the parts of ``source_ref`` in columns ``<prefix>path`` to ``<prefix>frame_index``.
 
         Raises:
             ValueError: a ``source_ref`` is not a JSON locator.
@@ -205,9 +205,9 @@ class InterleavedBatch:
 
 
 def key_problems(table: pa.Table) -> list[str]:
-    """Problems with the keys of rows, one sentence each, naming the first sample concerned.
+    """Return the problems with the keys of rows, one sentence each, with the first sample that has the problem.
 
-    ``table`` has :data:`ROW_KEY` with their canonical types and no nulls. Both writers refuse such rows.
+    ``table`` has :data:`ROW_KEY` with their canonical types and no nulls. Both writers refuse rows with problems.
     """
     found = []
     is_metadata = pc.equal(table["modality"], "metadata")
@@ -221,7 +221,7 @@ def key_problems(table: pa.Table) -> list[str]:
     if pc.any(below, min_count=0).as_py():
         found.append(f"a position is below -1: first {_key_of(table, pc.index(below, True).as_py())}")
     keys = table.select(ROW_KEY)
-    # one thread, and no expression to filter by: for the rows of a shard, starting Arrow's engine takes longer
+    # one thread and no filter expression: for the rows of one shard, starting Arrow's engine takes longer
     grouped = keys.append_column("row", pa.array(np.arange(keys.num_rows))).group_by(list(ROW_KEY), use_threads=False)
     counted = grouped.aggregate([("row", "count"), ("row", "min")])
     repeated = counted.filter(pc.greater(counted["row_count"], 1))

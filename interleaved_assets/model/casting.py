@@ -1,9 +1,9 @@
-"""Casts of columns, also nested ones, and rows taken from columns of any type.
+"""Casts of columns, also nested ones, and selection of rows from columns of any type.
 
 Arrow's cast makes arrays of invalid length when a ``list<null>`` keeps its type: inside a struct whose other field
 changes, or cast to itself (pyarrow 26). Columns inferred from JSON have such types, so casts to a type that contains a
-null type are done level by level here. So are casts of list views, of which Arrow makes lists that lack an offset. All
-other casts are Arrow's.
+null type are done level by level here. Casts of list views are done here too, because Arrow makes lists of them that
+lack an offset. All other casts are Arrow's.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 
 def cast_column(column: pa.ChunkedArray, dtype: pa.DataType) -> pa.ChunkedArray:
-    """``column`` cast to ``dtype``; the same object if it has that type already.
+    """Return ``column`` cast to ``dtype``; the same object if it has that type already.
 
     Raises:
         pa.ArrowInvalid: a value does not fit.
@@ -23,7 +23,7 @@ def cast_column(column: pa.ChunkedArray, dtype: pa.DataType) -> pa.ChunkedArray:
     if column.type == dtype:
         return column
     if pa.types.is_dictionary(column.type) and not has_kernels(column.type.value_type):
-        # Arrow decodes no dictionaries of views, which are the categories of polars
+        # Arrow cannot decode dictionaries of views, which polars makes of categories
         plain = _without_views(column.type.value_type)
         column = pa.chunked_array([chunk.dictionary.cast(plain).take(chunk.indices) for chunk in column.chunks], plain)
     if not any_type(dtype, pa.types.is_null) and not any_type(column.type, _is_list_view):
@@ -42,7 +42,7 @@ def _refuse_without_text(times: pa.ChunkedArray) -> None:
 
 
 def _as_lists(array: pa.Array) -> pa.Array:
-    """An array of list views as one of lists."""
+    """Convert an array of list views to one of lists."""
     dtype = array.type
     is_large = pa.types.is_large_list_view(dtype)
     is_valid = np.asarray(array.is_valid(), dtype=bool)
@@ -53,32 +53,32 @@ def _as_lists(array: pa.Array) -> pa.Array:
 
 
 def take(array: pa.Array | pa.ChunkedArray, indices: pa.Array) -> pa.Array | pa.ChunkedArray:
-    """``array.take(indices)`` for every type; a null index gives a null."""
+    """Return ``array.take(indices)`` for every type; a null index gives a null."""
     dtype = array.type
     if pa.types.is_run_end_encoded(dtype):
         return pc.run_end_encode(pc.run_end_decode(array).take(indices), dtype.run_end_type)
-    # Arrow has no kernels to take or filter views (pyarrow 26), such as those that polars makes
+    # Arrow has no kernels to take or filter views (pyarrow 26), which polars writes
     plain = _without_views(dtype)
     return array.take(indices) if plain == dtype else array.cast(plain).take(indices).cast(dtype)
 
 
 def take_rows(table: pa.Table, indices: pa.Array) -> pa.Table:
-    """``table.take(indices)`` for columns of every type; no index is null."""
+    """Return ``table.take(indices)`` for columns of every type; ``indices`` has no nulls."""
     return pa.Table.from_arrays([take(column, indices) for column in table.columns], schema=table.schema)
 
 
 def empty_table(schema: pa.Schema) -> pa.Table:
-    """A table without rows. Arrow's own ``schema.empty_table()`` refuses extension types in structs, lists and maps."""
+    """Return a table without rows. Arrow's ``empty_table()`` refuses extension types in structs, lists and maps."""
     return pa.Table.from_arrays([pa.nulls(0, dtype) for dtype in schema.types], schema=schema)
 
 
 def has_kernels(dtype: pa.DataType) -> bool:
-    """Whether Arrow can filter values of ``dtype``."""
+    """Return whether Arrow can filter values of ``dtype``."""
     return not pa.types.is_run_end_encoded(dtype) and _without_views(dtype) == dtype
 
 
 def any_type(dtype: pa.DataType, matches: Callable[[pa.DataType], bool]) -> bool:
-    """Whether ``dtype``, or a type at any depth in it, is one that ``matches``."""
+    """Return whether ``matches`` is true of ``dtype`` or of a type at any depth in it."""
     return matches(dtype) or any(any_type(dtype.field(index).type, matches) for index in range(dtype.num_fields))
 
 
@@ -93,12 +93,12 @@ def concat_unified(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` with exactly the columns of ``schema``, cast safely; those that it lacks are null.
+    """Return ``table`` with exactly the columns of ``schema``, cast safely; columns that it lacks are null.
 
     Raises:
         pa.ArrowInvalid, pa.ArrowNotImplementedError: as :func:`cast_column`, with the column's name.
     """
-    # a table may have ten thousand columns, and each look at column_names makes all the names anew
+    # a table may have ten thousand columns, and each access to column_names builds the whole list
     present = dict(zip(table.column_names, table.columns, strict=True))
     columns = [
         _cast_named(present[field.name], field)
@@ -118,7 +118,7 @@ def _cast_named(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def mapped_type(dtype: pa.DataType, rule: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """``rule`` of ``dtype``, after it was applied to the types in it; types in list views are left to ``rule``."""
+    """Return ``rule`` of ``dtype``, after applying it to the types in it; types in list views are left to ``rule``."""
     if pa.types.is_struct(dtype):
         return rule(pa.struct([mapped_field(field, rule) for field in dtype]))
     if pa.types.is_map(dtype):
@@ -131,7 +131,7 @@ def mapped_type(dtype: pa.DataType, rule: Callable[[pa.DataType], pa.DataType]) 
 
 
 def mapped_field(field: pa.Field, rule: Callable[[pa.DataType], pa.DataType]) -> pa.Field:
-    """``field`` with the type of :func:`mapped_type`."""
+    """Return ``field`` with the type of :func:`mapped_type`."""
     return field.with_type(mapped_type(field.type, rule))
 
 
@@ -183,6 +183,6 @@ def _cast_struct(array: pa.StructArray, dtype: pa.StructType) -> pa.StructArray:
 
 
 def _with_values(array: pa.Array, dtype: pa.DataType, values: pa.Array) -> pa.Array:
-    """``array`` with its child values replaced; validity and offsets stay."""
+    """Return ``array`` with its child values replaced; validity and offsets stay."""
     own = array.buffers()[: 1 if pa.types.is_fixed_size_list(dtype) else 2]
     return pa.Array.from_buffers(dtype, len(array), own, array.null_count, array.offset, [values])

@@ -1,7 +1,7 @@
-"""Cells of any Arrow type as Python values, also those that Python has no value for.
+"""Cells of any Arrow type as Python values, with text for values that Python cannot hold.
 
-``to_pylist`` raises for a whole column where one cell has a date beyond the year 9999, a time zone that this machine
-does not know, or a struct with two fields of one name. Parquet files of others have such columns.
+``to_pylist`` raises for a whole column if one cell has a date beyond the year 9999, a time zone that this machine does
+not know, or a struct with two fields of one name. Parquet files from other programs have such columns.
 """
 
 from typing import Any, Final
@@ -9,11 +9,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 _NO_PYTHON_VALUE: Final = (OverflowError, ValueError, KeyError)
-"""Of dates and durations out of range, of repeated names, and of unknown time zones, which are KeyErrors."""
+"""Errors of dates and durations out of range, of repeated names, and of unknown time zones, which raise KeyError."""
 
 
 def cell_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """``column.to_pylist()``; what Python has no value for is the text that Arrow shows for it.
+    """Return ``column.to_pylist()``, with the text that Arrow shows for each value that Python cannot hold.
 
     A struct or map with such a value is a list of (name, value) pairs.
     """
@@ -24,7 +24,7 @@ def cell_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
 
 
 def row_values(table: pa.Table) -> list[dict[str, Any]]:
-    """``table.to_pylist()``, with the cells of :func:`cell_values`."""
+    """Return ``table.to_pylist()``, with the cells of :func:`cell_values`."""
     columns = [cell_values(column) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -35,7 +35,7 @@ def _value(cell: pa.Scalar) -> Any:
     except _NO_PYTHON_VALUE:
         if isinstance(cell, pa.DictionaryScalar | pa.ExtensionScalar):
             return _value(cell.value)
-        if isinstance(cell, pa.ListScalar):  # of maps the entries, which are structs
+        if isinstance(cell, pa.ListScalar):  # a map has entries, which are structs
             return [_value(item) for item in cell.values]
         if isinstance(cell, pa.StructScalar):
             return [(field.name, _value(cell[place])) for place, field in enumerate(cell.type)]

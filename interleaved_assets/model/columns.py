@@ -1,4 +1,4 @@
-"""The columns of the row model by name and type, for those who only name them: without pyarrow, 0.2 s to import."""
+"""The columns of the row model by name and type. The module does not load pyarrow, which takes 0.2 s to import."""
 
 from typing import Final, NamedTuple
 
@@ -8,10 +8,10 @@ class Column(NamedTuple):
 
     name: str
     dtype: str
-    """As Arrow writes the type: ``double``, ``large_binary``."""
+    """The name that Arrow has for the type: ``double``, ``large_binary``."""
     nullable: bool = True
     meaning: str = ""
-    """What it holds, in a sentence."""
+    """The content of the column, in a sentence."""
 
 
 INTERLEAVED_COLUMNS: Final = (

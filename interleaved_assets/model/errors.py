@@ -10,7 +10,7 @@ from typing import Final, Literal
 from interleaved_assets.model.shown import cut_lines, shown
 
 ErrorPolicy = Literal["error", "warn", "drop_row", "drop_sample"]
-"""How a row with an error is handled: raise, keep it, drop the row, or drop its whole sample."""
+"""The ways to handle a row with an error: raise, keep it, drop the row, or drop its whole sample."""
 
 ROW_ERROR_CODES: Final[dict[str, str]] = {
     "missing_member": "the JSON names a tar member, or a frame source, that is not in the shard",
@@ -37,14 +37,15 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "invalid_token": "an entry of the images list is neither a string nor null",
     "truncated_shard": "the shard ends in the middle of this sample",
 }
-"""Every code of a row error, with its meaning; the README and the checks list them from here."""
+"""Every code of a row error, with its meaning; the README and the checks list the codes from here."""
 
 NOT_COMPARED: Final = ("no_text", "prescreened")
-"""Codes of images without a CLIP score because their sample has no text, or by the prescreen; not counted as errors."""
+"""Codes of images without a CLIP score because their sample has no text, or because of the prescreen; they do not count
+as errors."""
 
 
 def how_to_install(extra: str) -> str:
-    """The command that installs an extra of this package, which is on no package registry."""
+    """Return the command that installs an extra of this package, which is on no package registry."""
     return f"pip install '.[{extra}]' in a checkout of this package, or pip install '<its wheel>[{extra}]'"
 
 
@@ -56,12 +57,12 @@ class InterleavedError(Exception):
 
 
 def describe(error: BaseException) -> str:
-    """The message of an error; of an exception that is not of this package, with its type."""
+    """Return the message of an error; for an exception of another package, with its type."""
     return str(error) if isinstance(error, InterleavedError) else f"{type(error).__name__}: {error}"
 
 
 class SettingsError(InterleavedError):
-    """A setting is unknown, has the wrong type or is out of range; a long message is cut."""
+    """A setting is unknown, has the wrong type or is out of range. A long message is cut."""
 
     def __init__(self, message: str) -> None:
         super().__init__(cut_lines(shown(message)))
@@ -108,7 +109,7 @@ class WorkerLost(ShardError):
 
 
 class ClusterUnavailable(InterleavedError):
-    """There is no Ray cluster, or a node of it is not set up for this package."""
+    """No Ray cluster answers, or a node of the cluster is not set up for this package."""
 
 
 class LedgerError(InterleavedError):
@@ -161,7 +162,7 @@ class MaterializeError(InterleavedError):
 
 
 def row_error(code: str, detail: str) -> str:
-    """The text of ``materialize_error`` for one row: ``"<code>: <detail>"``.
+    """Return the text of ``materialize_error`` for one row: ``"<code>: <detail>"``.
 
     Raises:
         KeyError: ``code`` is not in :data:`ROW_ERROR_CODES`.
@@ -171,6 +172,6 @@ def row_error(code: str, detail: str) -> str:
 
 
 def error_code(error: str) -> str:
-    """The code at the start of an error text; ``"unknown"`` if it is not in :data:`ROW_ERROR_CODES`."""
+    """Return the code at the start of an error text; ``"unknown"`` if it is not in :data:`ROW_ERROR_CODES`."""
     code = error.partition(":")[0]
     return code if code in ROW_ERROR_CODES else "unknown"

@@ -27,15 +27,15 @@ SAMPLE_DROPPED: Final = "sample_dropped"
 
 
 def empty_ledger() -> pa.Table:
-    """A ledger without rows."""
+    """Return a ledger without rows."""
     return LEDGER_SCHEMA.empty_table()
 
 
 def error_ledger(rows: pa.Table, stage: str) -> pa.Table:
-    """Ledger of rows dropped for their ``materialize_error``; a row without one was dropped with its sample.
+    """Return the ledger of rows dropped for their ``materialize_error``; a row without one was dropped with its sample.
 
-    ``rows`` has ``sample_id``, ``position``, ``modality`` and ``materialize_error``. A row dropped with its sample
-    carries the sample's first error as its detail.
+    ``rows`` has ``sample_id``, ``position``, ``modality`` and ``materialize_error``. The detail of a row that was
+    dropped with its sample is the sample's first error.
     """
     errors = rows["materialize_error"].to_pylist()
     samples = rows["sample_id"].to_pylist()
@@ -60,7 +60,7 @@ def ledger_of(
     threshold: Sequence[float | None] | pa.Array | None = None,
     details: Sequence[str | None] | pa.Array | None = None,
 ) -> pa.Table:
-    """A ledger of ``rows`` (``sample_id``, ``position``, ``modality``); other values come in the same order."""
+    """Build a ledger of ``rows`` (``sample_id``, ``position``, ``modality``); other arguments are in their order."""
     count = rows.num_rows
     return pa.table(
         {
@@ -94,6 +94,6 @@ def check_balance(stage: str, rows_in: int, rows_kept: int, ledger: pa.Table) ->
 
 
 def drop_reasons(ledger: pa.Table) -> dict[str, int]:
-    """Rows of ``ledger`` by reason, most frequent first."""
+    """Count the rows of ``ledger`` by reason, most frequent first."""
     counts = pc.value_counts(ledger["reason"]).to_pylist()
     return {row["values"]: row["counts"] for row in sorted(counts, key=lambda row: (-row["counts"], row["values"]))}

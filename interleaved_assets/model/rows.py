@@ -12,7 +12,7 @@ _WORTH_A_SLICE_BYTES: Final = 16 * 2**10
 
 
 def filter_rows(table: pa.Table, keep: pa.BooleanArray | pa.ChunkedArray) -> pa.Table:
-    """The rows where ``keep`` (no nulls) is True; equal to ``Table.filter``, but image bytes are shared, not copied."""
+    """Return the rows where ``keep`` (no nulls) is True, as ``Table.filter`` does, but without copying image bytes."""
     mask = np.asarray(keep, dtype=bool)
     if mask.all():
         return table

@@ -17,7 +17,7 @@ INTERLEAVED_SCHEMA: Final = pa.schema(
 
 
 def reconcile_schema(inferred: pa.Schema) -> pa.Schema:
-    """The schema with canonical types for reserved columns; passthrough columns keep theirs, and the order stays.
+    """Return ``inferred`` in its order with canonical types for reserved columns; passthrough columns keep their types.
 
     Dictionary encoding of passthrough columns is removed, since it is only a way to store a column. A reserved
     ``large_string`` column keeps that type.
@@ -37,7 +37,7 @@ def reconcile_schema(inferred: pa.Schema) -> pa.Schema:
 
 
 def resolve_schema(schema: pa.Schema | None, overrides: Mapping[str, pa.DataType] | None) -> pa.Schema | None:
-    """The schema that a reader or writer aligns tables to; None if tables are only reconciled.
+    """Return the schema that a reader or writer aligns tables to; None if tables are only reconciled.
 
     ``schema`` takes precedence over ``overrides``, with a warning if both are given. ``overrides`` alone change types
     in :data:`INTERLEAVED_SCHEMA`; names that are not reserved are appended.
@@ -55,7 +55,7 @@ def resolve_schema(schema: pa.Schema | None, overrides: Mapping[str, pa.DataType
 
 
 def align_table(table: pa.Table, target: pa.Schema) -> pa.Table:
-    """``table`` with exactly the columns, order and types of ``target``.
+    """Return ``table`` with exactly the columns, order and types of ``target``.
 
     Missing columns are filled with nulls, columns that ``target`` lacks are removed. Casts are safe: numbers keep their
     values, and only valid UTF-8 bytes become strings.
@@ -74,5 +74,5 @@ def align_table(table: pa.Table, target: pa.Schema) -> pa.Table:
 
 
 def align_or_reconcile(table: pa.Table, target: pa.Schema | None) -> pa.Table:
-    """:func:`align_table` to ``target``, or to the table's own reconciled schema where there is no target."""
+    """Align ``table`` to ``target``, or without one to the table's own reconciled schema; see :func:`align_table`."""
     return align_table(table, reconcile_schema(table.schema) if target is None else target)

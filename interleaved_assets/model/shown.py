@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-# limited length: without it, time is quadratic in the length of a run of letters
+# limited length: without the limit, time is quadratic in the length of a run of letters
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]{0,30}"
 _URL: Final = re.compile(rf"{_SCHEME}://[^\s'\"<>]*")
-# the "::" of a chain such as simplecache::https://…; not that of an IPv6 address or a file name
+# the "::" of a chain such as simplecache::https://…; not the one of an IPv6 address or a file name
 _LINK: Final = re.compile(rf"::(?={_SCHEME}(?:://|::))")
 _AUTHORITY: Final = re.compile(r"[^/?#]*")
 _USER_AND_PASSWORD: Final = re.compile(r"(?!arn:|\[)[^:]*:(?!\d*$)")
@@ -29,7 +29,7 @@ _MOST_LINES: Final = 20
 
 
 def without_credentials(uri: str) -> str:
-    """``uri`` without user and password, and for http(s) without query and fragment, which may hold secrets.
+    """Return ``uri`` without user and password, and for http(s) without query and fragment, which may hold secrets.
 
     In a chain (``simplecache::https://…``) each link is cleaned. Paths and URLs without such parts are unchanged.
     """
@@ -37,34 +37,34 @@ def without_credentials(uri: str) -> str:
 
 
 def has_user(uri: str) -> bool:
-    """Whether a link of ``uri`` has a user, or user and password, before its host."""
+    """Return whether a link of ``uri`` has a user, or user and password, before its host."""
     return any(_user_length(link) for link in _LINK.split(uri))
 
 
 def has_query(uri: str) -> bool:
-    """Whether ``uri`` is a URL with a query or a fragment, in any scheme."""
+    """Return whether ``uri`` is a URL with a query or a fragment, in any scheme."""
     return any("?" in link or "#" in link for link in _LINK.split(uri) if _URL.match(link))
 
 
 def shown(text: str) -> str:
-    """``text`` without credentials in its URLs, and with all control characters except newlines escaped."""
+    """Return ``text`` without credentials in its URLs, and with all control characters except newlines escaped."""
     text = _URL.sub(lambda match: _keeping_punctuation(match[0]), text)
     return "\n".join(map(escaped, text.split("\n")))
 
 
 def escaped(text: str) -> str:
-    r"""``text`` with control characters escaped, such as ``\x1b`` and ``\u202e``, newlines and tabs included."""
+    r"""Return ``text`` with all control characters escaped, such as ``\x1b`` and ``\u202e``, also newlines and tabs."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def markdown_cell(value: object) -> str:
-    """``value`` as literal text in a Markdown table: text from data can neither end the cell nor add markup."""
+    """Return ``value`` as literal text in a Markdown table: text from data can neither end the cell nor add markup."""
     line = escaped(" ".join(html.escape(str(value), quote=False).split()))
     return re.sub(r"([\\|`*_\[\]#~!])", r"\\\1", line)
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric_from: int = 1) -> str:
-    """A Markdown table; columns from ``numeric_from`` on are right-aligned. Cells are escaped."""
+    """Return a Markdown table; columns from ``numeric_from`` on are right-aligned. Cells are escaped."""
     rules = ["---" if number < numeric_from else "---:" for number in range(len(header))]
     lines = [header, rules, *([markdown_cell(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -86,7 +86,7 @@ def _without_credentials(link: str) -> str:
 
 
 def _user_length(link: str) -> int:
-    """Length of ``user:password@`` after the scheme of one link; 0 if there is none."""
+    """Return the length of ``user:password@`` after the scheme of one link; 0 if it has none."""
     if not _URL.match(link):
         return 0
     scheme, _, rest = link.partition("://")
@@ -99,7 +99,7 @@ def _user_length(link: str) -> int:
 
 
 def cut_lines(text: str) -> str:
-    """``text`` without the middle of lines and the last lines that make it longer than a message should be."""
+    """Cut the middle of long lines, and the last lines, so that ``text`` is no longer than a message should be."""
     lines = text.split("\n")
     more = [f"  and {len(lines) - _MOST_LINES:,} more"] if len(lines) > _MOST_LINES else []
     return "\n".join([*map(_cut_line, lines[:_MOST_LINES]), *more])
@@ -110,12 +110,12 @@ def _cut_line(line: str) -> str:
 
 
 def cut_list(names: Sequence[str], most: int, separator: str = ", ") -> str:
-    """The first ``most`` names, and how many more there are: ``a, b and 1,200 more``."""
+    """Return the first ``most`` names, and the number of the others: ``a, b and 1,200 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return separator.join(names[:most]) + more
 
 
 def cut_text(text: str, length: int) -> str:
-    """``text`` in one line; beyond ``length`` characters cut, with the number of all of its characters."""
+    """Return ``text`` in one line; beyond ``length`` characters it is cut, with the number of all of its characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[:length]}… ({len(text):,} characters)"

@@ -27,10 +27,10 @@ class SourceRef(NamedTuple):
     frame_index: int | None = None
 
     def __getitem__(self, key: Any) -> Any:
-        """The field with that name or index.
+        """Return the field with that name or index.
 
         Raises:
-            KeyError: there is no field of that name.
+            KeyError: no field has that name.
         """
         if not isinstance(key, str):
             return tuple.__getitem__(self, key)
@@ -39,11 +39,11 @@ class SourceRef(NamedTuple):
         return getattr(self, key)
 
     def keys(self) -> tuple[str, ...]:
-        """The names of the fields."""
+        """Return the names of the fields."""
         return self._fields
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The field ``name``, which may be None; ``default`` where there is no such field."""
+        """Return the field ``name``, which may be None; ``default`` if no field has that name."""
         return getattr(self, name) if name in self._fields else default
 
 
@@ -54,7 +54,7 @@ def build_source_ref(
     byte_size: int | None = None,
     frame_index: int | None = None,
 ) -> str:
-    """The locator as JSON text; without ``frame_index`` if that is None."""
+    """Return the locator as JSON text; without ``frame_index`` if that is None."""
     ref: dict[str, str | int | None] = {
         "path": path,
         "member": member,
@@ -96,7 +96,7 @@ def parse_source_ref(value: str | None) -> SourceRef:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether ``text`` can be UTF-8; half a surrogate pair, which JSON can spell, cannot."""
+    """Return whether ``text`` can be UTF-8; half a surrogate pair, which JSON can spell, cannot."""
     if text.isascii():
         return True
     try:
@@ -113,7 +113,7 @@ def source_ref_array(
     byte_sizes: Sequence[int | None] | pa.Array,
     frame_indices: Sequence[int | None] | pa.Array | None = None,
 ) -> pa.Array:
-    """Locators of rows of one file, as a string array; byte for byte those of :func:`build_source_ref`.
+    """Return the locators of rows of one file, as a string array; byte for byte those of :func:`build_source_ref`.
 
     A row whose member is null gets a null locator.
     """
