@@ -1,4 +1,4 @@
-"""Which filters apply to scores with given columns."""
+"""Choice of the filters that apply to scores with given columns."""
 
 from collections.abc import Collection
 from typing import Final
@@ -14,7 +14,7 @@ _CLIP_SCORE: Final = "clip_score"
 def applicable_filters(
     settings: SelectionSettings, columns: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the filters to apply to scores with these columns, and of those to skip."""
+    """Return the names of the filters to apply to scores with these columns, and of those to skip."""
     judging, passed_over = [], []
     for name in settings.active_filters():
         judge = find_filter(name)
@@ -38,7 +38,7 @@ def require_columns(judge: Filter, columns: Collection[str]) -> None:
 
 
 def _what_measures(column: str) -> str:
-    """The settings that bring a column of scores."""
+    """Return the settings that a column of scores depends on."""
     if column == _CLIP_SCORE:
         return "clip.enabled"
     return "clip.enabled and clip.heads" if column in HEAD_COLUMNS.values() else "scoring.scorers"

@@ -1,4 +1,4 @@
-"""Select rows of a batch: for scripts that put a filter between a reader and a writer, without Dagster."""
+"""Selection of rows of a batch, for scripts that put a filter between a reader and a writer, without Dagster."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from interleaved_assets.selection.settings import SelectionSettings
 
 
 def selection_rows(table: pa.Table) -> pa.Table:
-    """The columns that ``select`` reads, from rows of a batch: ``sample_id``, ``position``, ``modality``, ``words``."""
+    """Return the columns that ``select`` reads from a batch: ``sample_id``, ``position``, ``modality``, ``words``."""
     return table.select(ROW_KEY).append_column("words", count_words(table["text_content"]))
 
 
@@ -102,7 +102,7 @@ def filter_batch(
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
         StorageError: the storage cannot be reached.
     """
-    from interleaved_assets.scoring.protocol.score import score_images  # with OpenCV, which what-if does without
+    from interleaved_assets.scoring.protocol.score import score_images  # loads OpenCV, which what-if does not need
 
     settings = settings or SelectionSettings()
     roots = folders_of(batch.source_files) if allowed_roots is None else allowed_roots

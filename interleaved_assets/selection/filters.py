@@ -1,4 +1,4 @@
-"""The filters: those that the registered scores name, and those that a plugin registers besides (docs/extending.md)."""
+"""The filters: those that the registered scores name, and those that a plugin registers itself (docs/extending.md)."""
 
 from typing import Final
 
@@ -43,7 +43,7 @@ def unregister_filter(name: str) -> None:
 
 
 def known_filters() -> tuple[str, ...]:
-    """Names of all filters: those of the scores, then the others in the order of registration."""
+    """Return the names of all filters: those of the scores, then the others in the order of registration."""
     return tuple(_filters())
 
 

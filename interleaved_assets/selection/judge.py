@@ -1,4 +1,4 @@
-"""Decide which rows to keep, by thresholds over stored scores; images are not read."""
+"""Decisions on which rows to keep, by thresholds over stored scores; images are not read."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,8 @@ def run_filters(
     """Apply the filters ``names`` in this order.
 
     Returns:
-        The state of the rows; for each image its row in ``scores`` (-1: none); images kept without a score, by code.
+        The state of the rows; for each image its row in ``scores``, -1 if it has none; images kept without a score, by
+            code.
     """
     state = RowState(rows)
     matched = match_scores(rows.select(["sample_id", "position"]).take(state.images), scores)
@@ -101,9 +102,9 @@ def run_filters(
 
 
 def image_values(judge: ImageFilter, scores: pa.Table, matched: Rows) -> Values:
-    """The value that the filter compares, for each image; NaN if a score is missing.
+    """Return the value that the filter compares, for each image; NaN if a score is missing.
 
-    ``matched`` has for each image its row in ``scores``, -1 if there is none.
+    ``matched`` has for each image its row in ``scores``, -1 if it has none.
     """
     columns = []
     for name in judge.columns:
@@ -147,9 +148,9 @@ def _judge_images(
 def _apply_policy(
     state: RowState, rows: Rows, errors: pa.Array, name: str, settings: SelectionSettings, shard: str
 ) -> tuple[Rows, Rows]:
-    """Keep, drop or raise for the images ``rows``, which have no score for the reasons ``errors``.
+    """Keep or drop the images ``rows``, which have no score for the reasons ``errors``, or raise ScoreError.
 
-    Gives those dropped, and those of them whose whole sample is dropped.
+    Return the dropped images, and those of them whose whole sample is dropped.
     """
     codes = np.array([error_code(text) for text in errors.to_pylist()], dtype=object)
     policies: NDArray[np.object_] = np.full(len(rows), settings.on_score_error, dtype=object)
@@ -165,7 +166,7 @@ def _apply_policy(
 
 
 def _errors(judge: ImageFilter, scores: pa.Table, stored: Rows) -> pa.Array:
-    """Why images have no score: the text in the score table, else the code ``unscored``."""
+    """Return why images have no score: the text in the score table, else the code ``unscored``."""
     at = pa.array(stored, mask=stored < 0)
     present = [name for name in judge.error_columns if name in scores.column_names]
     texts = [score_column(scores, name, pa.string()).take(at) for name in present]

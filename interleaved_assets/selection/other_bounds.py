@@ -1,4 +1,4 @@
-"""Compute from stored scores what other thresholds would keep."""
+"""Counts of the rows that other thresholds would keep, computed from stored scores."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def what_if(
         overrides: settings to change, by name, such as ``{"min_sharpness": 80, "own.brightness.max": 0.9}``.
 
     Raises:
-        SettingsError: an override is no setting, has a wrong type or is out of range.
+        SettingsError: an override is not a setting, has a wrong type or is out of range.
         OptionError: a filter needs a column that the scores lack; also one that ``select`` skips without its scores,
             where an override gives it another bound.
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
@@ -88,7 +88,7 @@ def what_if(
 
 
 def changed_settings(settings: SelectionSettings, overrides: Mapping[str, object]) -> SelectionSettings:
-    """A validated copy of ``settings`` with ``overrides``."""
+    """Return a validated copy of ``settings`` with ``overrides``."""
     try:
         return SelectionSettings.model_validate(with_changes(settings.model_dump(), overrides))
     except ValidationError as error:
@@ -107,10 +107,11 @@ def _problem(problem: ErrorDetails) -> str:
 
 
 def judged_values(rows: pa.Table, scores: pa.Table, settings: SelectionSettings, name: str) -> Values:
-    """The values that the filter ``name`` would compare, after the filters before it in the order.
+    """Return the values that the filter ``name`` would compare, after the filters before it in the order.
 
-    One value per image that is left, NaN if its score is missing; for a filter of samples one per sample that has
-    content left. The filter needs no bound; if the order does not name it, it comes last.
+    A filter of images gives one value for each image that is left, NaN if its score is missing. A filter of samples
+    gives one for each sample that has content left. The filter needs no bound; if the order does not name it, it comes
+    last.
 
     Raises:
         OptionError: a filter needs a column that the scores lack.
@@ -124,13 +125,13 @@ def judged_values(rows: pa.Table, scores: pa.Table, settings: SelectionSettings,
 
 
 def judged_samples(rows: pa.Table, scores: pa.Table, settings: SelectionSettings, name: str) -> pa.Table:
-    """The values that the filter of samples ``name`` would compare, with the ids of the samples.
+    """Return the values that the filter of samples ``name`` would compare, with the ids of the samples.
 
     Returns:
         ``sample_id``, and the values (float64) under the filter's name: one row per sample that has content left.
 
     Raises:
-        OptionError: the filter is not one of samples.
+        OptionError: the filter does not compare samples.
         ScoreError: an image has no score that a filter before this one needs, and ``on_score_error`` is ``error``.
     """
     judge = find_filter(name)
@@ -145,7 +146,7 @@ def judged_samples(rows: pa.Table, scores: pa.Table, settings: SelectionSettings
 def _before(
     judge: Filter, rows: pa.Table, scores: pa.Table, settings: SelectionSettings
 ) -> tuple[RowState, NDArray[np.int64]]:
-    """The state of the rows after the filters that come before ``judge``; for each image its row in ``scores``."""
+    """Return the state of the rows after the filters before ``judge``, and for each image its row in ``scores``."""
     require_columns(judge, scores.column_names)
     judging, _ = applicable_filters(settings, scores.column_names)
     order = settings.full_order()
@@ -157,7 +158,7 @@ def _before(
 def keep_rates(
     values: Values, name: str, thresholds: Sequence[float] | NDArray[np.float64], side: Literal["minimum", "maximum"]
 ) -> NDArray[np.float64]:
-    """Share of ``values`` that the filter ``name`` would keep at each threshold.
+    """Return the share of ``values`` that the filter ``name`` would keep at each threshold.
 
     Args:
         values: measured values, as from :func:`judged_values` or a column of scores; NaN (missing) is ignored.

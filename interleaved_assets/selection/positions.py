@@ -1,4 +1,4 @@
-"""Match images with stored scores by ``sample_id`` and ``position``, and renumber positions after drops."""
+"""Matching of images with stored scores by ``sample_id`` and ``position``, and renumbering of positions after drops."""
 
 from typing import Final
 
@@ -12,11 +12,11 @@ from interleaved_assets.model.errors import OptionError
 from interleaved_assets.selection.values import score_column
 
 _KEY_TYPES: Final = ((pa.string(), pa.large_string()), (pa.int32(),))
-"""The types that the columns of a key may have; others become the first."""
+"""The types that the columns of a key may have; other types are cast to the first."""
 
 
 def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") -> NDArray[np.int64]:
-    """For each row of ``images`` the row of ``scores`` with its ``sample_id`` and ``position``, -1 if there is none.
+    """Return for each row of ``images`` the row of ``scores`` with its ``sample_id`` and ``position``, -1 without one.
 
     Raises:
         OptionError: ``scores`` lacks a key column, or has one of another type or an image twice; the message calls the
@@ -42,7 +42,7 @@ def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") ->
 
 
 def with_keys(scores: pa.Table, name: str) -> pa.Table:
-    """``scores`` with key columns of the types of the row model.
+    """Return ``scores`` with key columns of the types of the row model.
 
     Raises:
         OptionError: a key column is missing, or does not fit its type; the message calls the table ``name``.
@@ -57,9 +57,9 @@ def with_keys(scores: pa.Table, name: str) -> pa.Table:
 
 
 def join_scores(scores: pa.Table, added: pa.Table) -> pa.Table:
-    """``scores`` with the columns of ``added`` appended; null for an image that ``added`` lacks.
+    """Return ``scores`` with the columns of ``added`` appended; null for an image that ``added`` lacks.
 
-    Joins the image scores and the CLIP scores of one shard for ``select``.
+    It joins the image scores and the CLIP scores of one shard for ``select``.
 
     Raises:
         OptionError: the tables share a column besides the keys, or ``added`` has an image twice.
@@ -75,10 +75,10 @@ def join_scores(scores: pa.Table, added: pa.Table) -> pa.Table:
 
 
 def _keys(table: pa.Table, sample_ids: pa.Array) -> NDArray[np.int64]:
-    """One number per (sample_id, position); negative if the sample is not in ``sample_ids``."""
+    """Return one number per (sample_id, position); negative if the sample is not in ``sample_ids``."""
     codes = pc.index_in(table["sample_id"].cast(sample_ids.type), value_set=sample_ids)
     codes = pc.fill_null(codes, -1).to_numpy().astype(np.int64)
-    # positions are 32-bit numbers from -1; a row without one is that of no image
+    # positions are 32-bit numbers from -1; a row without a position is not an image's
     keys = codes * 2**33 + pc.fill_null(table["position"], -1).to_numpy() + 1
     return np.where(table["position"].is_null().to_numpy(), -1, keys)
 
@@ -100,7 +100,7 @@ def reindex_positions(rows: pa.Table) -> pa.Table:
         first = np.diff(samples[order], prepend=-1) != 0
         step = first | (np.diff(old[order], prepend=-1) != 0)
         counted = np.cumsum(step)
-        # the count at the first row of each sample
+        # for each row, the count at the first row of its sample
         start = np.repeat(counted[first], np.diff(np.append(np.flatnonzero(first), len(order))))
         new[order] = counted - start
     place = rows.column_names.index("position")

@@ -53,7 +53,7 @@ class RowState:
         self._unscored: dict[int, str] = {}
 
     def counts(self) -> SampleCounts:
-        """Images, texts and words left in each sample."""
+        """Count the images, texts and words left in each sample."""
         if "words" not in self._rows.column_names:
             raise OptionError("rows: no column words; it is count_words() of text_content")
         words = pc.fill_null(self._rows["words"], 0).to_numpy()
@@ -67,11 +67,11 @@ class RowState:
         )
 
     def with_content(self) -> NDArray[np.bool_]:
-        """For each sample, whether rows other than metadata are left."""
+        """Return for each sample whether rows other than metadata are left."""
         return self._count(self.alive & self._is_content) > 0
 
     def key_of(self, row: int) -> tuple[str, int]:
-        """Sample id and position of a row."""
+        """Return the sample id and position of a row."""
         return self._rows["sample_id"][row].as_py(), int(self.position[row])
 
     def drop(self, rows: Rows, reason: str, measured: Values | None = None, threshold: float | None = None) -> None:
@@ -94,7 +94,7 @@ class RowState:
             self._unscored.setdefault(row, code)
 
     def kept_unscored(self) -> dict[str, int]:
-        """Number of rows kept without a score, by error code."""
+        """Count the rows kept without a score, by error code."""
         return dict(Counter(code for row, code in self._unscored.items() if self.alive[row]))
 
     def drop_samples_of(self, causes: Rows) -> None:
@@ -110,7 +110,7 @@ class RowState:
         self._drop_with(dropped[emptied[self.sample[dropped]]], f"no content is left after the {kind} at position ")
 
     def ledger(self, stage: str) -> pa.Table:
-        """The ledger of all dropped rows, in row order."""
+        """Return the ledger of all dropped rows, in row order."""
         dropped = np.flatnonzero(~self.alive)
         names = pa.array(list(self._reasons), pa.string())
         details = pa.chunked_array(self._details, pa.string())

@@ -42,20 +42,21 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
     """
 
     own: dict[str, OwnBounds] = Field(default_factory=dict)
-    """Bounds of your own filters, by name: min and max. A name that is not registered as a filter is a column of the
-    scores. Filters that order does not list are applied last. Default none."""
+    """Bounds of your own filters, by name: min and max. A name that is not registered as a filter means the column of
+    the scores with that name. Filters that order does not list are applied last. Default none."""
     on_fail: dict[str, OnFail] = Field(default_factory=dict)
-    """What an image filter drops, by its name: image (only that image) or sample (its whole sample). Default image."""
+    """Effect of an image filter on an image that it rejects, by the filter's name: image drops only that image, sample
+    drops its whole sample. Default image."""
     on_score_error: ErrorPolicy = "error"
     """How to handle an image without the score that a filter needs: error fails the shard, warn keeps it, drop_row
     drops it, drop_sample drops its sample. Default error."""
     no_text: Literal["drop", "keep"] = "drop"
-    """What the CLIP filter does with images of a sample without any text: drop or keep. Default drop."""
+    """Handling of images of a sample without any text by the CLIP filter: drop or keep. Default drop."""
     reindex_positions: bool = False
-    """Whether to renumber positions after drops, without gaps. Default false."""
+    """Renumber positions after drops, without gaps. Default false."""
 
     def bounds(self, name: str) -> Bounds:
-        """The bounds of the filter ``name``; None for an infinite bound."""
+        """Return the bounds of the filter ``name``; None for an infinite bound."""
         if name in BUILT_IN:
             minimum, maximum = (getattr(self, setting) if setting else None for setting in bound_settings(name))
         else:
@@ -64,11 +65,11 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
         return Bounds(_finite(minimum), _finite(maximum))
 
     def active_filters(self) -> tuple[str, ...]:
-        """Names of the filters that have a bound, in order."""
+        """Return the names of the filters that have a bound, in order."""
         return tuple(name for name in self.full_order() if self.bounds(name) != (None, None))
 
     def full_order(self) -> tuple[str, ...]:
-        """:attr:`order`, followed by the filters in :attr:`own` that it does not name."""
+        """Return :attr:`order`, followed by the filters in :attr:`own` that it does not name."""
         return (*self.order, *(name for name in self.own if name not in self.order))
 
     @model_validator(mode="after")
@@ -93,7 +94,7 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
                 raise ValueError(f"{_names(name)}: the minimum {minimum:g} is above the maximum {maximum:g}")
         for name in BUILT_IN:
             for setting in filter(None, bound_settings(name)) if name not in self.order else ():
-                # such a bound would be ignored silently; bounds that are set by default are exempt
+                # a bound of a filter outside the order would be ignored silently; defaults are exempt
                 off_by_default = type(self).model_fields[setting].default is None
                 if off_by_default and getattr(self, setting) is not None:
                     raise ValueError(f"{setting} is set, and order does not name the filter {name!r}: add it")
@@ -101,7 +102,7 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
 
 
 def with_changes(values: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
-    """``values`` of :class:`SelectionSettings` with others, by name; ``own.<filter>.min`` changes that bound alone."""
+    """Return ``values`` of :class:`SelectionSettings` with ``changes``; ``own.<filter>.min`` changes one bound."""
     changed: dict[str, Any] = {**values, "own": {name: dict(bounds) for name, bounds in values["own"].items()}}
     for name, value in changes.items():
         section, _, place = name.partition(".")
@@ -114,9 +115,9 @@ def with_changes(values: Mapping[str, Any], changes: Mapping[str, object]) -> di
 
 
 def bound_settings(name: str) -> tuple[str | None, str | None]:
-    """Return the settings below ``selection`` with the minimum and the maximum of a filter; None for none.
+    """Return the settings below ``selection`` with the minimum and the maximum of a filter; None for no setting.
 
-    Those of a filter that is not built in are ``own.<name>.min`` and ``own.<name>.max``.
+    The settings of a filter that is not built in are ``own.<name>.min`` and ``own.<name>.max``.
     """
     if name not in BUILT_IN:
         return f"own.{name}.min", f"own.{name}.max"
@@ -125,7 +126,7 @@ def bound_settings(name: str) -> tuple[str | None, str | None]:
 
 
 def selection_version(settings: SelectionSettings) -> str:
-    """Settings and filter versions as text; equal text and equal scores give equal selections."""
+    """Return settings and filter versions as text; equal text and equal scores give equal selections."""
     versions = {name: find_filter(name).version for name in settings.active_filters()}
     return json.dumps({"settings": json.loads(settings.model_dump_json()), "filters": versions}, sort_keys=True)
 

@@ -1,4 +1,4 @@
-"""The values that filters compare with bounds, and columns of score tables, which may be of any origin."""
+"""The type of values that filters compare with bounds, and access to columns of score tables of any origin."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ Values = NDArray[np.float64]
 
 
 def score_column(scores: pa.Table, name: str, dtype: pa.DataType, table: str = "scores") -> pa.ChunkedArray:
-    """The column ``name`` of ``scores`` as ``dtype``.
+    """Return the column ``name`` of ``scores`` as ``dtype``.
 
     Raises:
         OptionError: a value does not fit, or the types have no cast; the message calls the table ``table``.

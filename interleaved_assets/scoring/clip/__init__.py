@@ -1,6 +1,6 @@
 """CLIP: identity, model, image and text, batching, scores and heads.
 
-Importing it loads no torch; :func:`load_scorer` does.
+The import loads no torch; :func:`load_scorer` does.
 """
 
 import lazy_loader

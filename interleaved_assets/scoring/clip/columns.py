@@ -1,4 +1,4 @@
-"""The columns of a table of CLIP scores, and what each can hold."""
+"""The columns of a table of CLIP scores, with the range of each."""
 
 from interleaved_assets.model.columns import Column
 from interleaved_assets.scoring.clip.settings import ClipSettings
@@ -9,11 +9,11 @@ from interleaved_assets.scoring.scores.clip import CLIP, EMBEDDING
 def clip_columns(settings: ClipSettings) -> tuple[Column, ...]:
     """Return the columns of a CLIP score table: one row an image, in the order of the samples and their rows.
 
-    ``clip_score`` is the highest cosine similarity to a text of the image's sample, -1 to 1, and ``clip_text_position``
-    the position of that text's row; of equal ones the first. Each head fills a column with its own range. ``embedding``
-    is there with ``keep_embeddings``, float16, of length 1; its width is that of the model. ``clip_error`` is
-    ``"<code>: <detail>"`` where there is no ``clip_score``, null otherwise; where it is ``no_text``, the heads' columns
-    and the embedding are filled still.
+    ``clip_score`` is the highest cosine similarity to a text of the image's sample, -1 to 1. ``clip_text_position`` is
+    the position of that text's row; of equally similar texts, that of the first. Each head fills a column with its own
+    range. ``embedding`` exists with ``keep_embeddings``: float16, of length 1, with the model's width. ``clip_error``
+    is ``"<code>: <detail>"`` for an image without ``clip_score``, null otherwise. With the code ``no_text``, the heads'
+    columns and the embedding are filled nevertheless.
     """
     known = {column.name: column for column in CLIP.described_columns()}
     embedding = [EMBEDDING] if settings.keep_embeddings else []
@@ -22,7 +22,7 @@ def clip_columns(settings: ClipSettings) -> tuple[Column, ...]:
 
 
 def clip_ranges(settings: ClipSettings) -> dict[str, Range]:
-    """Return what each column of that table can hold; a head's own range is known where a sigmoid is behind it."""
+    """Return the range of each column of that table; a head has a known range only if it ends in a sigmoid."""
     heads = {
         column: Range(0, 1) if settings.heads[name].output_squash == "sigmoid" else Range()
         for column, name in settings.head_columns.items()

@@ -1,4 +1,4 @@
-"""Pixels and tokens to embeddings, in batches on a device, with fewer at once where its memory does not do."""
+"""The embedding of pixels and tokens in batches on a device; batches become smaller when its memory runs out."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -15,7 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class Launched:
-    """Rows that the device may still be computing; their copy to the host stands in its queue before the next batch."""
+    """Rows that the device may still be computing.
+
+    Their copy to the host is queued before the next batch.
+    """
 
     def __init__(self, rows: torch.Tensor, precision: str) -> None:
         self._precision, self._rows = precision, rows
@@ -28,7 +31,7 @@ class Launched:
             self._arrived.record(torch.cuda.current_stream(rows.device))
 
     def result(self) -> Vector:
-        """The rows, waited for: embeddings, each followed by the scores of the heads where images were embedded."""
+        """Wait for the rows and return them: embeddings, those of images followed by the scores of the heads."""
         if self._arrived is not None:
             self._arrived.synchronize()
         rows = self._rows.numpy()
@@ -41,12 +44,12 @@ class Launched:
 
 
 class Embedder:
-    """A model with its heads, and how many items it is given at once.
+    """A model with its heads, and the number of items that it gets at once.
 
     Attributes:
         batch_size: images, or texts, at once. Halved for good when the device runs out of memory.
-        is_on_cpu: whether it computes on the cores that decoding takes too.
-        width: of the embeddings.
+        is_on_cpu: whether it computes on the cores that decoding uses too.
+        width: number of values of an embedding.
     """
 
     def __init__(self, model: ClipModel, batch_size: int | None = None, heads: Sequence[torch.nn.Module] = ()) -> None:
@@ -57,18 +60,18 @@ class Embedder:
         self._heads = [head.to(model.device) for head in heads]
         config = model.preprocess_config
         self._mean, self._std = torch.tensor([config.mean, config.std], device=model.device).view(2, 1, 3, 1, 1)
-        # Padding behind a text's end marker cannot change its embedding, so that it can be left out, where attention
-        # looks back only and the embedding is taken at the end marker, the largest id of all: in OpenAI's architecture,
-        # which open_clip's plain CLIP class is.
+        # Padding behind a text's end marker cannot change its embedding if attention looks back only and the embedding
+        # is taken at the end marker, the largest id of all. Then padding can be left out. OpenAI's architecture, which
+        # open_clip's plain CLIP class has, works this way.
         module = model.module
         self._is_trimmable = (
             type(module) is open_clip.CLIP and module.text_pool_type == "argmax" and module.attn_mask is not None
         )
 
     def pixel_buffer(self) -> Pixels:
-        """A buffer for :meth:`images`, :attr:`batch_size` x height x width x 3, page-locked where there is a GPU.
+        """Return a buffer for :meth:`images`, :attr:`batch_size` x height x width x 3, page-locked if there is a GPU.
 
-        From such memory the copy to the device does not keep the host waiting.
+        The host does not wait for a copy from page-locked memory to the device.
         """
         shape = (self.batch_size, *self.model.preprocess_config.input_size[1:], 3)
         return torch.empty(shape, dtype=torch.uint8, pin_memory=not self.is_on_cpu).numpy()
@@ -76,7 +79,7 @@ class Embedder:
     def images(self, pixels: Pixels) -> Launched:
         """Start embedding images, n x height x width x 3, and scoring them by the heads.
 
-        ``pixels`` must stay as they are until the result is there.
+        ``pixels`` must not change until the result is read.
         """
         host = torch.from_numpy(pixels)
 
@@ -93,7 +96,7 @@ class Embedder:
         return self._launch(embed, len(pixels))
 
     def texts(self, tokens: Sequence[Tokens]) -> Launched:
-        """Start embedding token sequences; those that follow each other should be of like length."""
+        """Start embedding token sequences; consecutive ones should have similar lengths."""
         module = self.model.module
 
         def embed(part: slice) -> torch.Tensor:
@@ -121,7 +124,7 @@ class Embedder:
                 except torch.OutOfMemoryError:
                     if size == 1:
                         raise
-                # outside of the except clause, whose exception still holds the tensors of the failed attempt
+                # outside of the except clause: inside it, the exception still holds the tensors of the failed attempt
                 self.batch_size = size // 2
                 logger.warning(
                     "out of memory on %s with a batch of %d: going on with %d. Set clip.batch_size to %d to start "
@@ -136,7 +139,7 @@ class Embedder:
 
 
 def _encode_trimmed(module: open_clip.CLIP, tokens: torch.Tensor) -> torch.Tensor:
-    """``module.encode_text(tokens)`` for tokens that are shorter than the context, n x length.
+    """Return ``module.encode_text(tokens)`` for tokens that are shorter than the context, n x length.
 
     A caption of 20 tokens takes a third of the time that it takes when padded to 77.
     """

@@ -1,4 +1,4 @@
-"""Half precision where a model's arithmetic is, and float32 where rounding costs most of the accuracy."""
+"""Half precision for most of a model's arithmetic, and float32 for the parts where rounding costs most accuracy."""
 
 from typing import Any, Final
 
@@ -13,9 +13,9 @@ HALF_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 def compute_in_half(module: Any, device_type: str, dtype: torch.dtype) -> None:
     """Let the parts of ``module`` that do most of its work compute in half precision, by autocast.
 
-    The module, open_clip's in evaluation mode, is changed in place, and then called outside of autocast. In float32
-    stay: the first layer of an image, what is added up from block to block, normalizations, the attention of texts, the
-    final projections. ``python -m benchmarks.clip_precision`` measures what each part costs. Weights of the image
+    The module, open_clip's in evaluation mode, is changed in place, and must be called outside of autocast. These parts
+    stay in float32: the first layer of an image, the sums from block to block, normalizations, the attention of texts,
+    the final projections. ``python -m benchmarks.clip_precision`` measures the cost of each part. Weights of the image
     model's parts are stored in ``dtype``.
     """
     image_parts = half_image_parts(module.visual)
@@ -27,9 +27,9 @@ def compute_in_half(module: Any, device_type: str, dtype: torch.dtype) -> None:
 
 
 def half_image_parts(visual: Any) -> list[Any]:
-    """The parts of an image model that compute in half precision; all of it where its architecture is not known."""
+    """Return the parts of an image model that compute in half precision; all of it if its architecture is unknown."""
     if isinstance(visual, VisionTransformer):
-        # what is added up from block to block has the dtype of what goes in, which is float32
+        # the sums from block to block have the dtype of their input, which is float32
         return [visual.transformer]
     if isinstance(visual, ModifiedResNet):
         # the stem and the first two layers, half of the work of an RN50, round most; so do sums between convolutions
@@ -39,7 +39,7 @@ def half_image_parts(visual: Any) -> list[Any]:
 
 
 def half_text_parts(module: Any) -> list[Any]:
-    """The parts of a model's text model that compute in half precision: two thirds of the work, or all of it."""
+    """Return the parts of a text model that compute in half precision: two thirds of the work, or all of it."""
     text = getattr(module, "text", module)
     blocks = getattr(getattr(text, "transformer", None), "resblocks", None)
     return [text] if blocks is None else [block.mlp for block in blocks]

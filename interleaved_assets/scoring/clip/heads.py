@@ -1,9 +1,9 @@
-"""Heads on CLIP image embeddings: a stack of linear layers that gives one number an image.
+"""Heads on CLIP image embeddings: stacks of linear layers that give one number an image.
 
-Read as published are LAION-Aesthetics V1 (one layer) and V2 (an MLP without activations), and LAION's NSFW detector as
-ported to torch, with ``norm.mean`` and ``norm.variance`` before its layers. They were trained on L2-normalised
-embeddings, which is what heads are given here. Any other state dict of linear layers works too; activations are no part
-of a state dict, so they are settings.
+LAION-Aesthetics V1 (one layer) and V2 (an MLP without activations) are read as published. LAION's NSFW detector is read
+as ported to torch, with ``norm.mean`` and ``norm.variance`` before its layers. All were trained on L2-normalised
+embeddings, so heads get these. Any other state dict of linear layers works too; a state dict does not contain
+activations, so they are settings.
 """
 
 import pickle
@@ -33,12 +33,12 @@ _FUNCTIONS: Final = {
 def load_head(
     name: str, settings: HeadSettings, width: int, options: StorageOptionsByScheme | None = None
 ) -> torch.nn.Sequential:
-    """The head that ``clip.heads.<name>`` describes, for a model whose embeddings have this ``width``.
+    """Load the head that ``clip.heads.<name>`` describes, for a model whose embeddings have this ``width``.
 
-    From embeddings, n x width, float32, L2-normalised, it gives one number each, n x 1, float32, in a range of its own.
+    It turns embeddings, n x width, float32, L2-normalised, into one number each, n x 1, float32, in a range of its own.
 
     Raises:
-        SettingsError: the file is missing or no such head, or the head takes embeddings of another width.
+        SettingsError: the file is missing or is not a head, or the head takes embeddings of another width.
         StorageUnavailable: the storage did not answer.
     """
     try:
@@ -86,14 +86,14 @@ def _read_state(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _linear_layers(state: Mapping[str, torch.Tensor], *, is_ordered: bool) -> list[torch.nn.Linear]:
-    """The layers in order, float32, checked to fit each other."""
+    """Return the layers in order, float32, after checking that they fit each other."""
     names = [key.removesuffix("weight") for key in state if key == "weight" or key.endswith(".weight")]
     known = {f"{name}{part}" for name in names for part in ("weight", "bias")} | {_MEAN, _VARIANCE}
     if unknown := sorted(set(state) - known):
         raise _NoHead(f"it has {unknown[0]!r}, which belongs to no linear layer")
     if not names:
         raise _NoHead("it has no layer")
-    # torch keeps the order in which the layers were defined; safetensors sorts the names, so only numbers can tell
+    # torch keeps the order in which the layers were defined, but safetensors sorts the names, so only numbers can tell
     if not is_ordered and len(names) > 1:
         if not all(re.search(r"\d", name) for name in names):
             raise _NoHead("its layers are not numbered, and safetensors keeps no order of its own; save it as .pth")
@@ -119,7 +119,7 @@ def _linear_layers(state: Mapping[str, torch.Tensor], *, is_ordered: bool) -> li
 
 
 def _normalization(state: Mapping[str, torch.Tensor], width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """What is subtracted from an embedding first, and what it is divided by: 0 and 1 where the head has neither."""
+    """Return the values to subtract from an embedding and to divide it by: 0 and 1 if the head has neither."""
     if (_MEAN in state) != (_VARIANCE in state):
         raise _NoHead(f"it has only one of {_MEAN} and {_VARIANCE}")
     mean = state.get(_MEAN, torch.zeros(width)).float().flatten()

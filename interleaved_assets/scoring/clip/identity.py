@@ -1,6 +1,6 @@
-"""What CLIP scores depend on: settings, and the content of the files that settings name. Loads no torch.
+"""Versions of everything that CLIP scores depend on: the settings, and the content of the files that they name.
 
-:func:`version_settings` is known from the settings alone, :func:`file_versions` takes a look at the files.
+The module loads no torch. :func:`version_settings` needs the settings alone, :func:`file_versions` reads the files.
 """
 
 import hashlib
@@ -27,28 +27,28 @@ from interleaved_assets.scoring.clip.settings import LOCAL_DIR_PREFIX, ClipSetti
 
 # Raised by hand when a change of this package's code changes embeddings: preprocessing, pooling, normalization.
 _EMBEDDING_VERSION: Final = 1
-# The names of the bounds of clip.prescreen before they were those of selection: earlier records stay valid.
+# Names of the bounds of clip.prescreen before they became those of selection: earlier records stay valid.
 _FIRST_BOUNDS: Final = (
     *("min_sharpness", "min_sharpness_256", "max_qr_area_ratio", "max_nsfw_score"),
     *("min_aspect_ratio", "max_aspect_ratio", "min_width", "min_height"),
 )
-# Under which a store gives the version of an object, the best first; HTTP servers spell them as headers.
+# Fields in which a store gives the version of an object, the best first; HTTP servers spell them as headers.
 _STAMPS: Final = ("ETag", "etag", "Content-MD5", "Digest", "LastModified", "Last-Modified", "mtime", "created")
 
 
 def version_settings(settings: ClipSettings) -> dict[str, object]:
-    """Every setting that changes what is in a CLIP score table; looks at no storage.
+    """Return every setting that changes the content of a CLIP score table, without access to storage.
 
-    Of a file only that there is one: its content is what counts, see :func:`file_versions`. Not the device, the batch
-    size and the number of threads, which change nothing but speed and rounding. ``precision`` and ``resize`` count as
-    they are written, so that ``auto`` means the same on every machine.
+    For a file, it only tells that one is set: :func:`file_versions` covers its content. Device, batch size and number
+    of threads are left out, since they change only speed and rounding. ``precision`` and ``resize`` count as they are
+    written, so that ``auto`` means the same on every machine.
     """
     heads = {
         column: [name, settings.heads[name].hidden_activation, settings.heads[name].output_squash]
         for column, name in settings.head_columns.items()
     }
     others = {"precision", "resize", "long_text", "keep_embeddings", "max_pixels"}
-    # of other bounds only those that are set, so that a new score with a bound does not make the scores of CLIP stale
+    # only bounds that are set, so that a new score with a bound does not make CLIP scores stale
     bounds = {**dict.fromkeys(_FIRST_BOUNDS), **settings.prescreen.model_dump(exclude_none=True)}
     return {**_model_facts(settings), "heads": heads, "prescreen": bounds, **settings.model_dump(include=others)}
 
@@ -63,10 +63,11 @@ def _model_facts(settings: ClipSettings) -> dict[str, object]:
 
 
 def file_versions(settings: ClipSettings, options: StorageOptionsByScheme | None = None) -> dict[str, str]:
-    """The version of the content of each file that the settings name, by the setting, such as ``clip.pretrained``.
+    """Return the version of the content of each file that the settings name, by the setting, such as
+    ``clip.pretrained``.
 
     Raises:
-        SettingsError: a file is not there, or cannot be read; the message names the setting.
+        SettingsError: a file is missing or cannot be read; the message names the setting.
         StorageUnavailable: the storage did not answer.
     """
     versions = {}
@@ -92,7 +93,7 @@ def _files(settings: ClipSettings) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def setting_errors(name: str) -> Iterator[None]:
-    """Raise a StorageError, but not StorageUnavailable, as the SettingsError that ``name`` is wrong."""
+    """Turn a StorageError, unless it is StorageUnavailable, into a SettingsError that names the setting ``name``."""
     try:
         yield
     except StorageUnavailable:
@@ -102,20 +103,20 @@ def setting_errors(name: str) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """An error of a library in one line; torch lists every key of a state dict, of which a few will do."""
+    """Return a library's error in one line; torch lists every key of a state dict, so a long list is cut."""
     return textwrap.shorten(str(error), 300, placeholder=" …") or type(error).__name__
 
 
 def model_fingerprint(
     settings: ClipSettings, precision: str, resize: str, options: StorageOptionsByScheme | None = None
 ) -> str:
-    """Hash, 32 hex digits, of what an embedding depends on: model and files, arithmetic, scaling of images."""
+    """Hash all that an embedding depends on, as 32 hex digits: model and files, arithmetic, scaling of images."""
     files = file_versions(settings.model_copy(update={"heads": {}}), options)
     return _digest([_model_facts(settings), files, precision, resize])
 
 
 def content_version(uri: str, storage_options: StorageOptions = None) -> str:
-    """Hash of a file's content; for one in a store of its size and ETag, so that gigabytes need not be fetched."""
+    """Hash a file's content; for a file in a store its size and ETag, so that gigabytes need not be fetched."""
     if is_local(uri):
         path = local_path(uri)
         with storage_errors(uri, "read"):

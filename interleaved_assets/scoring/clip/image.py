@@ -1,4 +1,4 @@
-"""Bytes of an image to the square of pixels that a CLIP model takes, as open_clip's own transform gives it."""
+"""Conversion of an image file to the square of pixels that a CLIP model takes, as open_clip's transform does it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +26,7 @@ Resizer = Literal["pillow", "torch", "reduced"]
 
 _FILTERS: Final = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
-# Images whose colours OpenCV and Pillow decode alike; OpenCV does so without holding the interpreter's lock.
+# Modes that OpenCV and Pillow decode alike; OpenCV decodes without holding the interpreter's lock.
 _PLAIN_MODES: Final = frozenset({"RGB", "L"})
 # Pillow turns 16- and 32-bit samples nearly all white by clipping. The decoder brings them to 8 bits, or refuses.
 _DEEP_MODES: Final = ("I", "F")
@@ -37,24 +37,24 @@ _NEAREST_MODES: Final = frozenset({"1", "P"})
 # some grey levels, so this is for lines and rules alone.
 _LINE_RATIO: Final = 256
 _REDUCTIONS: Final[tuple[Reduction, ...]] = (8, 4, 2)
-# How many times larger than the model's input a reduced image has to be; docs/clip.md says what that does to scores.
+# A reduced image must be this many times larger than the model's input; docs/clip.md gives the effect on scores.
 _AT_LEAST: Final = 2
-# Above this torch, which can only scale the whole image, is no faster.
+# Above this size, torch is not faster, since it can only scale the whole image.
 _LONG_RATIO: Final = 8
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """From bytes to pixels. Open_clip's transform as far as the crop; to float and normalized is done on the device.
+    """Decode an image, apply its EXIF orientation, then open_clip's resize and crop.
 
-    The images are turned as their EXIF orientation says first, as every scorer here sees them; open_clip leaves that to
-    the caller.
+    Conversion to float and normalization run on the device. All scorers here apply the EXIF orientation; open_clip
+    leaves it to the caller.
 
     Attributes:
         config: open_clip's preprocessing configuration of the model.
-        resizer: ``pillow`` gives the values of open_clip's transform; ``torch`` takes a ninth of the time and differs
-            by one grey level, rarely a few, here and there, which moves a cosine by some 1e-5; ``reduced`` is ``torch``
-            with large JPEGs decoded in a half, a quarter or an eighth of their size.
+        resizer: ``pillow`` gives the values of open_clip's transform. ``torch`` takes a ninth of the time; single
+            values differ by one grey level, rarely by a few, which moves a cosine by some 1e-5. ``reduced`` is
+            ``torch`` with large JPEGs decoded at a half, a quarter or an eighth of their size.
         max_pixels: width x height above which an image is refused.
     """
 
@@ -64,15 +64,15 @@ class Preprocess:
 
     @property
     def height_width(self) -> tuple[int, int]:
-        """Size of what :meth:`__call__` returns."""
+        """Size of the result of :meth:`__call__`."""
         _, height, width = self.config.input_size
         return height, width
 
     def __call__(self, data: Buffer) -> Pixels:
-        """The image's pixels, :attr:`height_width` x 3, uint8, red-green-blue. Safe to call from several threads.
+        """Return the image's pixels, :attr:`height_width` x 3, uint8, red-green-blue. The call is thread-safe.
 
         Raises:
-            ImageError: ``undecodable_image``, ``too_many_pixels``, or ``scorer_failed`` where scaling fails.
+            ImageError: ``undecodable_image``, ``too_many_pixels``, or ``scorer_failed`` if scaling fails.
         """
         with one_image("clip"):
             return self._prepared(data)
@@ -91,15 +91,15 @@ class Preprocess:
         bgr = np.asarray(decode_opened(header, data, max_pixels=self.max_pixels), np.uint8)
         if header.mode == "L":
             return self._scaled(Image.fromarray(np.ascontiguousarray(bgr[..., 0])))
-        # scaling treats the channels alike, so their order is set right on the small image
+        # scaling treats the channels alike, so their order is changed on the small image
         return self._scaled(Image.fromarray(bgr))[..., ::-1]
 
     def _is_for_torch(self, width: int, height: int) -> bool:
-        """Return whether torch scales colour images of this size; the others are Pillow's."""
+        """Return whether torch scales colour images of this size; Pillow scales the others."""
         return self.resizer != "pillow" and self._side is not None and _ratio(width, height) <= _LONG_RATIO
 
     def _reduction(self, header: Image.Image) -> Reduction:
-        """The largest with which the image is still twice as large as the model takes it."""
+        """Return the largest reduction that leaves the image at least twice as large as the model's input."""
         if self.resizer != "reduced" or header.format != "JPEG":
             return 1
         spare = min(header.width // self.height_width[1], header.height // self.height_width[0]) // _AT_LEAST
@@ -107,12 +107,12 @@ class Preprocess:
 
     @cached_property
     def _transform(self) -> Compose:
-        """Open_clip's transform but for its last two steps, to float and normalized."""
+        """Return open_clip's transform without its last two steps, to float and normalized."""
         return Compose(image_transform_v2(self.config, is_train=False).transforms[:-2])
 
     @property
     def _side(self) -> int | None:
-        """Side of the square where the shortest side is scaled to it and the middle cut out; None for any other way."""
+        """The side of the square if the shortest side is scaled to it and the middle is cut out; else None."""
         height, width = self.height_width
         usual = height == width and self.config.resize_mode == "shortest" and self.config.interpolation in _FILTERS
         return height if usual else None
@@ -121,7 +121,7 @@ class Preprocess:
         side = self._side
         if side is None or image.mode in _NEAREST_MODES or _ratio(image.width, image.height) <= _LINE_RATIO:
             return np.asarray(self._transform(image))
-        # the box is in source pixels, and Pillow looks beyond it for neighbours
+        # the box is in source pixels, and Pillow also reads the pixels around it
         (width, height), (left, top) = _scaled_size(image.width, image.height, side)
         across, down = image.width / width, image.height / height
         box = (left * across, top * down, (left + side) * across, (top + side) * down)
@@ -129,7 +129,7 @@ class Preprocess:
         return np.asarray(scaled.convert("RGB"))
 
     def _scaled_by_torch(self, image: Pixels, full_size: tuple[int, int]) -> Pixels:
-        """The middle of an image whose width and height were ``full_size`` before the decoder reduced it."""
+        """Return the middle of an image whose width and height were ``full_size`` before the decoder reduced it."""
         side = self.height_width[0]
         (width, height), (left, top) = _scaled_size(*full_size, side)
         if (height, width) != image.shape[:2]:
@@ -142,7 +142,7 @@ class Preprocess:
 
 
 def _scaled_size(width: int, height: int, side: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Width and height with the shorter side scaled to ``side``, and left and top of the square in the middle."""
+    """Return width and height with the shorter side scaled to ``side``, and left and top of the middle square."""
     # rounded as torchvision's Resize and CenterCrop round
     scaled = (side, int(side * height / width)) if width <= height else (int(side * width / height), side)
     return scaled, (round((scaled[0] - side) / 2), round((scaled[1] - side) / 2))

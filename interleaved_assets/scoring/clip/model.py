@@ -1,4 +1,4 @@
-"""Loading a CLIP model, from a tag or a checkpoint, onto a device, once a process; errors that say what is wrong."""
+"""Loading of a CLIP model, from a tag or a checkpoint, onto a device, once per process, with clear errors."""
 
 import difflib
 import hashlib
@@ -30,10 +30,10 @@ logger = logging.getLogger(__name__)
 Precision = Literal["fp32", "bf16", "fp16"]
 
 DEMO_MARKER: Final = {"interleaved_assets": "knows the demo's drawn scenes only"}
-"""Metadata of the .safetensors file of the demo's model, which may judge no other data."""
+"""Metadata of the .safetensors file of the demo's model, which must not judge other data."""
 
-# What torch, safetensors and open_clip raise on a checkpoint that is damaged, or another model's, and on a
-# configuration that makes no model: both are parsed on trust, so the type says little.
+# Exceptions of torch, safetensors and open_clip for a checkpoint that is damaged or of another model, and for a
+# configuration that makes no model. They parse both without checks, so the type says little.
 _LOAD_ERRORS: Final = (
     RuntimeError,
     ValueError,
@@ -55,10 +55,10 @@ class ClipModel:
     """A model on its device.
 
     Attributes:
-        name: model and weights, as a person would say it.
-        module: open_clip's model, in evaluation mode. Where ``precision`` is a half one its parts turn autocast on
-            themselves, so it is called outside of it.
-        width: of its embeddings.
+        name: model and weights, in words.
+        module: open_clip's model, in evaluation mode. With a half ``precision`` its parts turn autocast on themselves,
+            so it is called outside of autocast.
+        width: number of values of an embedding.
         fingerprint: hash of all that its embeddings depend on.
     """
 
@@ -80,12 +80,12 @@ class ClipModel:
 
 
 _lock = threading.Lock()
-# one model: two would share the device's memory
+# only one model: two would share the device's memory
 _loaded: dict[tuple[str, str], ClipModel] = {}
 
 
 def load_clip(settings: ClipSettings, options: StorageOptionsByScheme | None = None) -> ClipModel:
-    """The model of ``settings``, loaded unless this process has it already.
+    """Return the model of ``settings``; it is loaded unless this process has it already.
 
     Raises:
         SettingsError: device, model, weights or configuration are missing, unknown, damaged or do not fit each other.
@@ -123,7 +123,7 @@ def load_clip(settings: ClipSettings, options: StorageOptionsByScheme | None = N
 def _load(
     settings: ClipSettings, options: StorageOptionsByScheme | None, device: torch.device
 ) -> tuple[Any, bool, Any, int]:
-    """Open_clip's model, in evaluation mode, whether it is the demo's, its tokenizer, its embeddings' width."""
+    """Load open_clip's model in evaluation mode; return it, whether it is the demo's, its tokenizer and its width."""
     label, uri = _label(settings), settings.checkpoint
     name, preprocess = _registered(settings, options)
     is_demo = False
@@ -134,7 +134,7 @@ def _load(
                 pretrained=_tag(settings, name) if checkpoint is None else str(checkpoint),
                 device=device,
                 force_preprocess_cfg=preprocess,
-                require_pretrained=True,  # else open_clip makes do with random weights where a download fails
+                require_pretrained=True,  # without this, open_clip uses random weights if a download fails
                 weights_only=True,
             )
             if checkpoint is not None and checkpoint.suffix == ".safetensors":
@@ -169,7 +169,7 @@ def _label(settings: ClipSettings) -> str:
 
 
 def _registered(settings: ClipSettings, options: StorageOptionsByScheme | None) -> tuple[str, Mapping[str, Any] | None]:
-    """The name under which open_clip knows the model, and the preprocessing of a configuration of one's own."""
+    """Return the name under which open_clip knows the model, and the preprocessing of the user's own configuration."""
     path = settings.model_config_path
     if path is None:
         models = open_clip.list_models()
@@ -192,7 +192,7 @@ def _registered(settings: ClipSettings, options: StorageOptionsByScheme | None) 
         raise SettingsError(f"clip.model_config_path: {path} is no JSON object: {error}") from error
     if missing:
         raise SettingsError(f"clip.model_config_path: {path} is no open_clip configuration: it lacks {missing}")
-    # open_clip takes configurations by file name and remembers them, so the name says what is in the file
+    # open_clip takes configurations by file name and remembers them, so the name contains a hash of the content
     name = f"own-{hashlib.sha256(content).hexdigest()[:16]}"
     if name not in open_clip.list_models():
         with tempfile.TemporaryDirectory(prefix="interleaved-clip-") as folder:
@@ -203,7 +203,7 @@ def _registered(settings: ClipSettings, options: StorageOptionsByScheme | None) 
 
 
 def _tag(settings: ClipSettings, name: str) -> str | None:
-    """The tag of the weights; None where the model's name says where they are."""
+    """Return the tag of the weights; None if the model's name says where they are."""
     if settings.has_weights:
         return None
     if not open_clip.get_pretrained_cfg(name, settings.pretrained):

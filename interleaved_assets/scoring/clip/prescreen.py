@@ -1,4 +1,4 @@
-"""Which images the stored cheap scores keep from the model, and why."""
+"""Images that stored cheap scores keep from the model, with the reason for each."""
 
 import numpy as np
 import pyarrow as pa

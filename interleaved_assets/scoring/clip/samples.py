@@ -27,7 +27,7 @@ _NO_BYTES: Final = row_error("missing_source", "the row has no bytes; materializ
 
 
 def clip_schema(settings: ClipSettings, width: int) -> pa.Schema:
-    """The schema of a CLIP score table with embeddings of ``width`` numbers; ``columns.py`` says what they are."""
+    """Return the schema of a CLIP score table with embeddings of ``width`` values; see ``columns.py``."""
     types = {EMBEDDING: pa.list_(pa.float16(), width)}
     return pa.schema(
         [
@@ -39,10 +39,10 @@ def clip_schema(settings: ClipSettings, width: int) -> pa.Schema:
 
 @dataclass
 class ClipImage:
-    """An image row: its bytes while they are needed, then what the model gave for it, or why it gave nothing.
+    """An image row: its bytes until they are decoded, then the model's result for it or an error.
 
     Attributes:
-        data: the file's bytes; empty once they are decoded, and where there is an error.
+        data: the file's bytes; empty once they are decoded, and for an image with an error.
         values: its embedding, followed by the score of each head, float32.
     """
 
@@ -59,7 +59,7 @@ class ClipText:
     Attributes:
         key: the bytes of its tokens.
         is_met: whether it was met before.
-        values: its embedding, once it is there.
+        values: its embedding, once it is computed.
     """
 
     key: bytes
@@ -68,7 +68,7 @@ class ClipText:
 
     @property
     def tokens(self) -> Tokens:
-        """What the model is given."""
+        """The tokens that the model is given."""
         return np.frombuffer(self.key, np.int32)
 
 
@@ -88,12 +88,12 @@ class ClipSample:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all is there that its scores are computed from."""
+        """Whether everything that its scores are computed from is available."""
         is_text_missing = any(text.values is None for pieces in self.pieces for text in pieces)
         return not is_text_missing and all(image.error or image.values is not None for image in self.images)
 
     def scores(self, settings: ClipSettings) -> list[dict[str, object]]:
-        """Its rows of the score table, by column of :func:`clip_schema`; what is missing is null."""
+        """Return its rows of the score table, by column of :func:`clip_schema`; a missing value is null."""
         rows: list[dict[str, object]] = [
             {
                 "sample_id": self.sample_id,
@@ -117,8 +117,8 @@ class ClipSample:
         return rows
 
     def _best_text(self, vectors: Vector) -> tuple[list[float], list[int]]:
-        """Each image's highest cosine similarity to any text, and that text's position."""
-        # equal texts share one column, so that which of them is first does not hang on rounding
+        """Return each image's highest cosine similarity to any text, and that text's position."""
+        # equal texts share one column, so that rounding does not decide which of them is first
         texts = {text.key: text.values for pieces in self.pieces for text in pieces if text.values is not None}
         similarity = dict(zip(texts, (vectors @ np.stack(list(texts.values())).T).T, strict=True))
         of_text = np.stack([np.max([similarity[text.key] for text in pieces], axis=0) for pieces in self.pieces])
@@ -128,9 +128,9 @@ class ClipSample:
 
 
 def samples_of(table: pa.Table, left_out: Mapping[tuple[str, int], str] = {}) -> Iterator[ClipSample]:
-    """The samples of ``table`` that have images, in the order of their first rows, bytes not copied.
+    """Yield the samples of ``table`` that have images, in the order of their first rows; bytes are not copied.
 
-    A ``materialize_error`` becomes the image's ``clip_error``; ``left_out`` has the errors of other images, by sample
+    A ``materialize_error`` becomes the image's ``clip_error``. ``left_out`` has the errors of other images, by sample
     id and position.
     """
     samples: dict[str, ClipSample] = {}

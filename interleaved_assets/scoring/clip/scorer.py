@@ -1,4 +1,4 @@
-"""A loaded model with all that scoring needs. Torch loads with :func:`load_scorer`, not with this module."""
+"""A loaded model with everything that scoring needs. :func:`load_scorer` loads torch; the import does not."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClipScorer:
-    """A loaded model with all that goes with it. Made by :func:`load_scorer`."""
+    """A loaded model with its heads, tokenizer and preprocessing, made by :func:`load_scorer`."""
 
     settings: ClipSettings
     embedder: "Embedder"
@@ -28,11 +28,11 @@ class ClipScorer:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the score tables; see :func:`~interleaved_assets.scoring.clip.samples.clip_schema`."""
+        """The schema of the score tables; see :func:`~interleaved_assets.scoring.clip.samples.clip_schema`."""
         return clip_schema(self.settings, self.embedder.width)
 
     def facts(self) -> dict[str, str]:
-        """What a report of a run should say: device, model, precision, model fingerprint."""
+        """Device, model, precision and model fingerprint, for the report of a run."""
         model = self.embedder.model
         return {
             "device": model.device_name,
@@ -48,18 +48,18 @@ def load_scorer(
     *,
     is_demo_data: Callable[[], bool] = lambda: False,
 ) -> ClipScorer:
-    """The scorer of ``settings``. The model is loaded once a process, however often this is called.
+    """Return the scorer of ``settings``. The model is loaded once per process, however often this is called.
 
     Args:
-        settings: which model, heads and device.
+        settings: the model, its heads and the device.
         options: fsspec options by URL scheme (``{"s3": {…}}``) for checkpoint, configuration and heads.
-        is_demo_data: whether what is to be scored is the demo's data, the only data that the demo's model knows; asked
-            only where the model is that one.
+        is_demo_data: returns whether the data to score is the demo's, the only data that the demo's model knows; called
+            only if the model is the demo's.
 
     Raises:
         MissingDependency: torch or open_clip is not installed.
-        SettingsError: device, model, checkpoint or a head is not there, damaged, or does not fit the rest; the model is
-            the demo's and the data is not.
+        SettingsError: device, model, checkpoint or a head is missing, damaged, or does not fit the rest; or the model
+            is the demo's and the data is not.
         StorageUnavailable: the storage did not answer.
     """
     try:

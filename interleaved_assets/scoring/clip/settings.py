@@ -1,4 +1,4 @@
-"""The ``[clip]`` section of the settings: which model, on what, and how texts and heads are handled. Loads no torch."""
+"""The ``[clip]`` section of the settings: model, device, handling of texts, and heads. It loads no torch."""
 
 from collections.abc import Iterator
 from typing import Final, Literal, Self
@@ -14,7 +14,8 @@ Activation = Literal["none", "relu", "gelu"]
 Squash = Literal["none", "sigmoid"]
 
 HEAD_COLUMNS: Final = {"aesthetic": "aesthetic_score", "nsfw": "nsfw_clip_score"}
-"""Columns of the kinds of head that selection has filters for. A head of kind ``own`` fills a column of its name."""
+"""Columns of the kinds of head that selection has filters for. A head of kind ``own`` fills a column with its own
+name."""
 
 _MOST: Final = 2**31 - 1
 LOCAL_DIR_PREFIX: Final = "local-dir:"
@@ -40,12 +41,12 @@ class HeadSettings(_Section):
 
     @property
     def hidden_activation(self) -> Activation:
-        """:attr:`activation`, or the kind's default."""
+        """Return :attr:`activation`, or the kind's default."""
         return self.activation or ("relu" if self.kind == "nsfw" else "none")
 
     @property
     def output_squash(self) -> Squash:
-        """:attr:`output`, or the kind's default."""
+        """Return :attr:`output`, or the kind's default."""
         return self.output or ("sigmoid" if self.kind == "nsfw" else "none")
 
 
@@ -62,8 +63,8 @@ _OF_IMAGES: Final = tuple(
 class PrescreenSettings(with_bounds(_Section, _OF_IMAGES, defaults=False)):  # type: ignore[misc]  # fields of the scores
     """Bounds on the stored cheap scores, by the names that selection has for them; an image outside is not embedded.
 
-    Off by default. They are this stage's own: what CLIP measured must not change with a filter's threshold. An image
-    whose cheap score is missing is not left out.
+    They are off by default. They do not depend on the bounds of ``[selection]``: stored CLIP scores must not change
+    with a filter's threshold. An image whose cheap score is missing is embedded.
     """
 
     def bounds(self) -> Iterator[tuple[ImageFilter, Bound, Bounds]]:
@@ -81,10 +82,10 @@ class PrescreenSettings(with_bounds(_Section, _OF_IMAGES, defaults=False)):  # t
 
 
 class ClipSettings(_Section):
-    """How images are compared with the texts of their sample."""
+    """Settings of the comparison of images with the texts of their sample."""
 
     enabled: bool = False
-    """Whether CLIP scores are computed at all. Default false."""
+    """Compute CLIP scores. Default false."""
     model: str = Field(default="ViT-L-14-quickgelu", min_length=1)
     """Name of an open_clip model, also hf-hub:<repository> or local-dir:<folder>; a label only where model_config_path
     is given. Default ViT-L-14-quickgelu."""
@@ -92,38 +93,38 @@ class ClipSettings(_Section):
     """Weights: a tag that open_clip knows for the model, or the file or URL of a checkpoint, known by a slash or by an
     ending such as .pt; not used with hf-hub: and local-dir:. Default openai."""
     allow_demo_model: bool = False
-    """Whether the demo's model, which knows the demo's drawn scenes only, may judge other data. Default false."""
+    """Let the demo's model, which knows the demo's drawn scenes only, judge other data. Default false."""
     model_config_path: str | None = None
     """File or URL of a JSON with an open_clip model configuration of your own. Default none: the one that open_clip has
     for the model."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto takes a GPU where there is one, else the CPU; cuda fails where there is none. Default auto."""
+    """auto takes a GPU if there is one, else the CPU; cuda fails without a GPU. Default auto."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Arithmetic of the model. auto: bf16 on a GPU (fp16 where it has none), fp32 on a CPU. Default auto."""
     resize: Literal["auto", "pillow", "torch", "reduced"] = "auto"
-    """Who scales images down: pillow, bit for bit as open_clip does, or torch, nine times as fast, about one pixel in
-    250 off by one grey level. reduced: torch, and JPEGs of over four times the model's input are decoded in a part of
-    their size. auto: pillow in fp32, else torch. Default auto."""
+    """Library that scales images down: pillow, bit for bit as open_clip does, or torch, nine times as fast, about one
+    pixel in 250 off by one grey level. reduced: torch, and JPEGs of over four times the model's input are decoded at a
+    fraction of their size. auto: pillow in fp32, else torch. Default auto."""
     batch_size: int | None = Field(default=None, ge=1, le=_MOST)
     """Images, and texts, given to the model at once. Halved when memory runs out. Default none: 256 on a GPU, 32 on a
     CPU."""
     threads: int | None = Field(default=None, ge=1, le=1024)
     """Threads that decode and scale images. Default none: one for each processor that this process may use."""
     long_text: Literal["truncate", "window"] = "truncate"
-    """Texts beyond the model's context: truncate looks at their beginning, window at every piece of the context's
-    length, of which the best counts. Default truncate."""
+    """Handling of texts beyond the model's context: truncate takes their beginning, window takes every piece of the
+    context's length, and the best piece counts. Default truncate."""
     prescreen: PrescreenSettings = Field(default_factory=PrescreenSettings)
     """Bounds on the cheap scores beyond which an image is not scored. Default none."""
     heads: dict[str, HeadSettings] = Field(default_factory=dict)
     """Heads on the image embedding, by name. Default none."""
     keep_embeddings: bool = False
-    """Whether the score file keeps the image embeddings, as float16. Default false."""
+    """Keep the image embeddings in the score file, as float16. Default false."""
     max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1, le=_MOST)
     """Width x height above which an image is not decoded. Default 89478485."""
 
     @property
     def head_columns(self) -> dict[str, str]:
-        """The columns of the score table that the heads fill, in their order, each with its head's name."""
+        """Return the columns of the score table that the heads fill, in their order, each with its head's name."""
         return {HEAD_COLUMNS.get(head.kind, name): name for name, head in self.heads.items()}
 
     @property
@@ -133,7 +134,7 @@ class ClipSettings(_Section):
 
     @property
     def checkpoint(self) -> str | None:
-        """Path or URL of the checkpoint where ``pretrained`` is one; None where it is a tag or not used."""
+        """Path or URL of the checkpoint if ``pretrained`` is one; None if it is a tag or not used."""
         is_file = "/" in self.pretrained or self.pretrained.endswith(_CHECKPOINT_ENDINGS)
         return self.pretrained if is_file and not self.has_weights else None
 

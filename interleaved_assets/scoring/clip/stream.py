@@ -1,4 +1,4 @@
-"""From shards to their score tables: read and decoded ahead in threads, embedded in batches, given out in order."""
+"""Scoring of shards: they are read and decoded ahead in threads, embedded in batches, and returned in order."""
 
 import threading
 import time
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from interleaved_assets.scoring.clip.embed import Launched
 
 ImageScores = Callable[[str], pa.Table]
-"""Given a shard's name, its image scores, for ``clip.prescreen``."""
+"""A function that returns the image scores of the shard with that name, for ``clip.prescreen``."""
 
 # Batches of images that are decoded ahead of the one that is embedded next.
 _BATCHES_AHEAD: Final = 2
-# Batches of texts embedded at once: enough that texts of like length find each other.
+# Batches of texts embedded at once: enough to group texts of similar length.
 _BATCHES_OF_TEXTS: Final = 4
 # Tables that may wait for the caller.
 _TABLES_AHEAD: Final = 2
-# A batch with few images ends after so many samples for each row, so that it is bounded too.
+# A batch with few images ends after so many samples for each row, so that its memory is bounded too.
 _SAMPLES_PER_ROW: Final = 8
-# Texts whose embeddings are kept in memory for samples to come; with a width of 768 they take 25 MB.
+# Texts whose embeddings are kept in memory for later samples; with a width of 768 they take 25 MB.
 _REMEMBERED_TEXTS: Final = 8192
 
 
 @dataclass
 class ClipStats:
-    """Counts of one call of :func:`score_shards`, kept up to date while it goes on.
+    """Counts of one call of :func:`score_shards`, kept up to date while it runs.
 
     Attributes:
         embedded: images the model was given.
@@ -60,14 +60,14 @@ def score_shards(
     image_scores: ImageScores | None = None,
     stats: ClipStats | None = None,
 ) -> Generator[tuple[str, pa.Table], None, None]:
-    """Score the images of shards; each shard's table comes as soon as it and those before it are complete.
+    """Score the images of shards; yield each shard's table once it and those before it are complete.
 
-    Scores do not depend on which shards go together beyond the rounding of the arithmetic.
+    Scores do not depend on which shards are scored together, except for the rounding of the arithmetic.
 
     Args:
         shards: name of each shard and its tables, each of whole samples, with ``sample_id``, ``position``,
-            ``modality``, ``text_content``, ``binary_content`` and, where there is one, ``materialize_error``. Read in a
-            thread of its own, and scored in another.
+            ``modality``, ``text_content``, ``binary_content`` and optionally ``materialize_error``. They are read in
+            one thread, and scored in another.
         scorer: from :func:`~interleaved_assets.scoring.clip.scorer.load_scorer`.
         image_scores: gives a shard's stored image scores; needed with ``clip.prescreen``.
         stats: counts that are kept up to date.
@@ -80,7 +80,7 @@ def score_shards(
         OptionError: at once, ``clip.prescreen`` is on and ``image_scores`` is not given.
         SettingsError: a bound of ``clip.prescreen`` is on a score that was not computed; the model's values are not
             finite.
-        Exception: whatever the device fails with. The shards that came before stand, and no image is marked for it.
+        Exception: any failure of the device. Earlier shards stay valid, and no image gets an error for it.
     """
     if scorer.settings.prescreen.is_on and image_scores is None:
         raise OptionError("clip.prescreen has bounds, so image_scores= has to give the scores they are on")
@@ -90,7 +90,7 @@ def score_shards(
 
 
 def score_table(table: pa.Table, scorer: ClipScorer, *, image_scores: pa.Table | None = None) -> pa.Table:
-    """:func:`score_shards` for a single table of whole samples, in a notebook or a script."""
+    """Score a single table of whole samples as :func:`score_shards` does, for a notebook or a script."""
     given = None if image_scores is None else lambda _: image_scores
     ((_, scores),) = score_shards([("", [table])], scorer, image_scores=given)
     return scores
@@ -98,13 +98,13 @@ def score_table(table: pa.Table, scorer: ClipScorer, *, image_scores: pa.Table |
 
 @dataclass
 class _Batch:
-    """What was read since the batch before. Its images may still be on their way to pixels.
+    """The samples read since the batch before. Its images may still be being decoded.
 
     Attributes:
         pixels: height x width x 3, uint8, of each row, written by the decoding threads; there may be fewer images.
         images: the image of each row.
         checked: images decoded only to learn whether they can be.
-        decoded: the decoding of both. What is wrong with one of them is its ``error``.
+        decoded: the decoding tasks of both; an image that cannot be decoded gets its ``error``.
         met: each sample with its shard's name; None instead of a sample at the end of a shard.
     """
 
@@ -116,18 +116,18 @@ class _Batch:
 
 
 class ScoreStream:
-    """One pass over shards. A thread reads and tokenizes, several decode, the caller's has the device embed.
+    """One pass over shards: one thread reads and tokenizes, several decode, and the caller's feeds the device.
 
-    The device always has the next batch in its queue when the host takes in the one before.
+    The device always has the next batch in its queue when the host takes the one before.
     """
 
     def __init__(self, scorer: ClipScorer, image_scores: ImageScores | None, stats: ClipStats) -> None:
         self._scorer, self._embedder, self._stats = scorer, scorer.embedder, stats
         self._image_scores = image_scores if scorer.settings.prescreen.is_on else None
         self._text = lru_cache(_REMEMBERED_TEXTS)(ClipText)
-        # pixels of batches that the device has read, to be used again
+        # pixel buffers that the device has read, to be used again
         self._free: deque[Pixels] = deque()
-        # while it is cleared no thread begins to decode an image
+        # no thread begins to decode an image while this is cleared
         self._may_decode = threading.Event()
         self._may_decode.set()
         self._met: deque[tuple[str, ClipSample | None]] = deque()
@@ -135,15 +135,15 @@ class ScoreStream:
         self._launched: deque[tuple[Launched, Sequence[ClipImage | ClipText], Pixels | None]] = deque()
 
     def run(self, shards: Iterable[tuple[str, Iterable[pa.Table]]]) -> Generator[tuple[str, pa.Table], None, None]:
-        """Name and score table of each shard, in order.
+        """Yield the name and score table of each shard, in order.
 
-        Closing it lets the threads end, and waits for nothing, so that the garbage collector may do it.
+        Closing the generator lets the threads end, and does not wait, because the garbage collector may close it.
         """
         settings = self._scorer.settings
         rows: list[dict[str, object]] = []
         with decoders_for_threads(), Workers(settings.threads or processors(), "clip-decode") as decoders:
             since = time.perf_counter()
-            # prefetch() has no name here, since the traceback of an error would keep it, and its thread, alive
+            # prefetch() gets no name here: the traceback of an error would keep it, and its thread, alive
             for batch in prefetch(self._batches(shards, decoders), depth=_BATCHES_AHEAD):
                 for decoded in batch.decoded:
                     decoded.result()
@@ -165,7 +165,7 @@ class ScoreStream:
                 since = time.perf_counter()
 
     def _batches(self, shards: Iterable[tuple[str, Iterable[pa.Table]]], decoders: Workers) -> Iterator[_Batch]:
-        """The samples of all shards in batches of as many images as the model takes at once, the last one empty.
+        """Yield the samples of all shards in batches of the model's batch size; the last batch is empty.
 
         A shard's next table is read while the samples of the one before are prepared.
         """
@@ -177,7 +177,7 @@ class ScoreStream:
                 for sample in samples_of(table, left_out):
                     to_decode = [image for image in sample.images if image.error is None]
                     for _, text in sample.texts if to_decode else ():
-                        # texts that the model cannot tell apart count as equal
+                        # texts with equal tokens count as equal, since the model cannot tell them apart
                         sample.pieces.append([self._text(part.tobytes()) for part in self._scorer.tokenizer(text)])
                     batch.met.append((name, sample))
                     is_embedded = bool(sample.texts or settings.heads or settings.keep_embeddings)
@@ -200,7 +200,7 @@ class ScoreStream:
         return _Batch(self._free.popleft() if self._free else self._embedder.pixel_buffer())
 
     def _decode(self, image: ClipImage, row: Pixels | None) -> None:
-        """Decode an image into its row of pixels; without a row, check only that it can be decoded."""
+        """Decode an image into its row of pixels; without a row, only check that it can be decoded."""
         self._may_decode.wait()
         try:
             decoded = self._scorer.preprocess(image.data)
@@ -214,7 +214,7 @@ class ScoreStream:
         image.data = b""
 
     def _give(self, batch: _Batch) -> None:
-        """Give a decoded batch to the device, and then take in what it was given before."""
+        """Give a decoded batch to the device, then take the results of the one before."""
         before = len(self._launched)
         rows = [row for row, image in enumerate(batch.images) if image.error is None]
         if rows:
@@ -243,7 +243,7 @@ class ScoreStream:
                 self._free.append(buffer)
 
     def _launch_texts(self) -> None:
-        # texts of like length follow each other
+        # texts of similar length follow each other
         texts, self._texts = sorted(self._texts, key=lambda text: len(text.key)), []
         if texts:
             self._launch(lambda: self._embedder.texts([text.tokens for text in texts]), texts)
@@ -254,8 +254,8 @@ class ScoreStream:
     ) -> None:
         """Put work in the device's queue; keep decoding threads off the cores that a model on the CPU computes on.
 
-        There is nothing to gain from both at once, and each layer's threads wait for the slowest of them: with a
-        decoder in between that took a fifth more CPU time, and half as long again.
+        Both at once gain nothing, because each layer's threads wait for the slowest of them: with a decoder on the same
+        cores this took a fifth more CPU time, and half as long again.
         """
         if self._embedder.is_on_cpu:
             self._may_decode.clear()

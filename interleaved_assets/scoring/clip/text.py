@@ -1,4 +1,4 @@
-"""Texts to the token sequences that a CLIP model takes: the beginning of a text, or all of it in windows."""
+"""Conversion of texts to the token sequences of a CLIP model: the beginning of a text, or all of it in windows."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -11,27 +11,27 @@ from open_clip.tokenizer import SimpleTokenizer
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.scoring.clip.samples import Tokens
 
-# Characters of a text that are cleaned at once: an English one fills CLIP's context of 77 tokens with some 350.
+# Characters of a text that are cleaned at once: about 350 characters of English fill CLIP's context of 77 tokens.
 _ENOUGH: Final = 1024
 _LONGEST_LINE: Final = 64 * 2**10
-# The time for a word grows with the square of its length: 0.07 s for these, hours for a megabyte.
+# The time for a word grows with the square of its length: 0.07 s for this length, hours for a megabyte.
 _LONGEST_WORD: Final = 1024
 _REMEMBERED_WORDS: Final = 2**17
 
 
 class Tokenizer:
-    """The tokenizer that open_clip has for a model, giving what a call of it gives. For one thread at a time.
+    """The tokenizer that open_clip has for a model, with the same results. Only one thread may use it at a time.
 
-    Two things are not exact, for texts that no one wrote: a word of more than 1024 characters is taken in pieces of
-    that length, and so is a line of more than 65536, which the tokenizer would look through for wrongly decoded
-    characters as a whole.
+    Two things are not exact, for texts that no one wrote. A word of more than 1024 characters is taken in pieces of
+    that length. So is a line of more than 65536, which the tokenizer would search for wrongly decoded characters as a
+    whole.
     """
 
     def __init__(self, tokenizer: Any, long_text: Literal["truncate", "window"]) -> None:
         """Raise SettingsError for ``window`` with another tokenizer than CLIP's: it cannot say where a window ends."""
         self._tokenizer, self._long_text = tokenizer, long_text
         self.is_padded = not isinstance(tokenizer, SimpleTokenizer)
-        """Whether the sequences come padded to the context length, with ids that only the tokenizer knows."""
+        """Whether the sequences are padded to the context length with ids that only the tokenizer knows."""
         if self.is_padded:
             if long_text == "window":
                 raise SettingsError(
@@ -43,7 +43,7 @@ class Tokenizer:
         self._word_ids = lru_cache(maxsize=_REMEMBERED_WORDS)(self._encode_word)
 
     def __call__(self, text: str) -> list[Tokens]:
-        """The sequences of a text: one, or with ``window`` one for each piece of the context's length, in order."""
+        """Return the sequences of a text: one, or with ``window`` one for each piece of the context's length."""
         if self.is_padded:
             return [self._tokenizer([text])[0].numpy().astype(np.int32)]
         first, last = self._tokenizer.sot_token_id, self._tokenizer.eot_token_id
@@ -63,13 +63,14 @@ class Tokenizer:
         symbols = "".join(self._tokenizer.byte_encoder[byte] for byte in word.encode())
         ids = tuple(self._tokenizer.encoder[part] for part in self._tokenizer.bpe(symbols).split(" "))
         if symbols not in self._markers:
-            # it remembers every word it ever met, which a run over millions of documents has no room for
+            # the tokenizer remembers every word that it met, which would fill the memory in a run over millions of
+            # documents
             self._tokenizer.cache.pop(symbols, None)
         return ids
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The parts of a text, of at least 1024 characters, each to the end of a line; a very long line ends at a word."""
+    """Yield the parts of a text, each of at least 1024 characters, to the end of a line or of a word in a long line."""
     start = 0
     while start < len(text):
         enough, furthest = start + _ENOUGH, start + _ENOUGH + _LONGEST_LINE

@@ -1,4 +1,4 @@
-"""Check PNG chunk lengths and ICO images before a decoder sees the file.
+"""Checks of PNG chunk lengths and of ICO images before a decoder reads the file.
 
 Decoders allocate the length that a header states before they check that so many bytes exist, and Pillow decodes an ICO
 file when it opens it.
@@ -23,12 +23,12 @@ _OLD_BITMAP_HEADER: Final = 12
 
 
 def bytes_of(data: Buffer) -> memoryview:
-    """A view of ``data`` as unsigned bytes, not copied; an Arrow buffer's own view has signed bytes."""
+    """Return a view of ``data`` as unsigned bytes, not copied; an Arrow buffer's own view has signed bytes."""
     return memoryview(data).cast("B")
 
 
 def png_chunks(data: Buffer) -> Iterator[bytes]:
-    """Names of a PNG's chunks, up to ``IEND`` or the end of the file; nothing for other formats.
+    """Yield the names of a PNG's chunks, up to ``IEND`` or the end of the file; nothing for other formats.
 
     Raises:
         ImageError: ``undecodable_image``, a chunk is longer than the rest of the file.
@@ -48,7 +48,7 @@ def png_chunks(data: Buffer) -> Iterator[bytes]:
 
 
 def icon_image(data: memoryview, max_pixels: int) -> memoryview:
-    """The PNG file inside an ICO file whose largest image is a PNG; ``data`` itself for any other file.
+    """Return the PNG file inside an ICO file whose largest image is a PNG; ``data`` itself for any other file.
 
     Raises:
         ImageError: ``too_many_pixels``, the largest image is a bitmap above the limit; ``undecodable_image``, the file
@@ -69,7 +69,7 @@ def icon_image(data: memoryview, max_pixels: int) -> memoryview:
 
 
 def _largest_entry(data: memoryview) -> tuple[int, int]:
-    """Offset and size of the image that Pillow selects: the largest, and of equally large ones that of lowest depth."""
+    """Return offset and size of the image that Pillow selects: the largest, and of equal ones that of lowest depth."""
     (count,) = struct.unpack_from("<H", data, 4)
     entries = (_ICON_ENTRY.unpack_from(data, 6 + _ICON_ENTRY.size * number) for number in range(count))
     # min returns the first of equal entries, as Pillow's stable sorts do
@@ -82,7 +82,7 @@ def _depth(colours: int, _planes: int, bits: int) -> int:
 
 
 def _bitmap_size(data: memoryview, start: int) -> tuple[int, int]:
-    """Width and height of a bitmap in an ICO file; the height in its header includes the mask."""
+    """Return width and height of a bitmap in an ICO file; the height in its header includes the mask."""
     (header,) = struct.unpack_from("<I", data, start)
     width, height = struct.unpack_from("<HH" if header == _OLD_BITMAP_HEADER else "<ii", data, start + 4)
     return abs(width), abs(height) // 2

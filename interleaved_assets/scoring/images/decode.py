@@ -32,7 +32,7 @@ BgrImage = MatLike
 """Height x width x 3, uint8, the channels blue, green, red: OpenCV's order."""
 
 Reduction = Literal[1, 2, 4, 8]
-"""How many pixels of a JPEG's side the decoder turns into one."""
+"""The number of pixels of a JPEG's side that the decoder turns into one."""
 
 _FLAGS: Final[Mapping[int, int]] = {
     1: cv2.IMREAD_COLOR,
@@ -75,9 +75,9 @@ def decode_image(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> BgrIm
 
 
 def decode_plain(data: Buffer, *, max_pixels: int) -> BgrImage | None:
-    """The pixels of an ordinary TIFF, as :func:`decode_image` returns them; None if Pillow must open the file."""
+    """Return the pixels of an ordinary TIFF as :func:`decode_image` does; None if Pillow must open the file."""
     header = plain_tiff(data)
-    # a larger one is for Pillow, which has a limit of its own
+    # Pillow opens a larger one, and has a limit of its own
     if header is None or header.width * header.height > min(max_pixels, DEFAULT_MAX_PIXELS):
         return None
     if header.strips is not None:
@@ -87,10 +87,10 @@ def decode_plain(data: Buffer, *, max_pixels: int) -> BgrImage | None:
 
 
 def decode_opened(header: Image.Image, data: Buffer, *, max_pixels: int, reduced: Reduction = 1) -> BgrImage:
-    """:func:`decode_image` for an image whose header is already open.
+    """Decode an image whose header is already open, as :func:`decode_image` does.
 
-    ``reduced`` is by how much the decoder divides a JPEG's width and height, rounded up; it computes less then. An
-    image that OpenCV cannot decode comes in full size.
+    The decoder divides a JPEG's width and height by ``reduced``, rounded up, and computes less. An image that OpenCV
+    cannot decode is returned in full size.
     """
     check_pixels(header, max_pixels)
     # before loading, which may change the metadata
@@ -113,7 +113,8 @@ def check_pixels(header: Image.Image, max_pixels: int) -> None:
 def one_image(what: str) -> Iterator[None]:
     """Turn exceptions of the operation ``what`` into an error of one image, so that no image stops a shard.
 
-    It is ImageError ``scorer_failed``, with the type and the first line; exceptions of this package are not changed.
+    The error is ImageError ``scorer_failed``, with the type and the first line of the exception. Exceptions of this
+    package are not changed.
     """
     try:
         yield
@@ -125,7 +126,7 @@ def one_image(what: str) -> Iterator[None]:
 
 
 def _is_for_pillow(header: Image.Image, data: Buffer) -> bool:
-    """Whether OpenCV 5.0 decodes this image wrongly without an error. Found with Pillow's test images.
+    """Return whether OpenCV 5.0 decodes this image wrongly without an error, as found with Pillow's test images.
 
     BMP: channel masks after a header of 52 bytes, and rows whose width is not a multiple of 4, are misread, and white
     in 5 bits becomes 248. GIF: transparent pixels of the first frame become black. Animated PNG: red and blue of a

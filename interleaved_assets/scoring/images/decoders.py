@@ -24,9 +24,9 @@ _is_set = False
 def decoders_for_threads() -> Iterator[None]:
     """Decode with one thread per call and without messages on stderr: the caller's pool parallelizes and reports.
 
-    Several pools may run at once (shards in parallel): the first one changes the settings, the last one restores
-    them. What other threads write to stderr from Python, with ``os.write`` or in child processes arrives meanwhile, and
-    warning filters that they add stay. Not shown is what C libraries print to the C ``stderr``, in any thread: see
+    Several pools may run at once (shards in parallel): the first one changes the settings, the last one restores them.
+    Output of other threads to stderr from Python, with ``os.write`` or in child processes still arrives, and warning
+    filters that they add stay. Output of C libraries to the C ``stderr`` is not shown, in any thread: see
     :func:`_silent_c_libraries`.
     """
     _count(entering=1)
@@ -58,7 +58,7 @@ def _count(*, entering: int) -> None:
 
 
 def processors() -> int:
-    """Number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     # macOS has no affinity
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -77,7 +77,7 @@ def _set_up() -> None:
 
 @contextlib.contextmanager
 def _no_warnings_of_pillow() -> Iterator[None]:
-    """Ignore Pillow's warnings by one filter, which is taken away again.
+    """Ignore Pillow's warnings by one filter, which is removed at the end.
 
     ``warnings.catch_warnings`` would put back all filters as they were and so undo what other threads changed.
     """
@@ -116,7 +116,7 @@ def _silent_c_libraries() -> Iterator[None]:
 
 @functools.cache
 def _null_stream() -> int | None:
-    """A C stream on the null device; never closed, since a thread may still be printing to it."""
+    """Return a C stream on the null device; it is never closed, since a thread may still be printing to it."""
     fopen = ctypes.CDLL(None).fopen
     fopen.restype = ctypes.c_void_p
     stream: int | None = fopen(os.devnull.encode(), b"w")

@@ -1,4 +1,4 @@
-"""Values of the settings of scoring, apart from what measures: the settings are read where no image is decoded."""
+"""Values of the settings of scoring. Processes that decode no image load them."""
 
 from typing import Final
 

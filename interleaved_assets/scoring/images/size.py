@@ -42,11 +42,11 @@ TURN_UPRIGHT: Final = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What turns an image of Pillow upright, by EXIF orientation."""
+"""The transposition that turns an image of Pillow upright, by EXIF orientation."""
 
 
 def image_size(data: Buffer) -> tuple[int, int]:
-    """Width and height in pixels with the EXIF orientation applied: the shape of ``decode_image``'s result.
+    """Return width and height in pixels with the EXIF orientation applied: the shape of ``decode_image``'s result.
 
     (NeMo Curator's aspect ratio ignores the orientation, although its blur filter applies it.)
 
@@ -58,7 +58,7 @@ def image_size(data: Buffer) -> tuple[int, int]:
 
 
 def _tiff_size(data: Buffer) -> tuple[int, int] | None:
-    """:func:`image_size` of a TIFF with this package's parser, five times as fast; None if Pillow must read it."""
+    """Return the size of a TIFF with this package's parser, five times as fast; None if Pillow must read it."""
     if bytes(data[:4]) not in _TIFF_SIGNATURES:
         return None
     try:
@@ -76,12 +76,12 @@ def _tiff_size(data: Buffer) -> tuple[int, int] | None:
 
 
 def displayed_size(image: Image.Image) -> tuple[int, int]:
-    """Width and height in pixels of an image whose header is open, its EXIF orientation applied."""
+    """Return width and height in pixels of an image whose header is open, with its EXIF orientation applied."""
     return (image.height, image.width) if exif_orientation(image) in _SIDEWAYS else image.size
 
 
 def aspect_ratio(width: int, height: int) -> float:
-    """Width ÷ height: 1 for a square, above 1 for landscape, below 1 for portrait."""
+    """Return width ÷ height: 1 for a square, above 1 for landscape, below 1 for portrait."""
     return width / height
 
 
@@ -119,7 +119,7 @@ class _HeaderFile(BufferedReader):
 
 
 def exif_orientation(image: Image.Image) -> int:
-    """The EXIF orientation to apply, 1 (upright) to 8; 1 if the tag is absent or damaged."""
+    """Return the EXIF orientation to apply, 1 (upright) to 8; 1 if the tag is absent or damaged."""
     # Image.getexif() would decode a PNG to find the tag after the pixels, and read XMP
     block = image.info.get("exif")
     if image.format not in _TURNED_BY_EXIF or not block:
@@ -134,13 +134,13 @@ def exif_orientation(image: Image.Image) -> int:
 
 
 def pillow_result(action: Callable[[], T]) -> T:
-    """The result of ``action``, a call of Pillow; raises ImageError if it fails, as on damaged data."""
+    """Return the result of ``action``, a call of Pillow; raise ImageError if it fails, as on damaged data."""
     try:
         return action()
     except Image.DecompressionBombError as error:
         raise ImageError(row_error("too_many_pixels", str(error))) from error
     except UnidentifiedImageError as error:
         raise ImageError(row_error("undecodable_image", "no image format that is known")) from error
-    except Exception as error:  # on damaged files its plugins raise exceptions of any type
+    except Exception as error:  # on damaged files, Pillow's plugins raise exceptions of any type
         detail = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(row_error("undecodable_image", detail)) from error

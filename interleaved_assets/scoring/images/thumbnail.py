@@ -1,5 +1,6 @@
-"""Small pictures of images: thumbnails, made when the image is scored so that it need not be decoded again, and larger
-previews of a few images.
+"""Small pictures of images: thumbnails, and larger previews of a few images.
+
+Thumbnails are made when the image is scored, so that it need not be decoded again.
 """
 
 from collections.abc import Sequence
@@ -23,24 +24,24 @@ _SMALL_QUALITY: Final = 30
 
 
 def thumbnail(image: BgrImage) -> bytes:
-    """``image`` as a JPEG of at most 128 pixels on its longer side, about 3 KB; smaller images are not enlarged."""
+    """Return ``image`` as a JPEG of at most 128 pixels on its longer side, about 3 KB; it is never enlarged."""
     _, encoded = cv2.imencode(".jpg", _fitted(image, SIDE), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
     return encoded.tobytes()
 
 
 def smaller_thumbnail(stored: bytes, side: int = SMALL_SIDE) -> bytes:
-    """A small picture as a WebP of at most ``side`` pixels on its longer side; of 64 pixels it has about 600 bytes."""
+    """Return a thumbnail as a WebP of at most ``side`` pixels on its longer side; 64 pixels take about 600 bytes."""
     return _webp(_fitted(decode_image(stored), side), _SMALL_QUALITY)
 
 
 def previews(images: Sequence[Buffer]) -> list[bytes | None]:
-    """Each image as a WebP of at most 320 pixels on its longer side, about 10 KB; None where it cannot be decoded."""
+    """Return each image as a WebP of at most 320 pixels on its longer side, about 10 KB; None if decoding fails."""
 
     def preview(data: Buffer) -> bytes | None:
         try:
             with one_image("decode"):
                 return _webp(_fitted(decode_image(data), PREVIEW_SIDE), _PREVIEW_QUALITY)
-        except ImageError:  # its error is among its scores
+        except ImageError:  # the error of such an image is among its scores
             return None
 
     with decoders_for_threads(), ThreadPoolExecutor(processors(), thread_name_prefix="preview") as pool:
@@ -48,7 +49,7 @@ def previews(images: Sequence[Buffer]) -> list[bytes | None]:
 
 
 def _fitted(image: BgrImage, side: int) -> BgrImage:
-    """``image``, made smaller where its longer side has more than ``side`` pixels."""
+    """Return ``image``, made smaller if its longer side has more than ``side`` pixels."""
     height, width = image.shape[:2]
     scale = min(1.0, side / max(height, width))
     if scale == 1:

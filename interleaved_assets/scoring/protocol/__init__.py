@@ -1,1 +1,1 @@
-"""What a scorer and a filter are, the registry of scorers, and the loop over the images of a batch."""
+"""The interface of scorers and filters, the registry of scorers, and the loop over the images of a batch."""

@@ -1,4 +1,4 @@
-"""What a filter is: the value that it compares, the settings with its bounds, and how reports show it.
+"""The declaration of a filter: the value that it compares, the settings with its bounds, and its display in reports.
 
 A score names its filters; ``interleaved_assets.selection`` applies them. A filter keeps values from the minimum to the
 maximum, both included unless ``open_maximum`` is set.
@@ -46,7 +46,7 @@ class Bound:
 
     Attributes:
         setting: its name, such as ``min_sharpness``.
-        meaning: what it means, in a sentence.
+        meaning: its meaning, in a sentence.
         default: its default; None for no bound.
         dtype: its type.
         limits: bounds of the setting itself, as pydantic names them: ``{"ge": 0}``.
@@ -61,7 +61,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Display:
-    """How reports show the value that a filter compares.
+    """The display in reports of the value that a filter compares.
 
     Attributes:
         label: for axes and tables, in sentence case.
@@ -69,9 +69,9 @@ class Display:
         low, high: the range of an axis; values outside are counted together at either end.
         scale: ``linear``; ``log`` for values above 0 that span orders of magnitude; ``any`` for values of unknown
             range, with steps of equal ratio on either side of 0; then ``low`` and ``high`` are not used.
-        unit: what the value is measured in, for the axis; none where the label says it.
-        zero_means: text after the number of values that are exactly 0, where the plot leaves these out.
-        only_bounded: whether reports leave the value out where its filter has no bound.
+        unit: unit of the value, for the axis; none if the label says it.
+        zero_means: text after the number of values that are exactly 0, if the plot leaves these out.
+        only_bounded: whether reports leave the value out if its filter has no bound.
     """
 
     label: str
@@ -86,10 +86,10 @@ class Display:
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """Keeps or drops each image by its stored scores.
+    """A filter that keeps or drops each image by its stored scores.
 
     Attributes:
-        name: what ``selection.order`` calls it; it drops with the reasons ``<name>_below`` and ``<name>_above``.
+        name: its name in ``selection.order``; it drops with the reasons ``<name>_below`` and ``<name>_above``.
         columns: columns of the score table that it reads; a null or NaN in any of them is a missing score.
         combine: computes one value from several columns, all as float64 arrays; not needed for one column.
         open_maximum: whether a value equal to the maximum is dropped too.
@@ -99,7 +99,7 @@ class ImageFilter:
         version: increased when the filter's decisions change, so that earlier selections count as stale.
         minimum, maximum: settings of a built-in filter's bounds. Those of other filters are ``own.<name>.min`` and
             ``own.<name>.max``.
-        display: how reports show the value; by default by the filter's name.
+        display: its display in reports; by default the filter's name is the label.
     """
 
     name: str
@@ -120,10 +120,10 @@ class ImageFilter:
 
 @dataclass(frozen=True)
 class SampleFilter:
-    """Keeps or drops each sample that has content, by what earlier filters left of it.
+    """A filter that keeps or drops each sample that has content, by what earlier filters left of it.
 
     Attributes:
-        name: what ``selection.order`` calls it; it drops with the reasons ``<name>_below`` and ``<name>_above``.
+        name: its name in ``selection.order``; it drops with the reasons ``<name>_below`` and ``<name>_above``.
         measure: computes one value per sample.
         open_maximum: whether a value equal to the maximum is dropped too.
         version, minimum, maximum, display: as in :class:`ImageFilter`.
@@ -157,7 +157,7 @@ def settings_of(judge: Filter) -> Iterable[Bound]:
 
 
 def with_bounds(section: type[_Model], filters: Iterable[Filter], *, defaults: bool = True) -> type[_Model]:
-    """Return ``section`` with a setting for each bound of ``filters``; without ``defaults`` none is set by default."""
+    """Return ``section`` with a setting for each bound of ``filters``; without ``defaults``, none by default."""
     fields: dict[str, Any] = {}
     for judge in filters:
         for bound in settings_of(judge):

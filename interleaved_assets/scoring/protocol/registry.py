@@ -1,4 +1,4 @@
-"""The registered scores: what the settings turn on, and the columns, ranges and versions that follow from it."""
+"""The registered scores: those that the settings turn on, and their columns, ranges and versions."""
 
 import json
 from importlib import import_module
@@ -41,7 +41,7 @@ __all__ = [
     "unregister_scorer",
 ]
 
-# by name, as the modules of plugins are
+# imported by name, as the modules of plugins are
 import_module("interleaved_assets.scoring.scores")
 BUILT_IN: Final = tuple(all_scorers())
 """The scores of this package."""
@@ -50,12 +50,12 @@ SIZE: Final = "size"
 
 
 def find_scorer(name: str) -> Scorer:
-    """Return the scorer with that name; KeyError if there is none."""
+    """Return the scorer with that name; KeyError if no scorer has it."""
     return {scorer.name: scorer for scorer in all_scorers()}[name]
 
 
 def known_scorers() -> tuple[str, ...]:
-    """Names of the scorers that ``scoring.scorers`` can turn on, in the order of registration."""
+    """Return the names of the scorers that ``scoring.scorers`` can turn on, in the order of registration."""
     return tuple(scorer.name for scorer in all_scorers() if scorer.prepare is not None)
 
 
@@ -87,7 +87,7 @@ def score_ranges(settings: "ScoringSettings") -> dict[str, Range]:
 
 
 def scoring_version(settings: "ScoringSettings") -> str:
-    """Settings and scorer versions as text; equal text and equal images give equal scores."""
+    """Return settings and scorer versions as text; equal text and equal images give equal scores."""
     versions = {scorer.name: scorer.version for scorer in chosen_scorers(settings)}
     return json.dumps({"settings": settings.model_dump(mode="json"), "scorers": versions}, sort_keys=True)
 

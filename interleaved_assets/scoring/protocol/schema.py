@@ -7,7 +7,7 @@ from interleaved_assets.scoring.protocol.settings import ScoringSettings
 
 
 def scores_schema(settings: ScoringSettings) -> pa.Schema:
-    """Columns and types of the table that :func:`~interleaved_assets.scoring.protocol.score.score_images` gives."""
+    """Return the schema of the table of :func:`~interleaved_assets.scoring.protocol.score.score_images`."""
     given = {name: dtype for scorer in chosen_scorers(settings) for name, dtype in scorer.columns.items()}
     types = {name: given.get(name, dtype) for name, dtype, *_ in score_columns(settings)}
     return pa.schema(

@@ -73,14 +73,14 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
 
 
 def prepare_scorers(settings: ScoringSettings) -> tuple[PreparedScorer, ...]:
-    """The scorers that ``settings`` turns on, with their models loaded."""
+    """Return the scorers that ``settings`` turns on, with their models loaded."""
     return tuple(
         PreparedScorer(scorer, scorer.prepare(settings)) for scorer in chosen_scorers(settings) if scorer.prepare
     )
 
 
 def score_image(data: Buffer, scorers: Sequence[PreparedScorer], *, max_pixels: int) -> tuple[object, ...]:
-    """One row of the score table: width, height, aspect ratio, each scorer's columns, and the error text or None."""
+    """Return a row of the score table: width, height, aspect ratio, each scorer's columns, error text or None."""
     errors: list[str] = []
     size: tuple[object, ...] = _NO_SIZE
     image: BgrImage | None = None
@@ -126,7 +126,7 @@ def _unscored(error: str, scorers: Sequence[PreparedScorer]) -> tuple[object, ..
 
 
 def _sources(images: pa.Table) -> Iterator[memoryview | str]:
-    """The bytes of each image, or an error text if there are none."""
+    """Yield the bytes of each image, or an error text if it has none."""
     errors: Iterable[str | None] = itertools.repeat(None, images.num_rows)
     if "materialize_error" in images.column_names:
         errors = images["materialize_error"].to_pylist()

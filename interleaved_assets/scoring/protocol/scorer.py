@@ -1,4 +1,4 @@
-"""What a score is, and the door through which built-in scores and those of plugins come in."""
+"""The declaration of a score, and the registration of built-in scores and those of plugins."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -48,23 +48,23 @@ ABOVE_ZERO: Final = math.ulp(0.0)
 
 @dataclass(frozen=True)
 class Scorer:
-    """A score: all that is known of one measured quantity.
+    """A score: everything that is known of one measured quantity.
 
     Attributes:
-        name: what ``scoring.scorers`` calls it.
+        name: its name in ``scoring.scorers``.
         columns: the columns it fills, with their types, or the names that Arrow has for these, such as ``double``.
         prepare: returns the measuring function for the settings. Called once per table, before any image is read; it
             loads models, and raises if a library is missing. The function it returns is called by many threads. Import
-            what measures in there: the settings name the scorers in processes that decode no image. None for scores
-            that are measured elsewhere: the size of an image, and those of CLIP and of samples.
+            measuring libraries inside it: processes that decode no image import the scorers for the settings. None for
+            scores that are measured elsewhere: the size of an image, and those of CLIP and of samples.
         version: increased when the same image gets another score, so that stored scores count as stale.
         packages: names of the distributions that it measures with, such as ``zxing-cpp``. A new feature release of one
             makes stored scores stale; so it does of OpenCV and Pillow, which decode the images of all scorers.
         ranges: ranges of numeric columns; a shard with values outside fails its check. A column without a range may
             have any finite value.
-        meanings: what the columns hold, each in a sentence, for the UI.
+        meanings: the content of the columns, each in a sentence, for the UI.
         filters: the filters on its columns; a column without one is a filter of its name once it has a bound.
-        section: of the settings, decides on whether it is measured.
+        section: the section of the settings that decides whether it is measured.
         about: a note on it in the description of ``scoring.scorers``.
         options: settings of a built-in score in ``[scoring]``: by name the type and pydantic's ``Field``.
         place: where a built-in score stands in tables, in the default order of filters and in reports.

@@ -1,4 +1,4 @@
-"""The built-in scores, each in a file that registers it as a plugin does. A new file is found by itself."""
+"""The built-in scores, each in a file that registers it as a plugin does. All files of this folder are loaded."""
 
 import importlib
 import pkgutil

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 def nsfw_score(image: "BgrImage") -> float:
-    """Probability that an image is not safe for work, 0 to 1; open_nsfw's authors suggest 0.8 for "surely not safe".
+    """Return the probability that an image is not safe for work, 0 to 1.
 
     The image is scaled to 256 x 256, the middle 224 x 224 go through a JPEG round trip and into the model, as in the
-    reference implementation. The model was trained on photographs; it is not meant for drawings and text.
+    reference implementation. Its authors suggest a threshold of 0.8 for "surely not safe". The model was trained on
+    photographs; it is not meant for drawings and text.
 
     Args:
         image: height x width x 3, uint8, blue-green-red.
@@ -30,7 +31,7 @@ def nsfw_score(image: "BgrImage") -> float:
 
 @functools.cache
 def nsfw_model() -> "NSFWClassifier":
-    """The model, loaded once per process. It runs on the CPU with one thread per call; images run in parallel.
+    """Return the model, loaded once per process. It runs on the CPU with one thread per call; images run in parallel.
 
     Raises:
         MissingDependency: the extra ``nsfw`` is not installed.

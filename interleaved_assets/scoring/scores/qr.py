@@ -31,7 +31,7 @@ DEFAULT_DETECTOR: Final[QrDetector] = "zxing+aruco"
 
 
 def qr_area_ratio(image: "BgrImage", detector: QrDetector = DEFAULT_DETECTOR) -> float:
-    """Area of all QR codes in the image ÷ area of the image, 0 (none found) to 1.
+    """Return the area of all QR codes in the image ÷ area of the image, 0 (none found) to 1.
 
     The area of a code is that of the quadrilateral of its outer corners, without the quiet zone.
 
@@ -46,12 +46,12 @@ def qr_area_ratio(image: "BgrImage", detector: QrDetector = DEFAULT_DETECTOR) ->
 
     height, width = image.shape[:2]
     covered = sum(cv2.contourArea(corners) for corners in qr_detector(detector)(image))
-    # corners are estimates and may lie outside the image
+    # corners are estimates and may be outside the image
     return min(1.0, covered / (width * height))
 
 
 def qr_detector(name: QrDetector) -> "Callable[[BgrImage], list[Quadrilateral]]":
-    """The function that finds codes; raises now if its library is missing, before any image is read.
+    """Return the function that finds codes; raise now if its library is missing, before any image is read.
 
     Raises:
         OptionError: the detector is unknown.
@@ -105,7 +105,7 @@ def _overlap(one: "Quadrilateral", other: "Quadrilateral") -> bool:
 
 
 def find_with_opencv(image: "BgrImage") -> "list[Quadrilateral]":
-    """Codes that OpenCV's ``QRCodeDetector`` detects; not decoded, since decoding raises on many real images."""
+    """Find codes with OpenCV's ``QRCodeDetector``, without decoding, since decoding raises on many real images."""
     import cv2
     import numpy as np
 
@@ -117,7 +117,7 @@ def find_with_opencv(image: "BgrImage") -> "list[Quadrilateral]":
 
 
 def find_with_zbar(image: "BgrImage") -> "list[Quadrilateral]":
-    """Codes that ZBar reads."""
+    """Find codes with ZBar, which reads them."""
     import cv2
     import numpy as np
 

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def count_words(texts: "pa.Array | pa.ChunkedArray") -> "pa.Array":
-    """Words in each text, split on white space as ``str.split()`` does; null where the text is null. Type int64."""
+    """Count the words in each text, split on white space as ``str.split()`` does; int64, null for null."""
     import pyarrow as pa
 
-    # half the time of Arrow's utf8_split_whitespace, which builds lists of words
+    # this takes half the time of Arrow's utf8_split_whitespace, which builds lists of words
     return pa.array([None if text is None else len(text.split()) for text in texts.to_pylist()], pa.int64())
 
 
 def image_text_ratio(images: "NDArray[np.int64]", words: "NDArray[np.int64]") -> "Values":
-    """Images ÷ max(words, 1) per sample, float64; a sample without words counts as one word.
+    """Return images ÷ max(words, 1) per sample, float64; a sample without words counts as one word.
 
     Args:
         images: number of images of each sample.

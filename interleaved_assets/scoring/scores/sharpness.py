@@ -16,11 +16,11 @@ SIDE: Final = 256
 
 
 def sharpness(image: "BgrImage") -> float:
-    """Variance of the Laplacian over all pixels and colour channels, from 0 (uniform colour), in grey levels squared.
+    """Return the variance of the Laplacian over all pixels and channels, in grey levels squared; 0 for uniform colour.
 
-    The definition of NeMo Curator's blur filter, ``cv2.Laplacian(image, cv2.CV_64F).var()``, so its threshold of 100
-    can be used here; channel order does not matter. Results agree to 1e-9 in a sixth of the time: the Laplacian of
-    8-bit values fits 16 bits exactly, and OpenCV sums it without a float64 copy.
+    This is the definition of NeMo Curator's blur filter, ``cv2.Laplacian(image, cv2.CV_64F).var()``, so its threshold
+    of 100 can be used here; channel order does not matter. Results agree to 1e-9 in a sixth of the time: the Laplacian
+    of 8-bit values fits 16 bits exactly, and OpenCV sums it without a float64 copy.
 
     The measure was proposed for focusing microscopes by Pech-Pacheco et al., "Diatom autofocusing in brightfield
     microscopy" (ICPR 2000).
@@ -44,7 +44,7 @@ def sharpness(image: "BgrImage") -> float:
 
 
 def sharpness_grey(image: "BgrImage") -> float:
-    """Variance of the Laplacian of the grey image: the usual definition in papers, and cheaper.
+    """Return the variance of the Laplacian of the grey image: the usual definition in papers, and cheaper.
 
     Noise of single colour channels averages out, so values are lower than those of :func:`sharpness`, for colour noise
     less than half. The two need different thresholds.
@@ -55,7 +55,7 @@ def sharpness_grey(image: "BgrImage") -> float:
 
 
 def sharpness_256(image: "BgrImage") -> float:
-    """:func:`sharpness` of the image reduced to a short side of 256 pixels by area averaging; never enlarged.
+    """Return the :func:`sharpness` of the image, reduced to a short side of 256 pixels by area averaging if larger.
 
     Enlarging an image lowers the variance of the Laplacian, since the same edge spreads over more pixels, so one
     threshold does not fit images of several resolutions. At a fixed size, an image and its enlargement have nearly the

@@ -1,4 +1,4 @@
-"""The size of an image, which every table of scores has; decoding an image tells it."""
+"""The size of an image, which every table of scores has; a scorer learns it when it decodes the image."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from interleaved_assets.scoring.protocol.filter import Values
 
 LARGEST_SIDE: Final = 2**31 - 1
-"""Pixels of a side that a bound may name."""
+"""Most pixels of a side that a bound may name."""
 _PIXELS: Final = {"ge": 1, "le": LARGEST_SIDE}
 
 
@@ -29,7 +29,7 @@ register_scorer(
     Scorer(
         "size",
         {"width": "int32", "height": "int32", "aspect_ratio": "double"},
-        packages=("opencv-python-headless", "pillow"),  # they decode the images of all scorers
+        packages=("opencv-python-headless", "pillow"),  # OpenCV and Pillow decode the images of all scorers
         ranges={"width": Range(low=1), "height": Range(low=1), "aspect_ratio": Range(low=ABOVE_ZERO)},
         meanings={"width": "Pixels.", "height": "Pixels.", "aspect_ratio": "Width / height."},
         filters=(

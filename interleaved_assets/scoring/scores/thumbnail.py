@@ -1,4 +1,4 @@
-"""A small picture of each image, stored beside its scores; filters do not use it."""
+"""A small picture of each image, stored beside its scores; no filter uses it."""
 
 from typing import TYPE_CHECKING
 
