@@ -1,4 +1,4 @@
-"""Read and write shards: tar and Parquet, local and remote; writes are atomic and deterministic."""
+"""Reading and writing of shards: tar and Parquet, local and remote; writes are atomic and deterministic."""
 
 import lazy_loader
 

@@ -1,1 +1,1 @@
-"""Tar archives: index of their members, and reading of bytes by position, also from compressed archives."""
+"""Tar archives: the index of their members, and reads of bytes by position, also from compressed archives."""

@@ -1,4 +1,4 @@
-"""Recognize what is given for a tar and is none, for a message that says what to do."""
+"""Formats of files that are not tars, and the advice for each in error messages."""
 
 from typing import Final
 
@@ -17,5 +17,5 @@ _FORMATS: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def foreign_format(front: bytes) -> str | None:
-    """What a file is by its first bytes, and what to do with it; None if they are of no known format."""
+    """Return the format of a file by its first bytes, and what to do with it; None for an unknown format."""
     return next((what for magic, what in _FORMATS if front.startswith(magic)), None)

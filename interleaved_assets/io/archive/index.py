@@ -1,7 +1,7 @@
-"""Index the members of a tar with their byte positions, and make headers for writing.
+"""Index of the members of a tar with their byte positions, and headers for writing.
 
-Only the headers are read, 512 bytes each, so that a member's bytes can be read or fetched as a byte range.
-Format after POSIX.1-2017 (pax) and the GNU tar manual, "Basic Tar Format".
+Only the headers are read, 512 bytes each, so that a member's bytes can be read or fetched as a byte range. The format
+follows POSIX.1-2017 (pax) and the GNU tar manual, "Basic Tar Format".
 """
 
 import posixpath
@@ -56,9 +56,9 @@ class TarMember(NamedTuple):
 class TarIndex(NamedTuple):
     """The files in a tar in their order.
 
-    ``damage`` describes where and why reading ended early, None if it did not. ``is_complete`` is False also for a tar
-    without end mark. ``notes`` describe irregularities that do not affect the listed members, ``odd_end`` among them:
-    the end mark is missing, or followed by other bytes than padding.
+    ``damage`` describes where and why reading ended early; it is None if reading reached the end. ``is_complete`` is
+    False for damage and for a tar without end mark. ``notes`` describe irregularities that do not affect the listed
+    members. ``odd_end`` is one of them: the end mark is missing, or followed by bytes that are not padding.
     """
 
     members: list[TarMember]
@@ -69,7 +69,7 @@ class TarIndex(NamedTuple):
 
     @property
     def shortfall(self) -> str | None:
-        """Why members may be missing from the list; None for a whole tar."""
+        """The reason why members may be missing from the list; None for a whole tar."""
         return self.damage or self.odd_end
 
 
@@ -93,7 +93,7 @@ class _Damage(Exception):
 def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
     """Index a tar of ``size`` bytes; links are listed with the bytes of the member they point to.
 
-    For a truncated or damaged tar, lists the members before the damage, and the truncated one (its bytes exceed
+    For a truncated or damaged tar, the index has the members before the damage, and the truncated one (its bytes exceed
     ``size``).
 
     Raises:
@@ -104,11 +104,11 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
         what = foreign_format(block)
         advice = "" if what is None else f"; it is {what}"
         raise ShardError(f"{uri} is not a tar: its first {BLOCK} bytes are not a tar header{advice}")
-    members: dict[str, TarMember] = {}  # the last member of each place, for links
-    found: list[TarMember | None] = []  # None for a link to a member behind it, until all are known
-    ahead: dict[int, _Header] = {}  # those links, by their number in ``found``
+    members: dict[str, TarMember] = {}  # the last member with each name, for links
+    found: list[TarMember | None] = []  # None for a link to a later member, until all members are known
+    ahead: dict[int, _Header] = {}  # the links to later members, by their number in ``found``
     notes: list[str] = []
-    known: dict[str, str] = {}  # global pax records, for all following members
+    known: dict[str, str] = {}  # global pax records, which apply to all following members
     offset = 0
     try:
         while (header := _next_header(read, offset, size, known)) is not None:
@@ -135,13 +135,13 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
 
 
 def check_size(size: int, uri: str) -> None:
-    """Refuse a tar of no bytes with a :class:`ShardError`."""
+    """Refuse a tar without any bytes with a :class:`ShardError`."""
     if size == 0:
         raise ShardError(f"{uri} is empty: it lacks even the end mark of a tar. Fetch or write it again.")
 
 
 def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) -> _Header | None:
-    """The header at ``offset`` with its extension headers applied; None at the end. Adds to ``known``."""
+    """Return the header at ``offset`` with its extension headers applied, None at the end; add to ``known``."""
     said: dict[str, str] = {}
     begin = offset
     while True:
@@ -178,7 +178,7 @@ def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) ->
 
 
 def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[TarMember | None, int]:
-    """The member of ``header``, if it is a file, and the offset of the next header."""
+    """Return the member of ``header``, None if it is not a file, and the offset of the next header."""
     if header.kind == _SPARSE:
         raise ShardError(
             f"{uri}: member {shortened(header.name)!r} is stored sparse; pack the tar again without --sparse"
@@ -198,12 +198,12 @@ def _member(header: _Header, members: dict[str, TarMember], uri: str) -> tuple[T
 
 
 def _place(name: str) -> str:
-    """A member's name as links lead to it: ``./a`` is ``a``."""
+    """Return a member's name in the form of link targets: ``./a`` becomes ``a``."""
     return posixpath.normpath(name) if "./" in name or "//" in name else name
 
 
 def _target(link: _Header) -> str:
-    """The place that a link leads to: that of a hard link is from the top of the tar."""
+    """Return the name that a link leads to; the target of a hard link is relative to the top of the tar."""
     if link.kind == _SYMBOLIC_LINK:
         return posixpath.normpath(posixpath.join(posixpath.dirname(link.name), link.link))
     return _place(link.link)
@@ -212,12 +212,12 @@ def _target(link: _Header) -> str:
 def _with_links(
     found: list[TarMember | None], ahead: dict[int, _Header], members: dict[str, TarMember], notes: list[str]
 ) -> list[TarMember]:
-    """``found`` with the symbolic links ``ahead`` of their members; ``notes`` those that lead to none."""
+    """Return ``found`` with the links ``ahead`` resolved to their members; add links to no member to ``notes``."""
     waiting = {_place(header.name): header for header in ahead.values()}
     for number, header in ahead.items():
         walked: list[str] = []
         target = _target(header)
-        # a link may lead to a link; taken out of ``waiting``, none is walked twice, nor in a circle
+        # a link may lead to a link; each is removed from ``waiting``, so none is followed twice, nor in a circle
         while target not in members and (following := waiting.pop(target, None)) is not None:
             walked.append(target)
             target = _target(following)
@@ -234,7 +234,7 @@ def _dangling(link: _Header, wanted: str) -> str:
 
 
 def shortened(name: str) -> str:
-    """A member's name for messages, truncated if long: a tar may have names of a megabyte."""
+    """Return a member's name for messages, truncated if long: a tar may have names of a megabyte."""
     if len(name) <= _SHOWN_CHARACTERS:
         return name
     return f"{name[:_SHOWN_CHARACTERS]}… ({len(name)} characters)"
@@ -245,7 +245,7 @@ def _end(data: int, size: int) -> int:
 
 
 def _odd_end(read: ReadAt, offset: int, size: int) -> str | None:
-    """What is odd if the end mark at ``offset`` is missing, or followed by other bytes than padding."""
+    """Describe an end mark at ``offset`` that is missing or followed by more than padding; None for a usual end."""
     if offset >= size:
         return "it has no end mark, so members may be missing"
     rest = read(offset, min(size - offset, 2**20))
@@ -253,14 +253,14 @@ def _odd_end(read: ReadAt, offset: int, size: int) -> str | None:
 
 
 def _parse_header(block: bytes, data: int) -> _Header | None:
-    """The header in ``block``; None if its checksum is wrong."""
+    """Return the header in ``block``; None if its checksum is wrong."""
     if len(block) < BLOCK:
         return None
     checksum, size = _octal(block[148:156]), _octal(block[124:136])
     # in the checksum, its own field counts as spaces
     total = sum(block[:148]) + 8 * ord(" ") + sum(block[156:])
     if checksum != total and checksum != total - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
-        return None  # the second sum is that of writers that summed signed bytes
+        return None  # old writers summed signed bytes, which gives the second sum
     kind = block[156]
     name = _text(block[:100])
     # GNU tar stores times where POSIX stores the prefix of a long path
@@ -270,7 +270,7 @@ def _parse_header(block: bytes, data: int) -> _Header | None:
 
 
 def _octal(field: bytes) -> int | None:
-    """A number in octal digits, or binary if its first byte is 0x80; None if it is neither, or negative."""
+    """Parse a number in octal digits, or binary if its first byte is 0x80; None if it is neither, or negative."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = field.partition(b"\0")[0].strip() or b"0"
@@ -278,7 +278,7 @@ def _octal(field: bytes) -> int | None:
 
 
 def _decimal(digits: str) -> int | None:
-    """A number in decimal digits; None if it is not one, or too long for a size."""
+    """Parse a number in decimal digits; None if it is not one, or too long for a size."""
     digits = digits.lstrip("0") or "0"
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
@@ -289,7 +289,7 @@ def _text(field: bytes) -> str:
 
 
 def _pax_records(data: bytes) -> dict[str, str]:
-    """The records ``<length> <key>=<value>\\n`` of a pax header that are used here, up to the first invalid one."""
+    """Parse the records ``<length> <key>=<value>\\n`` of a pax header that are used here, up to an invalid one."""
     records: dict[str, str] = {}
     at = 0
     while at < len(data):
@@ -316,9 +316,9 @@ _TIME: Final = b"00000000000\0"
 
 
 def member_header(name: str, size: int) -> bytes:
-    """The header of a regular file, independent of time and user: mode 0644, owner 0, time 0.
+    """Return the header of a regular file, independent of time and user: mode 0644, owner 0, time 0.
 
-    Plain ustar, preceded by a pax header if the name is long or not ASCII, or the size is 8 GiB or more.
+    It is plain ustar, preceded by a pax header if the name is long or not ASCII, or the size is 8 GiB or more.
     """
     if len(name) > _USTAR_NAME_BYTES or size >= _USTAR_SIZE or not name.isascii():
         info = tarfile.TarInfo(name)
@@ -330,5 +330,5 @@ def member_header(name: str, size: int) -> bytes:
 
 
 def padding(size: int, multiple: int = BLOCK) -> bytes:
-    """The zeros that pad ``size`` bytes to a multiple of ``multiple``."""
+    """Return the zeros that pad ``size`` bytes to a multiple of ``multiple``."""
     return bytes(-size % multiple)

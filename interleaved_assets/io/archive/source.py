@@ -1,4 +1,4 @@
-"""Open a tar for reading: in place if it is local, else from a temporary copy or by byte ranges."""
+"""Access to a tar for reading: in place if it is local, else from a temporary copy or by byte ranges."""
 
 import bz2
 import gzip
@@ -45,7 +45,7 @@ class TarSource:
         uri: path or URL of the tar.
         size: size of the tar in bytes, after decompression.
         has_offsets: whether members' offsets are offsets in the file at ``uri``; False for a compressed tar.
-        broken_off: why decompression ended early, None if it did not.
+        broken_off: the reason why decompression ended early; None if it reached the end.
     """
 
     uri: str
@@ -61,7 +61,7 @@ class TarSource:
 
     @cached_property
     def index(self) -> TarIndex:
-        """The members."""
+        """The index of the members."""
         local = BlockReader(FileRange(self._file, 0, self.size)) if isinstance(self._file, LocalFile) else None
         index = index_tar(local.read if local else lambda at, size: bytes(self.range(at, size)), self.size, self.uri)
         return index if self.broken_off is None else index._replace(damage=self.broken_off, is_complete=False)
@@ -77,13 +77,16 @@ class TarSource:
         return data
 
     def content(self, member: TarMember) -> Content:
-        """The bytes of ``member``, fewer than its size if the tar is truncated in it; a range if they are on disk."""
+        """Return the bytes of ``member``, as a range if they are on disk.
+
+        They are fewer than its size if the tar is truncated in it.
+        """
         if isinstance(self._file, LocalFile):
             return FileRange(self._file, member.offset, member.size)
         return self.range(member.offset, member.size)
 
     def is_cut(self, member: TarMember) -> bool:
-        """Whether the tar ends within ``member``."""
+        """Return whether the tar ends within ``member``."""
         return member.offset + member.size > self.size
 
 
@@ -103,7 +106,7 @@ def open_tar(
     The file must not change while it is open; it may be replaced by another file.
 
     Raises:
-        StorageError: it is missing or unreadable, there is no space for the copy, or it changed while it was read.
+        StorageError: it is missing or unreadable, the disk has no space for the copy, or it changed while it was read.
         ShardError: it is empty, its compressed data are damaged, or unpack to more than ``max_unpacked_bytes``.
     """
     with open_input(uri, storage_options) as file:
@@ -137,15 +140,15 @@ def open_tar(
 
 
 def _shrunk(uri: str) -> StorageUnavailable:
-    """The error for a remote file that ends before the size that it had when it was opened."""
+    """Return the error for a remote file that ends before the size that it had when it was opened."""
     return StorageUnavailable(f"{uri} changed while it was read. Read it again once it is complete.")
 
 
 def _decompress(plain: Any, copy: IO[bytes], uri: str, limit: int) -> str | None:
-    """Copy the decompressed bytes of ``plain`` to ``copy``; returns why this ended early, None if it did not."""
+    """Copy the decompressed bytes of ``plain`` to ``copy``; return why this ended early, or None."""
     while True:
         try:
-            # read1 returns the bytes decompressed before the damage, read would lose them
+            # read1 returns the bytes that were decompressed before the damage; read would lose them
             part = plain.read1(_COPY_BYTES)
         except EOFError:
             return f"the compressed data end in the middle, after {copy.tell()} bytes of tar"

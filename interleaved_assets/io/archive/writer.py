@@ -1,17 +1,17 @@
-"""Write the members of a tar one after the other; the same members give the same bytes."""
+"""A writer of the members of a tar, one after the other; the same members give the same bytes."""
 
 from typing import Any, Final
 
 from interleaved_assets.io.archive.index import BLOCK, RECORD, member_header, padding
 from interleaved_assets.io.storage.atomic import BytesLike
 
-# Members up to here are collected and written together; a larger one is written from where it lies.
+# Members up to this size are collected and written together; a larger one is written without a copy.
 _SMALL_BYTES: Final = 64 * 2**10
 _COLLECTED_BYTES: Final = 2**20
 
 
 class MemberWriter:
-    """Writes members to ``sink``: each with :meth:`put`, and the end mark with :meth:`finish`."""
+    """A writer of members to ``sink``: :meth:`put` appends one, :meth:`finish` writes the end mark."""
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
@@ -41,5 +41,5 @@ class MemberWriter:
     def _flush(self) -> None:
         self._written += len(self._collected)
         self._sink.write(self._collected)
-        # a new one: the sink may still hold on to the old
+        # a new buffer, since the sink may still use the old one
         self._collected = bytearray()

@@ -1,7 +1,7 @@
-"""Decode row groups in steps whose decoded size is bounded.
+"""Decoding of row groups in steps whose decoded size is bounded.
 
-With a dictionary or shared prefixes, a few bytes in a file can decode to many in memory. String and bytes columns
-with a dictionary therefore stay encoded until their rows are cut into slices by decoded size.
+With a dictionary or shared prefixes, a few bytes in a file can decode to many in memory. String and bytes columns with
+a dictionary therefore stay encoded until their rows are cut into slices by decoded size.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _FEWEST_ROWS: Final = 64
 
 
 def encoded_columns(groups: Sequence[RowGroup], columns: set[str]) -> list[str]:
-    """Leaf paths below ``columns`` of string or bytes columns that have a dictionary in some row group."""
+    """Return leaf paths below ``columns`` of string or bytes columns that have a dictionary in some row group."""
     paths = {
         ".".join(chunk.path)
         for group in groups
@@ -62,7 +62,7 @@ def decoded_steps(
 
 
 def _short_columns(file: pq.ParquetFile, number: int, rows: int, columns: Sequence[str], step: int) -> str:
-    """The columns of a row group that have another number of rows than ``rows``, in words; empty if all have it.
+    """Describe the columns of a row group that have another number of rows than ``rows``; empty if all have it.
 
     Arrow ends a row group with its shortest column, and does not name it.
     """

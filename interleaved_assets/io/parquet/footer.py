@@ -1,4 +1,4 @@
-"""Parse sizes and encodings from a Parquet footer, and compare its numbers of rows with each other.
+"""Parser of sizes and encodings in a Parquet footer, and the comparison of its numbers of rows with each other.
 
 pyarrow's ``metadata.row_group(i).column(j)`` aborts the process if size statistics are damaged, so it is not used.
 """
@@ -63,7 +63,7 @@ class _Leaf(NamedTuple):
 
 @lru_cache(maxsize=1)  # a reader opens each file twice: for the schema, then for the rows
 def parse_row_groups(data: bytes) -> tuple[RowGroup, ...]:
-    """The row groups of a footer that :func:`~.seal.checked_footer` returned.
+    """Return the row groups of a footer that :func:`~.seal.checked_footer` returned.
 
     Raises:
         pa.ArrowInvalid: it is damaged, nested deeper than :data:`MAX_DEPTH`, or its numbers of rows contradict each
@@ -118,7 +118,7 @@ def _count(value: int) -> int:
 
 
 def _leaves(elements: list[dict[int, Any]]) -> list[_Leaf]:
-    """The leaf columns of a schema, whose elements stand in depth-first order."""
+    """Return the leaf columns of a schema, whose elements are in depth-first order."""
     leaves: list[_Leaf] = []
     # for each open group: number of remaining children, its path, and whether it is in a list or map
     open_groups: list[tuple[int, tuple[str, ...], bool]] = [(elements[0].get(5, 0), (), False)]
@@ -143,8 +143,8 @@ def _leaves(elements: list[dict[int, Any]]) -> list[_Leaf]:
 class _Compact:
     """A reader of the Thrift compact protocol: structs become dictionaries by field number.
 
-    Raises ``IndexError`` or ``ValueError`` for invalid bytes. Time is linear in their number. A footer has about forty
-    values per column and row group, so common types are tested first and without a function call.
+    It raises ``IndexError`` or ``ValueError`` for invalid bytes. Time is linear in their number. A footer has about
+    forty values per column and row group, so common types are tested first and without a function call.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Read interleaved Parquet: selected columns, in bounded steps, as whole samples."""
+"""Reader of interleaved Parquet: selected columns, in bounded steps, as whole samples."""
 
 import itertools
 import logging
@@ -27,12 +27,12 @@ from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, reconcile_schema
 logger = logging.getLogger(__name__)
 
 GATHERED_BYTES: Final = 2**30
-"""Maximum size in memory of a file whose samples have non-adjacent rows, which have to be gathered."""
+"""Maximum size in memory of a file whose rows must be gathered because those of a sample are not adjacent."""
 
 
 @dataclass
 class InterleavedParquetReader(ShardReader):
-    """Reads interleaved Parquet. Options as for :class:`ShardReader`.
+    """Reader of interleaved Parquet. Its options are those of :class:`ShardReader`.
 
     ``read_kwargs`` may have ``columns`` (the columns to read; required ones are always read) and ``filters`` (the rows
     to keep: a ``pyarrow.compute.Expression`` or the list of tuples of ``pyarrow.parquet``). Reserved columns that a
@@ -44,7 +44,7 @@ class InterleavedParquetReader(ShardReader):
     read_options: ClassVar[frozenset[str]] = frozenset({"columns", "filters"})
 
     def read_files(self, files: Sequence[InputFile]) -> Iterable[tuple[str, Iterable[pa.Table]]]:
-        """See :class:`ShardReader`."""
+        """Implement :meth:`ShardReader.read_files`."""
         columns = self._columns()
         uris = [file.uri for file in files]
         seen: set[str] = set()
@@ -55,7 +55,7 @@ class InterleavedParquetReader(ShardReader):
         return ((file.uri, self._tables(file.uri, schema)) for file in files)
 
     def _columns(self) -> set[str] | None:
-        """Columns to read if a file has them; None for all."""
+        """Return the columns to read if a file has them; None for all."""
         given = self._options.get("columns")
         if isinstance(given, str):
             raise OptionError("read_kwargs columns is a list of names, not one string")
@@ -65,9 +65,9 @@ class InterleavedParquetReader(ShardReader):
         return set.intersection(*limits) | set(REQUIRED_COLUMNS) if limits else None
 
     def _schema_of(self, uri: str, columns: set[str] | None, seen: set[str]) -> pa.Schema:
-        """Schema of one file: its columns, and the reserved columns and ``fields`` that it lacks.
+        """Return the schema of one file: its columns, and the reserved columns and ``fields`` that it lacks.
 
-        Adds the names of all of the file's columns to ``seen``.
+        The names of all of the file's columns are added to ``seen``.
         """
         with open_parquet(uri, self._storage_options) as source:
             schema = _readable(source, columns)
@@ -133,7 +133,7 @@ def read_parquet_shard(
 
 
 def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) -> pa.Schema:
-    """Schema of the tables that :func:`read_parquet_shard` gives for this file, also if it has no rows.
+    """Return the schema of the tables that :func:`read_parquet_shard` gives for this file, also if it has no rows.
 
     Raises:
         StorageError, ShardError: as for :func:`read_parquet_shard`.
@@ -143,7 +143,7 @@ def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) ->
 
 
 def _readable(source: ParquetSource, columns: set[str] | None) -> pa.Schema:
-    """Schema of the columns to read: their original types, and canonical types for reserved columns.
+    """Return the schema of the columns to read: their original types, and canonical types for reserved columns.
 
     Raises:
         ShardError: a required column is missing, or a column name occurs twice.
@@ -159,7 +159,7 @@ def _readable(source: ParquetSource, columns: set[str] | None) -> pa.Schema:
 
 
 def _are_adjacent(source: ParquetSource) -> bool:
-    """Whether the rows of each sample are adjacent; reads ids in steps and keeps one hash per sample."""
+    """Return whether the rows of each sample are adjacent, after reading ids in steps with one hash kept per sample."""
     seen: set[int] = set()
     last: str | None = None
     for table in source.rows(["sample_id"], STEP_BYTES):
@@ -167,7 +167,7 @@ def _are_adjacent(source: ParquetSource) -> bool:
         if column.null_count:
             raise ShardError(f"{source.uri}: sample_id is null in {column.null_count} of {len(column)} rows")
         if not has_byte_length(column.type):
-            # to text: Arrow compares no UUIDs, and Python has no value for a time beyond the year 9999
+            # cast to text: Arrow compares no UUIDs, and Python has no value for a time beyond the year 9999
             column = align_shard(table, None, source.uri)["sample_id"]
         for sample_id in column.take(pa.array(sample_starts(column))).to_pylist():
             if sample_id == last:
@@ -207,7 +207,7 @@ def _filtered(table: pa.Table, keep: pc.Expression | None) -> pa.Table:
         return table
     # filter row numbers with the other columns, so that images are not copied
     numbered = table.drop_columns([name for name in ("binary_content",) if name in table.column_names])
-    # found by its place at the end, since another column may have the same name
+    # the column is the last one: its name could also be that of another column
     numbered = numbered.append_column("_row", pa.array(np.arange(table.num_rows)))
     try:
         rows = numbered.filter(keep).column(numbered.num_columns - 1).to_numpy()
@@ -219,7 +219,7 @@ def _filtered(table: pa.Table, keep: pc.Expression | None) -> pa.Table:
 
 
 def _unified(schemas: Sequence[pa.Schema], uris: Sequence[str]) -> pa.Schema:
-    """One schema for the files of a partition: all columns, with types that hold the values of all files."""
+    """Return one schema for the files of a partition: all columns, with types that hold the values of all files."""
     unified = schemas[0]
     for schema, uri in zip(schemas[1:], uris[1:], strict=True):
         try:

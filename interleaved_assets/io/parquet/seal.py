@@ -20,7 +20,7 @@ SEAL_BYTES: Final = 2 * len(MARK) + hashlib.sha256().digest_size
 MAGIC: Final = b"PAR1"
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _END_BYTES: Final = 4 + len(MAGIC)
-# First read at the end of a file: it contains most footers, and is the size that Arrow reads.
+# Bytes of the first read at the end of a file: they contain most footers, and Arrow reads as many.
 _TAIL_BYTES: Final = 64 * 2**10
 # A seal has two marks, and each check of one hashes up to the whole footer: a footer may consist of marks.
 _MARKS_TRIED: Final = 16
@@ -37,14 +37,14 @@ class SealedOutput(io.RawIOBase):
         return True
 
     def write(self, data: BytesLike) -> int:  # type: ignore[override]  # typeshed has a private type for it
-        """Append ``data``; returns its length in bytes."""
+        """Append ``data``; return its length in bytes."""
         if self._held is None:
             return self._output.write(data)
         self._held += data
         return len(data)
 
     def finish(self, writer: pq.ParquetWriter) -> None:
-        """Close ``writer``, hold back what it writes then, which ends with the footer, and write it with the seal."""
+        """Close ``writer``, hold back its last output, which ends with the footer, and write it with the seal."""
         self._held = bytearray()
         writer.close()
         held, self._held = bytes(self._held), None
@@ -53,7 +53,7 @@ class SealedOutput(io.RawIOBase):
 
 
 def seal(footer: bytes) -> bytes:
-    """The seal of ``footer``, which is written before it."""
+    """Return the seal of ``footer``, which is written before it."""
     return MARK + hashlib.sha256(footer).digest() + MARK
 
 
@@ -92,9 +92,9 @@ def _tail(file: BinaryIO | Any, size: int, length: int) -> bytes:
 
 
 def _is_sealed_elsewhere(tail: bytes) -> bool:
-    """Whether ``tail`` has a valid seal and footer at another place than the footer length states.
+    """Return whether ``tail`` has a valid seal and footer at another place than the footer length states.
 
-    Only the last marks are tried: no footer of this package's writer has one itself.
+    Only the last marks are tried: no footer of this package's writer contains a mark.
     """
     at = len(tail)
     for _ in range(_MARKS_TRIED):

@@ -1,4 +1,4 @@
-"""Open Parquet files: verify the footer, and turn Arrow's exceptions for damaged files into ``ShardError``."""
+"""Access to Parquet files: verification of the footer, and ``ShardError`` for Arrow's exceptions on damaged files."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +18,7 @@ from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.errors import ShardError
 
-# A larger remote row group is not fetched whole, but streamed in windows of each column.
+# A remote row group above this size is not fetched whole, but streamed in windows of each column.
 _WHOLE_GROUP_BYTES: Final = 128 * 2**20
 _WINDOW_BYTES: Final = 8 * 2**20
 # Smaller than most pages of images, which are then read straight into their place.
@@ -70,7 +70,7 @@ class ParquetSource:
             yield step
 
     def read(self, columns: Collection[str], groups: Sequence[int] | None = None) -> pa.Table:
-        """All rows of ``columns`` as one table; for small files. Raises as :meth:`rows`."""
+        """Return all rows of ``columns`` as one table; for small files. It raises the errors of :meth:`rows`."""
         schema = self._decoded_schema(columns)
         return pa.concat_tables([empty_table(schema), *self.rows(columns, _UNLIMITED, groups)])
 
@@ -96,7 +96,7 @@ def open_parquet(
         options: dict[str, Any] = {"page_checksum_verification": True}
         metadata = pq.ParquetFile(source, **options).metadata
         if local is not None:
-            # the footer is read with a check of every read, pages without: they are checked before they are handed on
+            # every read of the footer is checked; pages are read without checks, and checked before they are returned
             source = stack.enter_context(local.native())
             options |= {"pre_buffer": False, "buffer_size": _LOCAL_WINDOW_BYTES}
         else:
@@ -109,7 +109,7 @@ def open_parquet(
 
 @contextmanager
 def _damage(uri: str, advice: str, local: LocalFile | None) -> Iterator[None]:
-    """Turn Arrow's exceptions for an unreadable file into :class:`ShardError`; StorageError if it has changed."""
+    """Turn Arrow's exceptions for an unreadable file into :class:`ShardError`, or StorageError if it has changed."""
     try:
         yield
     except (MemoryError, ShardError, pa.ArrowException, UnicodeDecodeError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Store Arrow types that Parquet lacks, so that columns are read with the type they were written with."""
+"""Substitutes for Arrow types that Parquet lacks, so that columns are read with the type they were written with."""
 
 import base64
 from collections.abc import Callable
@@ -17,8 +17,11 @@ _PLAIN_TYPES: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binar
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """``schema`` as stored in a file: every ``struct<>``, at any depth, gets a placeholder field, and dictionaries of
-    views become dictionaries of plain values."""
+    """Return ``schema`` as stored in a file.
+
+    Every ``struct<>``, at any depth, gets a placeholder field. Dictionaries of views become dictionaries of plain
+    values.
+    """
     return _mapped_schema(schema, _stored)
 
 
@@ -33,15 +36,15 @@ def _stored(dtype: pa.DataType) -> pa.DataType:
 
 
 def original_schema(stored: pa.Schema, metadata: dict[bytes, bytes] | None) -> pa.Schema:
-    """The schema that the columns ``stored`` of a file had before they were written.
+    """Return the schema that the columns ``stored`` of a file had before they were written.
 
     Arrow's reader does not restore all types (``timestamp[s]`` becomes ``timestamp[ms]``), but Arrow's writer stores
-    the whole schema in the file's metadata. Files of other writers have none; their types stay.
+    the whole schema in the file's metadata. Files of other writers lack it; their types stay.
     """
     written = _written_schema(metadata)
     fields = []
     for field in stored:
-        # with a repeated name, the type cannot be assigned
+        # the type cannot be assigned if the name is repeated
         if written is not None and written.names.count(field.name) == 1 and not pa.types.is_dictionary(field.type):
             field = field.with_type(decoded_type(written.field(field.name).type))
         fields.append(field)
@@ -49,7 +52,7 @@ def original_schema(stored: pa.Schema, metadata: dict[bytes, bytes] | None) -> p
 
 
 def decoded_type(dtype: pa.DataType) -> pa.DataType:
-    """``dtype`` without dictionaries and views, those of lists included, at any depth; extension types stay."""
+    """Return ``dtype`` without dictionaries and views at any depth, also views of lists; extension types stay."""
     return mapped_type(dtype, _plain)
 
 
@@ -70,7 +73,7 @@ def _written_schema(metadata: dict[bytes, bytes] | None) -> pa.Schema | None:
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
     except (ValueError, OSError, pa.ArrowException):
-        return None  # then the types of the Parquet schema apply
+        return None  # without readable metadata, the types of the Parquet schema apply
 
 
 def _mapped_schema(schema: pa.Schema, rule: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""Write interleaved Parquet: bounded row groups, uncompressed image bytes, the same file for the same rows."""
+"""Writer of interleaved Parquet: bounded row groups, uncompressed image bytes, the same file for the same rows."""
 
 import contextlib
 import io
@@ -80,7 +80,7 @@ class ParquetShard:
             self._pending, self._pending_bytes = [rest], int(row_bytes(rest).sum())
 
     def finish(self) -> None:
-        """Write the pending rows; called by :func:`parquet_shard`."""
+        """Write the pending rows; :func:`parquet_shard` calls this."""
         for group in self._groups() if self._pending else ():
             self._write_group(group)
 
@@ -139,7 +139,8 @@ def parquet_shard(
                 shard.finish()
                 sink.finish(writer)
             finally:
-                # that of a discarded file writes a footer, which may fail with the error that ended the block
+                # closing the writer of a discarded file writes a footer, which may fail with the error that ended the
+                # block
                 with contextlib.suppress(StorageError, pa.ArrowException):
                     writer.close()
         except pa.ArrowNotImplementedError as error:
@@ -149,7 +150,7 @@ def parquet_shard(
 
 @dataclass
 class InterleavedParquetWriter(ShardWriter):
-    """Writes each batch as one Parquet file. Options as for :class:`ShardWriter`.
+    """Writer of each batch as one Parquet file. Its options are those of :class:`ShardWriter`.
 
     ``write_kwargs`` may have ``compression`` (of all columns except ``binary_content``; one of :data:`CODECS`) and
     ``row_group_bytes`` (a number, or text such as ``"64MiB"``).
@@ -200,7 +201,7 @@ def _check_keys(part: pa.Table, uri: str) -> None:
 
 
 def _is_without_bytes(dtype: pa.DataType) -> bool:
-    """Whether ``dtype`` has a fixed size of 0: pyarrow refuses such bytes, and cannot read such lists."""
+    """Return whether ``dtype`` has a fixed size of 0: pyarrow refuses such bytes, and cannot read such lists."""
     is_empty_list = pa.types.is_fixed_size_list(dtype) and not dtype.list_size
     return is_empty_list or (pa.types.is_fixed_size_binary(dtype) and not dtype.byte_width)
 
@@ -232,7 +233,7 @@ def _paged(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """Paths of the leaf columns as Parquet names them, such as ``tags.list.element``."""
+    """Return the paths of the leaf columns as Parquet names them, such as ``tags.list.element``."""
     empty = io.BytesIO()
     pq.write_table(empty_table(schema), empty)
     columns = pq.read_metadata(pa.py_buffer(empty.getbuffer())).schema

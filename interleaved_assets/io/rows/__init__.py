@@ -1,1 +1,1 @@
-"""Batches of rows, whatever their files: bounds, bytes by locator, the policy for rows with errors."""
+"""Batches of rows of any file format: bounds, bytes by locator, the policy for rows with errors."""

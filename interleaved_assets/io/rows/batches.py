@@ -1,4 +1,4 @@
-"""Split and join tables at sample borders, without copying image bytes."""
+"""Splits and joins of tables at sample borders, without copying image bytes."""
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def binary_column(rows: Sequence[Sequence[Content] | None]) -> pa.Array:
-    """A ``large_binary`` array: each value is the concatenation of a row's parts, null for None.
+    """Build a ``large_binary`` array: each value is the concatenation of a row's parts, null for None.
 
     Parts are copied once; ranges of a file are read straight into the array.
     """
@@ -42,7 +42,7 @@ def binary_column(rows: Sequence[Sequence[Content] | None]) -> pa.Array:
 
 
 def binary_views(column: pa.ChunkedArray) -> list[memoryview | None]:
-    """The bytes of each value of a column of any type of bytes as a view, None for null; Arrow's own scalars copy."""
+    """Return the bytes of each value of a column of bytes as a view, None for null; Arrow's scalars would copy."""
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         column = column.cast(pa.large_binary())
     width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
@@ -59,7 +59,8 @@ def binary_views(column: pa.ChunkedArray) -> list[memoryview | None]:
 
 
 def row_bytes(table: pa.Table) -> np.ndarray:
-    """Size of each row in bytes, int64: exact for strings and bytes and their offsets, the mean for other types."""
+    """Return the size of each row in bytes, int64: exact for strings and bytes with offsets, the mean for other
+    types."""
     sizes = np.zeros(table.num_rows, np.int64)
     if not table.num_rows:
         return sizes
@@ -76,7 +77,7 @@ def row_bytes(table: pa.Table) -> np.ndarray:
 
 
 def sample_starts(ids: pa.ChunkedArray) -> np.ndarray:
-    """Index of the first row of each run of equal ids, int64, ascending from 0; empty if there are no rows."""
+    """Return the index of the first row of each run of equal ids, int64, ascending from 0; empty without rows."""
     if len(ids) == 0:
         return np.zeros(0, np.int64)
     changes = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1))
@@ -84,12 +85,15 @@ def sample_starts(ids: pa.ChunkedArray) -> np.ndarray:
 
 
 def are_adjacent(ids: pa.ChunkedArray) -> bool:
-    """Whether the rows of each sample follow each other directly."""
+    """Return whether the rows of each sample follow each other directly."""
     return len(sample_starts(ids)) == pc.count_distinct(ids).as_py()
 
 
 def gathered(table: pa.Table) -> pa.Table:
-    """The rows with those of each sample adjacent, samples in the order of their first rows; itself if they are."""
+    """Return ``table`` with the rows of each sample adjacent, samples in the order of their first rows.
+
+    A table that has them so is returned unchanged.
+    """
     if are_adjacent(table["sample_id"]):
         return table
     codes = table["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
@@ -97,7 +101,7 @@ def gathered(table: pa.Table) -> pa.Table:
 
 
 def parts_within(sizes: np.ndarray, limit: int) -> Iterator[slice]:
-    """Consecutive parts of things of these ``sizes`` that take at most ``limit`` together, or of one thing."""
+    """Yield consecutive parts of things of these ``sizes``: of at most ``limit`` together, or of one thing."""
     filled = np.cumsum(sizes)
     first = 0
     while first < len(filled):
@@ -126,9 +130,9 @@ def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarra
 
 
 def whole_samples(tables: Iterable[pa.Table], max_batch_bytes: int | None) -> Iterator[pa.Table]:
-    """Parts of whole samples, like those of :func:`split_samples`, from consecutive ``tables`` that may split samples.
+    """Yield parts of whole samples, as :func:`split_samples` does, from ``tables`` that may split samples.
 
-    Holds at most one part and one of ``tables`` at a time. All tables have the same schema.
+    At most one part and one of ``tables`` are in memory at a time. All tables have the same schema.
     """
     pending: pa.Table | None = None
     for table in tables:
@@ -146,11 +150,11 @@ def whole_samples(tables: Iterable[pa.Table], max_batch_bytes: int | None) -> It
 def join_files(
     files: Iterable[tuple[str, Iterable[pa.Table]]], max_batch_bytes: int | None
 ) -> Iterator[tuple[pa.Table, tuple[str, ...]]]:
-    """Join the tables of a partition into batches, each with the files that its rows come from.
+    """Join the tables of a partition into batches, each with the files of its rows.
 
     ``files`` are each file's URI and its tables of whole samples. Two samples of different files may have the same id.
     In one batch they would become one sample, so the second one starts a new batch. If no file has rows and one gives
-    an empty table, there is one batch without rows.
+    an empty table, the result is one batch without rows.
     """
     empty: pa.Table | None = None
     without_rows: list[str] = []

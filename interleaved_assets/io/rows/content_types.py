@@ -52,17 +52,17 @@ _BRANDS: Final = {b"avif": "image/avif", b"avis": "image/avif", b"heic": "image/
 
 
 def type_of(extension: str) -> str | None:
-    """MIME type of an extension with its dot, in any case; None if it is not one of an image."""
+    """Return the MIME type of an extension with its dot, in any case; None if it is not an image's."""
     return _TYPES.get(extension.lower())
 
 
 def extension_of(content_type: str | None) -> str | None:
-    """The usual extension of a MIME type, with its dot; None if the type is not one of an image."""
+    """Return the usual extension of a MIME type, with its dot; None if the type is not an image's."""
     return _EXTENSIONS[content_type][0] if content_type in _EXTENSIONS else None
 
 
 def sniff(head: bytes) -> str | None:
-    """MIME type of an image from its first :data:`SNIFFED_BYTES` bytes; None if they are unknown."""
+    """Return the MIME type of an image from its first :data:`SNIFFED_BYTES` bytes; None for unknown bytes."""
     for magic, mime in _MAGIC:
         if head.startswith(magic):
             return mime

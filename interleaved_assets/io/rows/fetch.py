@@ -1,4 +1,4 @@
-"""Fetch the bytes of ranges, of members of tars and of whole files; what fails becomes a row error."""
+"""Fetching of the bytes of ranges, of members of tars and of whole files; a failure becomes a row error."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -28,7 +28,7 @@ class Source(NamedTuple):
 
 
 def is_compressed_tar(path: str) -> bool:
-    """Whether ``path`` is a tar whose members lie at no byte offset of the file, since all of it is compressed."""
+    """Return whether ``path`` is a compressed tar, whose members have no byte offset in the file."""
     return path.lower().endswith(_COMPRESSED_TARS)
 
 
@@ -39,12 +39,12 @@ def fetch(
     max_member_bytes: int,
     max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
 ) -> dict[Source, BytesLike | str]:
-    """The bytes of each source, or the row error that says why there are none.
+    """Return the bytes of each source, or the row error that says why they are missing.
 
     Ranges and whole files take one ``cat_ranges`` call per filesystem; the members of one tar are read in one pass.
 
     Raises:
-        StorageUnavailable: the storage failed in a way that may pass. It is no fault of the rows, so none is blamed.
+        StorageUnavailable: the storage failed in a way that may pass, so no row gets an error.
     """
     ranges: dict[int, tuple[AbstractFileSystem, dict[Source, tuple[str, int, int]]]] = {}
     members: defaultdict[str, list[Source]] = defaultdict(list)
@@ -73,7 +73,7 @@ def fetch(
 
 
 def _range(source: Source, max_member_bytes: int) -> tuple[int, int]:
-    """First byte and end of what to ask for; a remote file of unknown size is asked for one byte more than allowed."""
+    """Return the first byte and the end to request; for a remote file of unknown size one byte more than is allowed."""
     if is_local(source.path):
         path = local_path(source.path)
         size = path.stat().st_size
@@ -112,7 +112,7 @@ def _fetch_ranges(
 def _fetch_members(
     path: str, wanted: list[Source], storage_options: StorageOptions, max_member_bytes: int, max_unpacked_bytes: int
 ) -> Iterator[tuple[Source, BytesLike | str]]:
-    """The first member of each name, as far as the tar can be read."""
+    """Yield the first member of each name, as far as the tar can be read."""
     missing = {source.member: source for source in wanted}
     try:
         with open_tar(path, storage_options, by_ranges=True, max_unpacked_bytes=max_unpacked_bytes) as tar:
@@ -145,7 +145,7 @@ def _too_large(name: str, size: int | None, limit: int) -> str:
 
 
 def _problem(error: BaseException, path: str) -> str:
-    """The row error for an exception."""
+    """Return the row error for an exception."""
     if not isinstance(error, InterleavedError):
         error = as_storage_error(error, path, "read")
     if isinstance(error, StorageUnavailable):

@@ -1,6 +1,6 @@
-"""Filling image rows with the bytes that their ``source_ref`` names.
+"""Filling of image rows with the bytes that their ``source_ref`` names.
 
-Ranges, members of tars and whole files are fetched once each, however many rows want them.
+Ranges, members of tars and whole files are fetched once each, also if many rows share them.
 """
 
 from collections import Counter
@@ -24,22 +24,22 @@ from interleaved_assets.model.source_ref import parse_source_ref
 
 _GUESSED_BYTES: Final = 2**20
 
-# Errors of an earlier fetch, which this one may put right. All others say something about the shard, and stay.
+# Errors of an earlier fetch that a new fetch may resolve. All others describe the shard, and stay.
 _WORTH_ANOTHER_TRY: Final = frozenset({"unreadable_source", "short_read", "forbidden_path", "member_too_large"})
 
 
 class _Found(NamedTuple):
-    """The parts of a row's bytes; ``content_type`` where they are of another type than the row was thought to have."""
+    """The parts of a row's bytes; ``content_type`` is set if their type differs from the one that the row states."""
 
     pieces: Sequence[Content]
     content_type: str | None = None
 
 
-# What becomes of one row: its bytes, or an error.
+# The result for one row: its bytes, or an error.
 _Outcome = _Found | str
 
 
-# What to fetch for one row, and which frame of it is wanted.
+# The source to fetch for one row, and the frame to take from it; None for all of it.
 _Plan = tuple[Source, int | None]
 
 
@@ -53,25 +53,25 @@ def materialize(
     max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
     max_sample_bytes: int = LIMITS.max_sample_bytes,
 ) -> pa.Table:
-    """``table`` with ``binary_content`` filled in for image rows.
+    """Return ``table`` with ``binary_content`` filled in for image rows.
 
-    A byte range is read as such, unless it is empty and a member is named; else a member is looked up in its tar; else
-    the whole file is the image. With a ``frame_index`` what was read is a TIFF, and that frame is cut out of it, pixels
-    unchanged; where it is an image of another type, that is frame 0, and the row gets its ``content_type``. Whatever
-    several rows share is fetched once; ranges and whole files take one ``cat_ranges`` call per filesystem.
+    A byte range is read as such, unless it is empty and a member is named. Else a member is looked up in its tar. Else
+    the whole file is the image. With a ``frame_index`` the bytes are a TIFF, and that frame is cut out of it, pixels
+    unchanged. If they are an image of another type, that image is frame 0, and the row gets its ``content_type``. Bytes
+    that several rows share are fetched once; ranges and whole files take one ``cat_ranges`` call per filesystem.
 
-    A row that cannot be filled gets a ``materialize_error`` and null bytes; one that can loses the error of an earlier
-    fetch. Rows with any other error are left as they are.
+    A row that cannot be filled gets a ``materialize_error`` and null bytes; a row that is filled loses the error of an
+    earlier fetch. Rows with any other error are left as they are.
 
     Args:
         table: rows of the row model.
-        storage_options: what fsspec needs for remote paths.
+        storage_options: fsspec options for remote paths.
         allowed_roots: folders and URLs that a ``source_ref`` may point below; None and an empty list allow no place.
         only_missing: leave rows that have bytes alone; else fetch them again.
-        max_member_bytes: limit for what is fetched for one row.
-        max_unpacked_bytes: limit for what a compressed tar unpacks to, in a temporary file.
-        max_sample_bytes: limit for what the rows of one sample may get together; what several rows share counts for
-            each of them.
+        max_member_bytes: limit for the bytes fetched for one row.
+        max_unpacked_bytes: limit for the unpacked size of a compressed tar, in a temporary file.
+        max_sample_bytes: limit for the bytes that the rows of one sample get together; bytes that several rows share
+            count for each of them.
 
     Raises:
         StorageUnavailable: the storage failed in a way that may pass; trying again later may succeed.
@@ -98,10 +98,10 @@ def materialize_parts(
     only_missing: bool = True,
     limits: TarLimits = LIMITS,
 ) -> Iterator[pa.Table]:
-    """:func:`materialize`, in parts of whole samples of at most ``max_batch_bytes`` unless a sample is larger.
+    """Yield the result of :func:`materialize` in parts of whole samples of at most ``max_batch_bytes``.
 
-    Rows may share what is fetched, and so take far more than was fetched: no more than one part is made at a time. At
-    least one part is given.
+    A larger sample is a part of its own. Rows may share bytes, and so take far more memory than was fetched: only one
+    part is made at a time. There is at least one part.
     """
     table = with_fetch_columns(table)
     chosen = _rows_to_fill(table, only_missing)
@@ -124,7 +124,7 @@ def materialize_parts(
 
 
 def _filled(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
-    """``table`` with what became of some of its rows."""
+    """Return ``table`` with bytes or an error filled in for the planned rows."""
     errors = table["materialize_error"].to_pylist()
     present = table["binary_content"]
     pieces: list[Sequence[Content] | None] = [None] * len(present)
@@ -151,7 +151,7 @@ def _filled(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
 
 
 def _refuse_large_samples(outcomes: dict[int, _Outcome], sample_ids: Sequence[str], limit: int) -> None:
-    """Turn what goes over ``limit`` bytes in its sample into errors, before any of it is copied."""
+    """Replace images that exceed ``limit`` bytes in their sample by errors, before any of them is copied."""
     filled: Counter[str] = Counter()
     for (row, outcome), sample_id in zip(outcomes.items(), sample_ids, strict=True):
         if isinstance(outcome, str):
@@ -165,7 +165,7 @@ def _refuse_large_samples(outcomes: dict[int, _Outcome], sample_ids: Sequence[st
 
 
 def with_fetch_columns(table: pa.Table) -> pa.Table:
-    """``table`` with the columns that :func:`materialize` reads and writes, null where they were missing."""
+    """Return ``table`` with the columns that :func:`materialize` reads and writes, null if they were missing."""
     for name, dtype in (
         ("binary_content", pa.large_binary()),
         ("source_ref", pa.string()),
@@ -177,9 +177,9 @@ def with_fetch_columns(table: pa.Table) -> pa.Table:
 
 
 def bytes_to_fetch(table: pa.Table) -> np.ndarray:
-    """Bytes that :func:`materialize` would fetch for each row, int64: a guess where the locator does not say.
+    """Return the bytes that :func:`materialize` would fetch for each row, int64, guessed if the locator does not say.
 
-    What several rows share is fetched once, and counts for the first of them; what the rows take then may be more.
+    Bytes that several rows share are fetched once, and count for the first of these rows; the rows may then take more.
     """
     sizes = np.zeros(table.num_rows, np.int64)
     seen: set[tuple[str | None, str | None, int | None]] = set()
@@ -222,7 +222,7 @@ def _outcomes(
 
 
 def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, bool]) -> _Plan | str:
-    """What to fetch for a row, or the row's error; ``allowed`` remembers what was found about each path."""
+    """Return the source to fetch for a row, or the row's error; ``allowed`` caches which paths are allowed."""
     try:
         ref = parse_source_ref(locator)
     except ValueError as error:
@@ -234,7 +234,7 @@ def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, 
         allowed[path] = check_allowed(path, allowed_roots)
     if not allowed[path]:
         return row_error("forbidden_path", f"{path} is not below {', '.join(allowed_roots) or 'any allowed root'}")
-    # an empty range beside a member's name stands for a range that is not known
+    # an empty range beside a member's name means that the range is not known
     by_name = ref.member and (ref.byte_size == 0 or is_compressed_tar(path))
     if ref.byte_offset is not None and ref.byte_size is not None and not by_name:
         return Source(path, None, ref.byte_offset, ref.byte_offset + ref.byte_size), ref.frame_index
@@ -270,7 +270,7 @@ def _outcome(
         return known
     tiff, found = known
     if frame >= len(found) and found[-1].error is not None:
-        # where the chain of directories breaks off, the number of frames is unknown
+        # if the chain of directories is damaged, the number of frames is unknown
         return row_error("invalid_tiff", found[-1].error)
     if frame >= len(found):
         return row_error("frame_out_of_range", f"frame {frame} of a TIFF with {len(found)}")

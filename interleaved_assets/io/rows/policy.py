@@ -25,11 +25,11 @@ def check_policy(policy: str) -> None:
 
 
 def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stage: str) -> tuple[pa.Table, pa.Table]:
-    """Apply the error policy; returns the rows that stay and the ledger of the dropped ones.
+    """Apply the error policy; return the rows that stay and the ledger of the dropped ones.
 
     The policy covers every row with a ``materialize_error``, set by this stage or an earlier one. ``warn`` keeps all
-    rows and logs the number of errors by code; ``drop_row`` drops these rows; ``drop_sample`` drops all rows of
-    their samples. Image bytes are not copied.
+    rows and logs the number of errors by code; ``drop_row`` drops these rows; ``drop_sample`` drops all rows of their
+    samples. Image bytes are not copied.
 
     Args:
         table: rows of whole samples; without the column ``materialize_error`` nothing is dropped.
@@ -38,7 +38,7 @@ def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stag
         stage: the ``stage`` in the ledger.
 
     Raises:
-        MaterializeError: policy ``error`` and a row has an error; names the first such row.
+        MaterializeError: policy ``error`` and a row has an error; the message names the first such row.
         OptionError: ``policy`` is unknown.
     """
     check_policy(policy)

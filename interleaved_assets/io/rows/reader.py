@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class ShardReader(ABC):
-    """Reads shards as batches of whole samples: ``for batch in reader``.
+    """Base of the readers of shards, which yield batches of whole samples: ``for batch in reader``.
 
     Files are grouped into partitions; a batch has rows of one partition. The next batch of Parquet, and of remote tars,
     is read while the current one is in use.
@@ -54,8 +54,11 @@ class ShardReader(ABC):
     """Options in ``read_kwargs`` besides ``storage_options``."""
 
     decodes_in_python: ClassVar[bool] = False
-    """Whether most of the time goes to Python code. Local files are not read in a second thread then: the two threads
-    would take turns, which costs a quarter more CPU time and gains nothing."""
+    """Whether Python code takes most of the time.
+
+    If so, local files are not read in a second thread: the two threads would take turns, which costs a quarter more CPU
+    time and gains nothing.
+    """
 
     def __post_init__(self) -> None:
         """Check the options.
@@ -79,10 +82,11 @@ class ShardReader(ABC):
 
     @abstractmethod
     def read_files(self, files: Sequence[InputFile]) -> Iterable[tuple[str, Iterable[pa.Table]]]:
-        """URI and tables of whole samples, at most ``self._limit`` bytes each, of each file of one partition."""
+        """Yield the URI of each file of a partition with its tables of whole samples of ``self._limit`` bytes at
+        most."""
 
     def partitions(self) -> list[list[InputFile]]:
-        """The files, grouped.
+        """Return the files, grouped.
 
         Raises:
             StorageError: a path is missing or unreadable, or a glob or folder is empty.
@@ -91,7 +95,7 @@ class ShardReader(ABC):
         return group_files(files, self.files_per_partition, self.blocksize)
 
     def __iter__(self) -> Iterator[InterleavedBatch]:
-        """The batches, in the order of the files.
+        """Yield the batches, in the order of the files.
 
         Raises:
             StorageError: a file is missing or unreadable.

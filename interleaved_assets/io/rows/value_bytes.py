@@ -1,4 +1,4 @@
-"""Bytes that values of any Arrow type take."""
+"""The number of bytes that values of any Arrow type take."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 
 def has_byte_length(dtype: pa.DataType) -> bool:
-    """Whether the type is strings or bytes, whose values differ in length."""
+    """Return whether the type is strings or bytes, whose values differ in length."""
     return (
         pa.types.is_string(dtype)
         or pa.types.is_large_string(dtype)
@@ -18,11 +18,11 @@ def has_byte_length(dtype: pa.DataType) -> bool:
 
 
 def value_bytes(array: Any) -> np.ndarray | float:
-    """Bytes of each value of an Arrow array when no two share any, without offsets and validity, roughly; float64.
+    """Return roughly the bytes of each value of an Arrow array, float64, as if no two values shared any.
 
-    One number where all are alike, since nulls and runs may be any number of them. Dictionaries, views, list views,
-    unions and runs may name one value any number of times, lists of them any number of times that, so that a sum may be
-    beyond all integers.
+    Offsets and validity do not count. The result is one number if all values have the same size, since an array may
+    have any number of nulls and runs. Dictionaries, views, list views, unions and runs may repeat one value any number
+    of times, and lists of them may multiply this, so that a sum may be beyond all integers.
     """
     types, dtype = pa.types, array.type
     if isinstance(array, pa.ExtensionArray):
@@ -36,7 +36,7 @@ def value_bytes(array: Any) -> np.ndarray | float:
     if types.is_struct(dtype):
         return sum((value_bytes(array.field(number)) for number in range(dtype.num_fields)), start=np.float64(0))
     if types.is_fixed_size_list(dtype):
-        # a null one has values as well, of which nothing is known
+        # a null list has values as well, of unknown size
         return dtype.list_size * _largest(value_bytes(array.values))
     if hasattr(array, "offsets") and hasattr(array, "values"):
         starts = np.asarray(array.offsets, np.int64)
@@ -46,7 +46,7 @@ def value_bytes(array: Any) -> np.ndarray | float:
             starts, ends = starts[:-1], starts[1:]
         return _ranges(value_bytes(array.values), starts, ends)
     if types.is_string_view(dtype) or types.is_binary_view(dtype):
-        # a view begins with its length, and takes 16 bytes
+        # a view is preceded by its length and takes 16 bytes
         lengths = np.frombuffer(array.buffers()[1], "<i4", 4 * len(array), 16 * array.offset)[::4]
         return np.where(np.asarray(array.is_valid()), lengths, 0).astype(np.float64)
     if has_byte_length(dtype):

@@ -14,7 +14,7 @@ _Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 
 _running: Final[dict[threading.Thread, "Workers"]] = {}
 _PATIENCE_S: Final = 2.0
-"""Seconds beyond the last deadline that the interpreter waits at its end: a task that hangs may have started others."""
+"""Seconds that the interpreter waits at its end beyond the last deadline: a task that hangs may have started others."""
 
 
 class Workers:
@@ -49,13 +49,14 @@ class Workers:
         if len(self._threads) < self._limit:
             # daemon threads, since Python joins all others before it calls _end_all
             thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
-            # first, since start() waits for the thread, and Ctrl-C may arrive there: stop() has to count it too
+            # first, since start() waits for the thread, and Ctrl-C may arrive there: stop() has to count this thread
+            # too
             self._threads.append(thread)
             thread.start()
         return future
 
     def stop(self) -> None:
-        """End each thread after its current task. Takes no lock and does not wait."""
+        """End each thread after its current task. This takes no lock and does not wait."""
         self._is_stopped = True
         for _ in self._threads:
             self._tasks.put(None)
@@ -67,7 +68,7 @@ class Workers:
         self.stop()
         if kind is not GeneratorExit:
             for thread in self._threads:
-                if thread.is_alive():  # one that could not be started cannot be joined
+                if thread.is_alive():  # a thread that could not be started cannot be joined
                     thread.join()
 
     def _work(self) -> None:
@@ -76,10 +77,10 @@ class Workers:
             while (task := self._tasks.get()) is not None:
                 if self._is_stopped:
                     task[0].cancel()
-                    task[0].set_running_or_notify_cancel()  # else whoever waits for it waits for ever
+                    task[0].set_running_or_notify_cancel()  # else its waiting caller would wait for ever
                     break
                 _run_task(*task)
-                del task  # else it stays in memory until the next task
+                del task  # else the task stays in memory until the next one
             if self._at_end is not None:
                 self._at_end()
         finally:
@@ -101,8 +102,8 @@ def _run_task(future: Future[Any], function: Callable[..., Any], arguments: tupl
 def _end_all() -> None:
     """Stop threads of generators that were never closed, and wait for them, before the interpreter shuts down.
 
-    Where a task has a deadline, nothing is waited for much longer than the last deadline: it may hang, with threads
-    that it has started.
+    Tasks with a deadline are not awaited for much longer than the last deadline: they may hang, with threads that they
+    have started.
     """
     running = dict(_running)
     for workers in running.values():

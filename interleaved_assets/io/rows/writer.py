@@ -1,4 +1,4 @@
-"""Base of the two shard writers: file names, modes, materialization, the error policy and the schema."""
+"""Base of the shard writers: file names, modes, materialization, the error policy and the schema."""
 
 import hashlib
 import io
@@ -34,7 +34,7 @@ _FETCH_OPTIONS: Final = frozenset({"max_member_bytes", "max_sample_bytes", "max_
 
 @dataclass
 class ShardWriter(ABC):
-    """Writes each batch to its own file.
+    """Base of the writers of shards, which write each batch to its own file.
 
     A file is named after the batch's source files and the number of earlier batches of them, so the same input gives
     the same names: ``<stem of the first source>-<hash of all sources>-<number>.<extension>``. A batch without source
@@ -48,8 +48,8 @@ class ShardWriter(ABC):
         materialize_on_write: fetch the bytes of image rows that have none from their ``source_ref``.
         on_materialize_error: error policy for rows with a ``materialize_error``, set here or by an earlier stage:
             ``error``, ``warn``, ``drop_row`` or ``drop_sample``.
-        mode: what to do if the file exists. ``error`` raises, ``overwrite`` replaces it, ``append`` uses the next free
-            number, ``ignore`` keeps it and writes nothing. Other files are never changed.
+        mode: the handling of a file that exists. ``error`` raises, ``overwrite`` replaces it, ``append`` uses the next
+            free number, ``ignore`` keeps it and writes nothing. Other files are never changed.
         write_kwargs: options of the file format, ``storage_options``, and the limits for fetching:
             ``max_member_bytes``, ``max_sample_bytes``, ``max_unpacked_bytes``, in bytes or as text such as ``"1GiB"``.
         storage_options: fsspec options, for ``output_dir`` and for fetching.
@@ -119,7 +119,7 @@ class ShardWriter(ABC):
         return pa.concat_tables([empty_ledger(), *self._ledgers])
 
     def write(self, batch: InterleavedBatch) -> list[str]:
-        """Write ``batch``; returns the paths written: one, or none if ``mode`` is ``ignore`` and the file exists.
+        """Write ``batch``; return the paths written: one, or none if ``mode`` is ``ignore`` and the file exists.
 
         A batch whose rows are all dropped by the error policy is written as a file without rows.
 
@@ -183,7 +183,7 @@ class ShardWriter(ABC):
 
 
 def _stem(source_files: tuple[str, ...], table: pa.Table) -> str:
-    """Name of the first source file without extensions, and a hash of all source paths."""
+    """Return the name of the first source file without extensions, with a hash of all source paths."""
     if not source_files:
         return f"batch-{_rows_hash(table)}"
     name = source_files[0].rpartition("/")[2]
@@ -193,7 +193,7 @@ def _stem(source_files: tuple[str, ...], table: pa.Table) -> str:
 
 
 def _rows_hash(table: pa.Table) -> str:
-    """Hash of all rows; it may differ for equal rows in other chunks."""
+    """Hash all rows; the hash may differ for equal rows in other chunks."""
     digest = _Digest()
     with pa.ipc.new_stream(pa.PythonFile(digest, mode="w"), table.schema) as stream:
         stream.write_table(table)

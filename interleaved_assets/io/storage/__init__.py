@@ -1,4 +1,4 @@
-"""Read, write and list files, local or on any filesystem of fsspec.
+"""Access to files, local or on any filesystem of fsspec: reading, writing and listing.
 
 The rest of the package accesses storage only through this folder. Failures raise
 :class:`~interleaved_assets.model.errors.StorageError`, which names the path and what to do, or

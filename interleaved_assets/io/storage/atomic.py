@@ -61,7 +61,7 @@ class AtomicOutput(io.RawIOBase):
         return True
 
     def write(self, data: BytesLike) -> int:  # type: ignore[override]  # typeshed has a private type for it
-        """Append ``data``; returns its length in bytes."""
+        """Append ``data``; return its length in bytes."""
         with storage_errors(self.uri, "write"):
             self._target.file.write(data)
         if self._digest is not None:
@@ -71,11 +71,11 @@ class AtomicOutput(io.RawIOBase):
         return written
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return self.size
 
     def store(self) -> None:
-        """Store what was written, still invisible, so that the commit takes a moment and no memory is held until then.
+        """Store the written bytes, still invisible, so that the commit is quick and no memory is held until then.
 
         Nothing can be written afterwards. In object stores other than S3 this does nothing.
         """
@@ -84,7 +84,9 @@ class AtomicOutput(io.RawIOBase):
 
 
 def check_place(uri: str) -> None:
-    """Refuse a chained URL, which would hide which file is replaced, and a URL of a web server, as a place to write to.
+    """Refuse a chained URL and a URL of a web server as a place to write to.
+
+    A chained URL would hide which file is replaced.
 
     Raises:
         OptionError: ``uri`` is one of them.
@@ -96,7 +98,7 @@ def check_place(uri: str) -> None:
 
 
 def check_output(uri: str) -> None:
-    """Refuse an output where none can be written, and one that would replace what is no regular file.
+    """Refuse a place that cannot be written, and one where a write would replace something other than a regular file.
 
     Every writer calls this; commands that work for long call it before their work too.
 
@@ -156,11 +158,11 @@ def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: b
 def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
     """Remove temporary files that killed writers of ``uri`` have left, unless the next writer takes them over.
 
-    Does nothing on local filesystems with locks, where the next writer takes them over, and in object stores, which
+    It does nothing on local filesystems with locks, where the next writer takes them over, nor in object stores, which
     have no temporary files. On other filesystems the folder is listed, and files of live writers are removed too; such
     a writer fails when it commits.
     """
-    with storage_errors(uri, "write"):  # it is called before a write, and then the write cannot succeed
+    with storage_errors(uri, "write"):  # the caller writes next, which cannot succeed if this fails
         if is_local(uri):
             target = local_path(uri)
             if not has_locks(target.parent):
@@ -226,7 +228,7 @@ class _UploadTarget:
 
 
 class _MovedTarget:
-    """Other filesystems: a temporary file in the same folder, then a move."""
+    """A temporary file in the same folder, then a move: the target on other filesystems."""
 
     def __init__(self, fs: AbstractFileSystem, path: str) -> None:
         folder, _, name = path.rpartition("/")
@@ -257,6 +259,6 @@ class _MovedTarget:
 _Target: TypeAlias = TemporaryFile | _UploadTarget | _MovedTarget
 """An open output file; ``commit`` makes it appear at its final path, ``discard`` removes it.
 
-``store`` does beforehand what of a commit takes time and is not visible. ``commit`` returns the stamp of its own file,
-taken during the commit, since afterwards the path may hold that of another writer; None if the stamp cannot be known.
+``store`` does the slow and invisible part of a commit beforehand. ``commit`` returns the stamp of its own file, taken
+during the commit, since afterwards the path may hold that of another writer; None if the stamp cannot be known.
 """

@@ -1,4 +1,4 @@
-"""Create a file that must not exist yet: of several writers of one path, one succeeds and the others learn it."""
+"""Creation of a file that must not exist yet: of several writers of one path, one succeeds and the others learn it."""
 
 import errno
 import os
@@ -19,17 +19,17 @@ from interleaved_assets.io.storage.temporary import TemporaryFile, clear_tempora
 NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """Errors of file systems that cannot link one file to the other."""
 _PRESENT: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
-"""Error codes of S3 where an object has that key, or is being given it by another request."""
+"""Error codes of S3 for an object that exists, or that another request is creating."""
 
 
 def create_file(uri: str, content: bytes, storage_options: StorageOptions = None) -> bool:
-    """Create ``uri`` with ``content``, whole, unless a file exists there, which stays; returns whether it did.
+    """Create ``uri`` with ``content``, whole; return False and change nothing if a file exists there.
 
-    Where a local file exists, temporary files that killed writers of it have left are removed.
+    If a local file exists, temporary files that killed writers of it have left are removed.
 
-    Of several processes that create the same file at the same moment, one gets True: on local file systems with hard
-    links, and in S3 stores that support ``If-None-Match: *`` for writes. Elsewhere the storage is asked for the file
-    first, and of two writers within that moment the last one replaces the other's file.
+    If several processes create the same file at the same moment, one gets True. This holds on local file systems with
+    hard links, and in S3 stores that support ``If-None-Match: *`` for writes. Elsewhere the storage is asked for the
+    file first, and of two writers within that moment the last one replaces the other's file.
     """
     if is_local(uri):
         with storage_errors(uri, "write"):

@@ -1,4 +1,4 @@
-"""Find the fsspec filesystem of a path, and turn its exceptions into storage errors with advice."""
+"""The fsspec filesystem of a path, and the conversion of its exceptions to storage errors with advice."""
 
 import contextlib
 import errno
@@ -74,25 +74,25 @@ _ADVICE_BY_NUMBER: Final = {
 
 
 def is_local(uri: str) -> bool:
-    """Whether ``uri`` is a plain path or a ``file://`` URL."""
+    """Return whether ``uri`` is a plain path or a ``file://`` URL."""
     return uri.startswith(_LOCAL_PREFIXES) or ("://" not in uri and not is_chain(uri))
 
 
 def is_chain(uri: str) -> bool:
-    """Whether ``uri`` is a chain of filesystems (``zip://a.tar::s3://bucket/b.zip``), and not a name with ``::``."""
+    """Return whether ``uri`` is a chain of filesystems (``zip://a.tar::s3://bucket/b.zip``), not a name with ``::``."""
     first, link, _ = uri.partition("::")
     return bool(link) and first.partition("://")[0] in _LAID_OVER
 
 
 def local_path(uri: str) -> Path:
-    """The absolute path of a local ``uri``; used both to check a path and to open it."""
+    """Return the absolute path of a local ``uri``; used both to check a path and to open it."""
     prefix = next((prefix for prefix in _LOCAL_PREFIXES if uri.startswith(prefix)), "")
     uri = uri.removeprefix(prefix)
     return Path(os.path.abspath(os.path.expanduser(uri)))  # noqa: PTH100, PTH111 - Path.resolve would follow links
 
 
 def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[AbstractFileSystem, str]:
-    """The filesystem of ``uri`` and the path in it. ``storage_options`` are for remote filesystems only.
+    """Return the filesystem of ``uri`` and the path in it. ``storage_options`` are for remote filesystems only.
 
     Raises:
         OptionError: the scheme is unknown, or the URL contains a user or password.
@@ -120,12 +120,12 @@ def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[Abstra
 
 
 def join(folder: str, name: str) -> str:
-    """``name`` below ``folder``, which is a path or a URL."""
+    """Return the path or URL of ``name`` below ``folder``, which is a path or a URL."""
     return f"{folder.rstrip('/')}/{name}" if folder.strip("/") else f"{folder}{name}"
 
 
 def file_info(uri: str, storage_options: StorageOptions = None) -> dict[str, Any] | None:
-    """fsspec's info of the file or folder at ``uri``; None if there is none. Cached listings are ignored."""
+    """Return fsspec's info of the file or folder at ``uri``, None without one; cached listings are ignored."""
     with client_errors(uri, "look at"):
         fs, path = filesystem(uri, storage_options)
         fs.invalidate_cache(path)
@@ -136,12 +136,12 @@ def file_info(uri: str, storage_options: StorageOptions = None) -> dict[str, Any
 
 
 def exists(uri: str, storage_options: StorageOptions = None) -> bool:
-    """Whether a file or folder exists at ``uri``; cached listings are ignored."""
-    return file_info(uri, storage_options) is not None  # not fs.exists, which returns False when the storage fails
+    """Return whether a file or folder exists at ``uri``; cached listings are ignored."""
+    return file_info(uri, storage_options) is not None  # fs.exists would return False when the storage fails
 
 
 def remove_file(uri: str, storage_options: StorageOptions = None) -> None:
-    """Remove the file at ``uri``, if there is one."""
+    """Remove the file at ``uri``, if it exists."""
     with storage_errors(uri, "remove"):
         fs, path = filesystem(uri, storage_options)
         with contextlib.suppress(FileNotFoundError):  # also if another process has removed it meanwhile
@@ -155,7 +155,7 @@ def storage_errors(uri: str, doing: str) -> Iterator[None]:
         yield
     except StorageError:
         raise
-    except Exception as error:  # those of clients are told by their packages, which need not be imported
+    except Exception as error:  # exceptions of clients are recognized by their packages, which need not be imported
         packages = {base.__module__.partition(".")[0] for base in type(error).__mro__}
         if isinstance(error, OSError) or packages & _CLIENTS:
             raise as_storage_error(error, uri, doing) from error
@@ -177,7 +177,7 @@ def client_errors(uri: str, doing: str) -> Iterator[None]:
 
 
 def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError:
-    """The :class:`StorageError` for ``error``; :class:`StorageUnavailable` if a retry may succeed."""
+    """Return the :class:`StorageError` for ``error``; :class:`StorageUnavailable` if a retry may succeed."""
     cause = error.__cause__
     if (
         isinstance(error, FileNotFoundError)
@@ -221,7 +221,7 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _http_status(error: BaseException) -> int | None:
-    """The HTTP status in a client's exception: aiohttp ``status``, gcsfs ``code``, botocore ``response``."""
+    """Return the HTTP status in a client's exception: aiohttp ``status``, gcsfs ``code``, botocore ``response``."""
     found = _s3_response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
     for candidate in (found, getattr(error, "status", None), getattr(error, "code", None)):
         if isinstance(candidate, int):
@@ -230,12 +230,12 @@ def _http_status(error: BaseException) -> int | None:
 
 
 def s3_code(error: BaseException) -> str:
-    """The error code in S3's response, such as ``AccessDenied``; empty if there is none."""
+    """Return the error code in S3's response, such as ``AccessDenied``; empty if it has none."""
     return str(_s3_response(error).get("Error", {}).get("Code", ""))
 
 
 def _s3_response(error: BaseException) -> dict[str, Any]:
-    """S3's response from botocore's exception, which may be the cause of the exception that s3fs raises."""
+    """Return S3's response from botocore's exception, which may be the cause of the exception that s3fs raises."""
     for candidate in (error, error.__cause__):
         response = getattr(candidate, "response", None)
         if isinstance(response, dict):

@@ -1,4 +1,4 @@
-"""The files directly in one folder: listing them, and removing those that are not wanted any more."""
+"""The files directly in one folder: their list, and the removal of those that are not wanted any more."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -15,7 +15,7 @@ from interleaved_assets.io.storage.temporary import remove_if_dead, target_name
 
 
 def files_in(folder: str, storage_options: StorageOptions = None) -> dict[str, int]:
-    """Name and size in bytes of each file directly in ``folder``, sorted by name; none if there is no such folder.
+    """Return name and size in bytes of each file directly in ``folder``, sorted by name; empty for a missing folder.
 
     Raises:
         StorageError: it cannot be listed.
@@ -28,7 +28,7 @@ def files_in(folder: str, storage_options: StorageOptions = None) -> dict[str, i
         except (FileNotFoundError, NotADirectoryError):
             return {}
         start = path.rstrip("/") + "/"
-        # an object store lists the object at the path itself where there is no folder
+        # for a path without a folder, an object store lists the object at the path itself
         files = {info["name"]: info for info in found if info["type"] != "directory" and info["name"].startswith(start)}
         return {name[len(start) :]: int(files[name]["size"] or 0) for name in sorted(files)}
 
@@ -36,9 +36,9 @@ def files_in(folder: str, storage_options: StorageOptions = None) -> dict[str, i
 def remove_others(
     folder: str, is_own: Callable[[str], bool], keep: Collection[str], storage_options: StorageOptions = None
 ) -> list[str]:
-    """Remove the files directly in ``folder`` whose name ``is_own`` and not in ``keep``; returns their names.
+    """Remove the files directly in ``folder`` whose name ``is_own`` and not in ``keep``; return their names.
 
-    Temporary files of such names go too; in local folders with locks only those whose writers are dead.
+    Temporary files of such names are removed too; in local folders with locks only those whose writers are dead.
 
     Raises:
         StorageError: the folder cannot be listed, or a file cannot be removed.

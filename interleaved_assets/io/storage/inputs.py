@@ -1,4 +1,4 @@
-"""Open local and remote files for reading, read small files in one request, copy remote files."""
+"""Reading of local and remote files: open, read in one request, or copy."""
 
 import contextlib
 import hashlib
@@ -72,7 +72,7 @@ class _ReadAhead:
         if left >= _READ_AHEAD_BYTES:
             rest = self._fetch(left)
         else:
-            # little is read ahead before it shows that reading goes on there
+            # read ahead little until reads turn out to be consecutive
             goes_on = self._at == self._start + len(self._block)
             ahead = _READ_AHEAD_BYTES if goes_on else max(left, _FIRST_READ_BYTES)
             self._start, self._block = self._at, self._fetch(ahead)
@@ -129,7 +129,7 @@ class _RemoteFile(io.BufferedIOBase):
 
 
 def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None:
-    """The content of a small file, read in one request; None if there is no such file."""
+    """Return the content of a small file, read in one request; None if no such file exists."""
     with client_errors(uri, "read"):
         fs, path = filesystem(uri, storage_options)
         if is_local(uri):
@@ -144,14 +144,14 @@ def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None
 
 
 def file_sha256(uri: str, storage_options: StorageOptions = None) -> str:
-    """SHA-256 of a file's content, as 64 hex digits."""
+    """Return the SHA-256 of a file's content, as 64 hex digits."""
     with open_input(uri, storage_options) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # BinaryIO leaves out readinto
 
 
 @contextmanager
 def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Path]:
-    """A local path with the content of ``uri``: the file itself if it is local, else a temporary copy."""
+    """Give a local path with the content of ``uri``: the file itself if it is local, else a temporary copy."""
     if is_local(uri):
         path = local_path(uri)
         with storage_errors(uri, "read"), LocalFile(path, uri):
@@ -169,13 +169,13 @@ def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Pat
 
 @contextmanager
 def scratch_file(uri: str) -> Iterator[IO[bytes]]:
-    """A temporary file with a name for a copy of ``uri``, removed at the end; write to it in :func:`scratch_errors`."""
+    """Open a named temporary file for a copy of ``uri``, removed at the end; write to it in :func:`scratch_errors`."""
     with scratch_errors(uri):
         file = tempfile.NamedTemporaryFile(prefix="interleaved-")  # noqa: SIM115 - closed below
     try:
         yield file
     finally:
-        # closing flushes what did not fit, which fails again on a full disk
+        # closing flushes buffered data, which fails again on a full disk
         with contextlib.suppress(OSError):
             file.close()
 

@@ -1,4 +1,4 @@
-"""Find input files and group them into partitions."""
+"""Input files: their search, and their grouping into partitions."""
 
 import glob
 import re
@@ -35,7 +35,7 @@ class InputFile(NamedTuple):
 
 
 def dotted(extensions: Sequence[str], option: str) -> tuple[str, ...]:
-    """Extensions in lower case with their dot: ``png`` and ``.PNG`` become ``.png``.
+    """Return extensions in lower case with their dot: ``png`` and ``.PNG`` become ``.png``.
 
     Raises:
         OptionError: an extension is not text, or only dots; the message names ``option``.
@@ -48,7 +48,7 @@ def dotted(extensions: Sequence[str], option: str) -> tuple[str, ...]:
 def find_files(
     file_paths: FilePaths, extensions: Sequence[str], storage_options: StorageOptions = None
 ) -> list[InputFile]:
-    """All input files, sorted by name, without duplicates.
+    """Find all input files, sorted by name, without duplicates.
 
     A folder is searched recursively for files with one of ``extensions`` (with dot, case ignored). A glob matches
     files with these extensions; folders that it matches are not searched. A path of an existing file is used with any
@@ -105,7 +105,7 @@ def group_files(
 
 
 def parse_size(value: int | str, option: str = "size") -> int:
-    """Bytes from a whole number or from text such as ``"512MiB"`` (1024-based) or ``"1.5 GB"`` (1000-based).
+    """Parse bytes from a whole number or from text such as ``"512MiB"`` (1024-based) or ``"1.5 GB"`` (1000-based).
 
     Raises:
         OptionError: ``value`` is neither of these, or not positive; the message names ``option``.
@@ -124,7 +124,7 @@ def parse_size(value: int | str, option: str = "size") -> int:
 
 
 def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOptions) -> list[tuple[str, int]]:
-    """Absolute URI and size of each file at ``uri``, a file, folder or glob."""
+    """Return the absolute URI and size of each file at ``uri``, a file, folder or glob."""
     if is_local(uri):
         uri = str(local_path(uri))
     fs, path = filesystem(uri, storage_options)
@@ -151,7 +151,7 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
 
 
 def _is_openable(info: dict[str, Any]) -> bool:
-    """Whether it is not a FIFO, socket or device, nor a link to one."""
+    """Return whether ``info`` is not a FIFO, socket or device, nor a link to one."""
     if not info.get("islink"):
         return info["type"] != "other"
     try:
@@ -161,7 +161,7 @@ def _is_openable(info: dict[str, Any]) -> bool:
 
 
 def _entry(fs: AbstractFileSystem, path: str) -> dict[str, Any] | None:
-    """fsspec's info of ``path``; None if it is a glob and no file has exactly this name."""
+    """Return fsspec's info of ``path``; None if it is a glob and no file has exactly this name."""
     try:
         return dict(fs.info(path))
     except FileNotFoundError:
@@ -171,7 +171,7 @@ def _entry(fs: AbstractFileSystem, path: str) -> dict[str, Any] | None:
 
 
 def _with_path(uri: str, path: str, fs: AbstractFileSystem) -> str:
-    """The URI of ``path`` on the filesystem of ``uri``."""
+    """Return the URI of ``path`` on the filesystem of ``uri``."""
     if is_local(uri):
         return path
     if not is_chain(uri):

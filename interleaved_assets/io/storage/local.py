@@ -1,4 +1,4 @@
-"""Read local files by position. They are not memory-mapped: truncating a mapped file kills the process."""
+"""Reads of local files by position. They are not memory-mapped: truncating a mapped file kills the process."""
 
 import io
 import os
@@ -11,7 +11,7 @@ from interleaved_assets.model.errors import StorageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Below this, a bytes object takes less time than a buffer of Arrow.
+# Below this size, a bytes object takes less time than a buffer of Arrow.
 _SMALL_BYTES: Final = 64 * 2**10
 
 
@@ -29,7 +29,7 @@ def check_name(uri: str) -> None:
 
 
 def displayable(name: str) -> str:
-    """``name`` with bytes that are not UTF-8 escaped, for messages, which are stored as UTF-8."""
+    """Return ``name`` with bytes that are not UTF-8 escaped, for messages, which are stored as UTF-8."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -37,7 +37,7 @@ class LocalFile(io.RawIOBase):
     """A regular local file, open for reading, that must not change while it is open.
 
     Every read raises StorageError if the size or modification time has changed since the file was opened. If another
-    file takes its name, reads return the content of the opened file.
+    file gets its name, reads return the content of the opened file.
 
     Attributes:
         size: in bytes.
@@ -61,7 +61,7 @@ class LocalFile(io.RawIOBase):
             small = os.pread(self._descriptor, wanted, offset) if wanted else b""
             self._check(len(small) == wanted)
             return small
-        import pyarrow as pa  # here and below: who only names or lists files does without it
+        import pyarrow as pa  # here and below: callers that only name or list files do not need it
 
         # Arrow's memory pool reuses pages: half the CPU time of new bytes objects
         data = memoryview(pa.allocate_buffer(wanted)).cast("B")
@@ -78,7 +78,7 @@ class LocalFile(io.RawIOBase):
         self._check(filled == wanted)
 
     def native(self) -> "pa.NativeFile":
-        """This file for Arrow, which reads it without Python, and so without checks: call :meth:`check` afterwards."""
+        """Return this file for Arrow, which reads it without Python's checks: call :meth:`check` afterwards."""
         import pyarrow as pa
 
         # by the descriptor, since the path may be another file by now
@@ -89,18 +89,18 @@ class LocalFile(io.RawIOBase):
         self._check(is_whole=True)
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # typeshed has a private type for it
-        """See :class:`io.RawIOBase`."""
+        """Implement :meth:`io.RawIOBase.readinto`."""
         count = os.preadv(self._descriptor, [buffer], self._position)
         self._check(count > 0 or not len(buffer) or self._position >= self.size)
         self._position += count
         return count
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next ``size`` bytes, or all remaining ones; fewer only at the end."""
+        """Return the next ``size`` bytes, or all remaining ones; fewer only at the end."""
         return bytes(self.read_buffer(self.size if size is None or size < 0 else size))
 
     def read_buffer(self, size: int) -> "pa.Buffer":
-        """As :meth:`read` without a copy; Arrow calls this method if it exists."""
+        """Return the result of :meth:`read` without a copy; Arrow calls this method if it exists."""
         import pyarrow as pa
 
         data = self.read_at(self._position, size)

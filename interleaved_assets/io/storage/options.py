@@ -35,7 +35,7 @@ SAME_STORAGE: Final = {"s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 
 
 def find_unlisted(options: Mapping[str, Any], prefix: str = "") -> str | None:
-    """Name of the first option that may hold a secret, such as ``client_kwargs.headers``; None if there is none.
+    """Return the name of the first option that may hold a secret, such as ``client_kwargs.headers``; None without one.
 
     Tables of client options are searched too; any other value must be a single value.
     """
@@ -51,12 +51,12 @@ def find_unlisted(options: Mapping[str, Any], prefix: str = "") -> str | None:
 
 
 def by_scheme(options: Mapping[str, Any], uris: Iterable[str]) -> StorageOptionsByScheme:
-    """``options`` for each scheme of ``uris``; local paths have no options."""
+    """Return ``options`` for each scheme of ``uris``; local paths have no options."""
     return {_scheme(uri): options for uri in uris if not is_local(uri)}
 
 
 def options_of(uri: str, options: StorageOptionsByScheme | None) -> StorageOptions:
-    """The options for the scheme of ``uri``; for a chain, of its last link."""
+    """Return the options for the scheme of ``uri``; for a chain, of its last link."""
     return None if options is None or is_local(uri) else options.get(_scheme(uri))
 
 

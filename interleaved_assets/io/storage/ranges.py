@@ -1,4 +1,4 @@
-"""Ranges of a local file, read only where their bytes are needed."""
+"""Ranges of a local file, whose bytes are read only when they are needed."""
 
 from typing import Final, TypeAlias
 
@@ -7,7 +7,7 @@ import numpy as np
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.local import LocalFile
 
-# What lies together, such as a directory and its values or a small member and the next header, is read together.
+# Neighbouring bytes, such as a directory and its values or a small member and the next header, are read together.
 _BLOCK_BYTES: Final = 8 * 2**10
 _STEP: Final = _BLOCK_BYTES // 2
 _KEPT_BLOCKS: Final = 256
@@ -16,8 +16,8 @@ _KEPT_BLOCKS: Final = 256
 class FileRange:
     """A range of an open file. It has a length and slices (step 1) like ``bytes``, without reading.
 
-    It is read by ``bytes(range)``, :meth:`read` and :meth:`read_into`, which raise StorageError if the file has changed
-    since it was opened. A range that reaches beyond the end of the file is cut there.
+    ``bytes(range)``, :meth:`read` and :meth:`read_into` read it, and raise StorageError if the file has changed since
+    it was opened. A range that reaches beyond the end of the file is cut there.
     """
 
     __slots__ = ("_file", "_offset", "_size")
@@ -37,7 +37,7 @@ class FileRange:
         return self.read(0, self._size)
 
     def read(self, at: int, size: int) -> bytes:
-        """``size`` bytes from ``at``, fewer at the end."""
+        """Return ``size`` bytes from ``at``, fewer at the end."""
         return bytes(self._file.read_at(self._offset + at, min(size, self._size - at)))
 
     def read_into(self, buffer: np.ndarray) -> None:
@@ -50,7 +50,9 @@ Content: TypeAlias = BytesLike | FileRange
 
 
 class BlockReader:
-    """Small reads from bytes in memory or in a file, in blocks of 8 KiB; the last of them are kept, at most 2 MiB.
+    """Small reads from bytes in memory or in a file, in blocks of 8 KiB.
+
+    The last blocks are kept, at most 2 MiB of them.
 
     Attributes:
         data: the bytes that are read from; slices of a file's range are not read.
@@ -64,12 +66,12 @@ class BlockReader:
         self._start, self._block = 0, b""
 
     def read(self, at: int, size: int) -> bytes:
-        """``size`` bytes from ``at``, fewer at the end."""
+        """Return ``size`` bytes from ``at``, fewer at the end."""
         first = at - self._start
         if first < 0 or first + size > len(self._block):
             if size > _STEP:
                 return self._read(at, size)
-            # blocks overlap by half, so that what lies on a border takes one read too
+            # blocks overlap by half, so that a small read across a border takes one read too
             self._start = at - at % _STEP
             first = at - self._start
             if self._start not in self._blocks:

@@ -10,16 +10,16 @@ from interleaved_assets.model.shown import without_credentials
 
 
 def folders_of(uris: Iterable[str]) -> tuple[str, ...]:
-    """The folders of ``uris``, sorted, without duplicates: the default allowed roots.
+    """Return the folders of ``uris``, sorted, without duplicates: the default allowed roots.
 
-    For a file that is a symbolic link also the folder that its content is in, as in the cache of Hugging Face.
+    For a file that is a symbolic link, the folder of its content is included, as in the cache of Hugging Face.
     """
     files = {place for uri in uris for place in (_absolute(uri), _target(uri))}
     return tuple(sorted({file.rpartition("/")[0] or "/" for file in files}))
 
 
 def check_allowed(uri: str, allowed_roots: Sequence[str]) -> bool:
-    """Whether ``uri`` is one of ``allowed_roots`` or below one.
+    """Return whether ``uri`` is one of ``allowed_roots`` or below one.
 
     Local paths are compared after following all symbolic links on both sides. Remote URLs must have the root's scheme
     and bucket, start with the root's path segments, and have no ``.`` or ``..`` segment, percent-encoded or not.
@@ -53,7 +53,7 @@ def _split(uri: str) -> tuple[str, list[str]]:
 
 
 def _target(uri: str) -> str:
-    """The file that ``uri`` leads to, if it is a symbolic link; else the same as :func:`_absolute`."""
+    """Return the file that ``uri`` leads to, if it is a symbolic link; else the same as :func:`_absolute`."""
     place = _absolute(uri)
     is_link = is_local(uri) and os.path.islink(place)  # noqa: PTH114 - Path.is_symlink raises if access is denied
     return os.path.realpath(place) if is_link else place

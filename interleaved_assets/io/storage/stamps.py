@@ -1,7 +1,7 @@
 """Stamps: short texts that change whenever a file is written, so that changes are found without reading the file.
 
-For object stores it is the ETag, which depends on the content or the upload; for local files the modification time in
-nanoseconds, the size and the inode; for other filesystems size and modification time.
+The stamp of an object in a store is its ETag, which depends on the content or the upload. The stamp of a local file is
+the modification time in nanoseconds, the size and the inode; on other filesystems, size and modification time.
 """
 
 import os
@@ -22,7 +22,7 @@ from interleaved_assets.model.errors import StorageError
 
 
 def stamp_of(info: Mapping[str, Any]) -> str | None:
-    """The stamp of a remote file, from fsspec's ``info`` or ``find``; None if it is not a file.
+    """Return the stamp of a remote file, from fsspec's ``info`` or ``find``; None if it is not a file.
 
     Without an ETag and a modification time, the stamp is only the size.
     """
@@ -35,17 +35,17 @@ def stamp_of(info: Mapping[str, Any]) -> str | None:
 
 
 def etag_stamp(etag: str, size: int) -> str:
-    """The stamp of an object of ``size`` bytes; ``etag`` may be quoted."""
+    """Return the stamp of an object of ``size`` bytes; ``etag`` may be quoted."""
     return f"etag:{etag.strip(chr(34))}-{size}"
 
 
 def local_stamp(status: os.stat_result) -> str:
-    """The stamp of a local file. A renamed file keeps its stamp; a copy gets another one."""
+    """Return the stamp of a local file. A renamed file keeps its stamp; a copy gets another one."""
     return f"modified:{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
 
 
 def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
-    """The current stamp of the file at ``uri``, in one request; None if there is no such file.
+    """Return the current stamp of the file at ``uri``, in one request; None if no such file exists.
 
     Raises:
         StorageError: the storage cannot be reached, or access is denied.
@@ -62,7 +62,7 @@ def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
 
 
 def upload_time(uri: str, storage_options: StorageOptions = None) -> str:
-    """Return when the object at ``uri`` was uploaded; empty if the storage does not tell it.
+    """Return the upload time of the object at ``uri``; empty if the storage does not report it.
 
     In S3 an object that is replaced and then restored has its first stamp again, and a later time, in whole seconds.
 
@@ -84,7 +84,7 @@ def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str
 
 
 def content_hash(uri: str, storage_options: StorageOptions = None) -> str | None:
-    """SHA-256 of the file's content as 64 hex digits; None if there is no such file.
+    """Return the SHA-256 of the file's content as 64 hex digits; None if no such file exists.
 
     Raises:
         StorageError: it cannot be read.

@@ -34,7 +34,7 @@ _locking_devices: dict[int, bool] = {}
 
 
 class TemporaryFile:
-    """A new empty file next to ``target``, which is written, then committed or discarded; creates missing folders.
+    """A new empty file next to ``target``, which is written, then committed or discarded; missing folders are created.
 
     Attributes:
         file: the file to write; closed by :meth:`commit` and :meth:`discard`.
@@ -51,7 +51,7 @@ class TemporaryFile:
         self.file.close()
 
     def commit(self) -> str:
-        """Rename the file to its final name, replacing an existing file; returns its stamp."""
+        """Rename the file to its final name, replacing an existing file; return its stamp."""
         # close it first, since a network filesystem may report a full disk only then; the lock stays
         self.file.close()
         # the system's file time is up to some milliseconds old, and inodes are reused: without an exact time, two
@@ -59,7 +59,7 @@ class TemporaryFile:
         now = time.time_ns()
         with contextlib.suppress(OSError):  # not every filesystem allows setting the time
             os.utime(self._locked, ns=(now, now))
-        # from the open file before the rename, since another writer may replace it right afterwards
+        # taken from the open file before the rename, since another writer may replace it right afterwards
         stamp = local_stamp(os.fstat(self._locked))
         self._path.replace(self._target)
         self._unlock()
@@ -86,23 +86,23 @@ class TemporaryFile:
 
 
 def random_name(name: str) -> str:
-    """A unique name for a temporary file of ``name``. Because of its extension, no search for shards finds it."""
+    """Return a unique name for a temporary file of ``name``, with an extension that no search for shards finds."""
     return f".{_cut(name)}.{uuid.uuid4().hex}.tmp"
 
 
 def is_temporary_of(name: str, found: str) -> bool:
-    """Whether ``found`` is the name of a temporary file of ``name``."""
+    """Return whether ``found`` is the name of a temporary file of ``name``."""
     return target_name(found) == _cut(name)
 
 
 def target_name(found: str) -> str | None:
-    """The name of the file that ``found`` is a temporary file of, shortened if it is long; None if it is none."""
+    """Return the name of the file that ``found`` is temporary for, shortened if it is long; None for other files."""
     match = re.fullmatch(r"\.(.+)\.(?:\d+|[0-9a-f]{32})\.tmp", found)
     return match[1] if match else None
 
 
 def clear_temporaries(target: Path) -> None:
-    """Remove temporary files of dead writers of ``target``. Lists the folder."""
+    """Remove temporary files of dead writers of ``target``, which are found by listing the folder."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for found in target.parent.iterdir():
             if is_temporary_of(target.name, found.name):
@@ -110,7 +110,7 @@ def clear_temporaries(target: Path) -> None:
 
 
 def has_locks(folder: Path) -> bool:
-    """Whether the filesystem of ``folder`` has locks; True for a missing folder, which has no temporary files."""
+    """Return whether the filesystem of ``folder`` has locks; True for a missing folder: it has no temporary files."""
     try:
         device = folder.stat().st_dev
     except (FileNotFoundError, NotADirectoryError):
@@ -122,7 +122,7 @@ def has_locks(folder: Path) -> bool:
 
 
 def _first_free(target: Path) -> tuple[Path, int]:
-    """Path and locked descriptor of the first numbered file that no live writer holds; the file is empty."""
+    """Return path and locked descriptor of the first numbered file that no live writer holds; the file is empty."""
     for number in itertools.count():
         path = _numbered(target, number)
         while (descriptor := _open(path, os.O_CREAT)) is not None:
@@ -134,7 +134,7 @@ def _first_free(target: Path) -> tuple[Path, int]:
                 return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             if has_lock and _is_at(path, descriptor):
                 if os.fstat(descriptor).st_nlink > 1:
-                    # its writer died after link(): it is the final file too, which must keep its content
+                    # its writer died after link(): the file also has the final name, and must keep its content
                     path.unlink()
                     os.close(descriptor)
                     continue
@@ -151,7 +151,7 @@ def _first_free(target: Path) -> tuple[Path, int]:
 
 
 def remove_if_dead(path: Path) -> bool:
-    """Remove the temporary file at ``path`` unless its writer is alive; returns whether it was removed.
+    """Remove the temporary file at ``path`` unless its writer is alive; return whether it was removed.
 
     If the filesystem has no locks, the writer counts as dead.
     """
@@ -168,7 +168,7 @@ def remove_if_dead(path: Path) -> bool:
 
 
 def _open(path: Path, flags: int = 0) -> int | None:
-    """A descriptor of the file; None if it does not exist or belongs to another user."""
+    """Open the file and return its descriptor; None if it does not exist or belongs to another user."""
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o666)
     except FileNotFoundError:
@@ -182,7 +182,7 @@ def _open(path: Path, flags: int = 0) -> int | None:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Whether the lock was acquired; None if the filesystem has no locks."""
+    """Return whether the lock was acquired; None if the filesystem has no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -195,7 +195,7 @@ def _lock(descriptor: int) -> bool | None:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether ``path`` is still the open file."""
+    """Return whether ``path`` is still the open file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -207,7 +207,7 @@ def _numbered(target: Path, number: int) -> Path:
 
 
 def _cut(name: str) -> str:
-    """``name``, shortened to its beginning and a hash if it is too long for a temporary name."""
+    """Return ``name``, shortened to its beginning and a hash if it is too long for a temporary name."""
     encoded = name.encode()
     if len(encoded) <= _NAME_BYTES:
         return name

@@ -1,6 +1,6 @@
-"""Find all files below a folder, on any filesystem, and say which of its folders could not be listed.
+"""All files below a folder, on any filesystem, and those of its folders that could not be listed.
 
-fsspec's ``find`` passes over a folder that the storage refuses to list: its files then seem to be gone.
+fsspec's ``find`` skips a folder that the storage refuses to list, as if it had no files.
 """
 
 from typing import Any, Final, NamedTuple
@@ -11,22 +11,22 @@ from interleaved_assets.io.storage.filesystem import StorageOptions, as_storage_
 from interleaved_assets.model.errors import OptionError
 
 _OF_THE_DISK: Final = "lost+found"
-"""A folder that a disk has at its top, which only root may list."""
+"""A folder at the top of a disk that only root may list."""
 
 
 class FoundFiles(NamedTuple):
     """The files below a folder."""
 
     infos: dict[str, dict[str, Any]]
-    """By path, fsspec's info of each file; of a link to a file, that of the file."""
+    """fsspec's info of each file, by path; for a link to a file, the info of that file."""
     refused: dict[str, OSError]
-    """By path, the error of each folder below it that cannot be listed."""
+    """The error of each folder below it that cannot be listed, by path."""
 
 
 def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
-    """Find all files below ``folder``; none if there is no such folder.
+    """Find all files below ``folder``; none if it does not exist.
 
-    In S3 this takes one request for 1,000 files, wherever they are below it.
+    In S3 this takes one request for 1,000 files, at any depth.
 
     Raises:
         OptionError: ``folder`` names no bucket.
@@ -35,7 +35,7 @@ def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
     """
     if "s3" in fs.protocol:
         return FoundFiles(_objects_below(fs, folder.rstrip("/")), {})
-    fs.invalidate_cache()  # also of the folders below: fsspec's clients keep listings for as long as they live
+    fs.invalidate_cache()  # also for the folders below: clients keep listings as long as they live
     found = FoundFiles({}, {})
     folders = [folder]
     while folders:
@@ -43,7 +43,7 @@ def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
         try:
             listing = fs.ls(below, detail=True)
         except (FileNotFoundError, NotADirectoryError):
-            continue  # there is none, or it was removed meanwhile
+            continue  # the folder does not exist, or was removed meanwhile
         except OSError as error:
             if below == folder:
                 raise
@@ -62,7 +62,7 @@ def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
 
 
 def find_infos(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, Any]]:
-    """By path, fsspec's info of each file below ``folder``, as :func:`find_files_below` finds them.
+    """Return fsspec's info of each file below ``folder``, by path, as :func:`find_files_below` finds them.
 
     Raises:
         OSError: the folder cannot be listed.
@@ -75,7 +75,7 @@ def find_infos(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, Any]]
 
 
 def files_below(folder: str, storage_options: StorageOptions = None) -> dict[str, dict[str, Any]]:
-    """The same for the folder at a URI, by path relative to it; none if there is no such folder.
+    """Return fsspec's info of each file below the folder at a URI, by path relative to it; none if it does not exist.
 
     Raises:
         StorageError: it, or a folder below it, cannot be listed.
@@ -90,13 +90,13 @@ def _objects_below(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, A
     bucket, _, key = folder.partition("/")
     if not bucket:
         raise OptionError("the URL names no bucket: write s3://bucket/folder")
-    # by its prefix: s3fs keeps the listing of a path for later answers, and lists an object at the path itself
+    # s3fs would cache the listing of a path, and would list an object at the path itself; with a prefix it does neither
     found = fs.find(bucket, prefix=f"{key}/" if key else "", detail=True)
     return {path: info for path, info in found.items() if not path.endswith("/")}  # empty objects stand for folders
 
 
 def _followed(fs: AbstractFileSystem, link: dict[str, Any]) -> dict[str, Any]:
-    """The info of the file that a link leads to, whose time a listing lacks; ``link`` itself if it leads to no file."""
+    """Return the info of the file that a link leads to, whose time a listing lacks; ``link`` if it leads to no file."""
     try:
         file = fs.info(link["name"])
     except OSError:

@@ -1,6 +1,6 @@
-"""Read the directories of a TIFF: the tags and the positions of their values, but no pixels.
+"""Reading of the directories of a TIFF: the tags and the positions of their values, but no pixels.
 
-Of a TIFF in a file only the blocks around its directories are read.
+Of a TIFF in a file, only the blocks around its directories are read.
 """
 
 import struct
@@ -25,7 +25,7 @@ BYTE_ORDERS: Final[dict[str, Literal["little", "big"]]] = {"<": "little", ">": "
 class TiffEntry(NamedTuple):
     """One tag of a directory: type and number of its values, and their bytes if they fit into the entry.
 
-    Of other values, ``value`` is the offset in the file.
+    Otherwise ``value`` is the offset of the values in the file.
     """
 
     type: int
@@ -61,7 +61,7 @@ class TiffDirectory(NamedTuple):
 
 
 def read_header(tiff: BlockReader) -> tuple[str, bool, int]:
-    """Byte order, whether it is a BigTIFF, and the offset of the first directory."""
+    """Return the byte order, whether it is a BigTIFF, and the offset of the first directory."""
     head = tiff.read(0, 16)
     order = {b"II": "<", b"MM": ">"}.get(head[:2])
     if order is None or len(head) < 8:
@@ -100,10 +100,10 @@ def read_chain(tiff: BlockReader, order: str, is_big: bool, position: int) -> It
 def read_directory(
     tiff: BlockReader, order: str, is_big: bool, position: int, most_entries: int = 2**16
 ) -> TiffDirectory:
-    """The directory at ``position``.
+    """Return the directory at ``position``.
 
     Raises:
-        ValueError: it does not lie within ``tiff``, or has more than ``most_entries`` entries.
+        ValueError: it is not within ``tiff``, or has more than ``most_entries`` entries.
     """
     count_bytes, entry_bytes, link_bytes = (8, 20, 8) if is_big else (2, 12, 4)
     size = tiff.size
@@ -138,12 +138,12 @@ def read_directory(
 
 
 def value_bytes(tiff: BlockReader, entry: TiffEntry) -> bytes:
-    """The values of ``entry`` as they are stored, fewer if they reach beyond the end."""
+    """Return the values of ``entry`` as they are stored, fewer if they reach beyond the end."""
     return entry.value if isinstance(entry.value, bytes) else tiff.read(entry.value, entry.size)
 
 
 def read_values(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -> "array[int]":
-    """The values of an integer tag.
+    """Return the values of an integer tag.
 
     Raises:
         ValueError: the tag is not an unsigned integer, a value exceeds 63 bits, or the values exceed the file.
@@ -165,7 +165,7 @@ def read_values(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -
 
 
 def read_number(tiff: BlockReader, order: str, entries: TiffEntries, tag: int, default: int | None = None) -> int:
-    """The first value of an integer tag; ``default`` if the tag is missing or has no value."""
+    """Return the first value of an integer tag; ``default`` if the tag is missing or has no value."""
     entry = entries.get(tag)
     if entry is None or not entry.values:
         if default is None:

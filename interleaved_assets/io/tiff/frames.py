@@ -1,9 +1,9 @@
-"""Extract frames of multi-frame TIFFs without decoding pixels.
+"""Extraction of frames of multi-frame TIFFs without decoding pixels.
 
 A frame is one image file directory (IFD) of the chain: a list of tags, two of which give the offsets and lengths of the
 frame's strips or tiles. The frame is extracted by writing these strips or tiles unchanged after a directory with the
-same tags and new offsets. Structure after "TIFF Revision 6.0" (Adobe, 1992) and the BigTIFF
-design (libtiff); both byte orders.
+same tags and new offsets. The structure follows "TIFF Revision 6.0" (Adobe, 1992) and the BigTIFF design (libtiff);
+both byte orders are read.
 
 An extracted frame has no SubIFDs (further images, such as thumbnails) and no free-space lists. Exif and GPS directories
 are kept, unless damaged.
@@ -79,7 +79,7 @@ class _Field(NamedTuple):
 
 
 def tiff_frames(tiff: BlockReader) -> list[TiffFrame]:
-    """The frames of a TIFF in the order of the file, found by reading only its directories.
+    """Return the frames of a TIFF in the order of the file, found by reading only its directories.
 
     A damaged directory becomes a frame with an ``error``, and so does a broken or circular chain.
 
@@ -93,7 +93,7 @@ def tiff_frames(tiff: BlockReader) -> list[TiffFrame]:
     for found in read_chain(tiff, order, is_big, position):
         if found.problem is None:
             read += sum(found.entries[tag].size for tag in found.entries.keys() & _COUNTS)
-        # lengths that many frames share would take the product of both to sum up
+        # the sum of lengths that many frames share would take time proportional to the product of both
         frames.append(_frame(tiff, order, is_big, found, has_sum=read <= tiff.size))
     if not frames:
         raise ValueError("the TIFF has no frame")
@@ -103,10 +103,10 @@ def tiff_frames(tiff: BlockReader) -> list[TiffFrame]:
 
 
 def frame_pieces(tiff: BlockReader, frame: TiffFrame) -> list[Content]:
-    """The parts of a TIFF file with only this frame of ``tiff``; their concatenation is the file.
+    """Return the parts of a TIFF file with only this frame of ``tiff``; their concatenation is the file.
 
     All parts except the first are views into ``tiff``, or ranges of its file: pixel data are neither copied nor read.
-    The only frame of a file is the file itself.
+    If the file has only one frame, the result is the whole file.
 
     Raises:
         ValueError: the frame is damaged, its strips or tiles exceed the file, or it is old-style JPEG (compression 6),
@@ -150,7 +150,7 @@ def _frame_bytes(
 
 
 def _raw_bytes(tiff: BlockReader, order: str, entries: TiffEntries, width: int, height: int) -> int:
-    """Most bytes that :func:`_at_least_pixels` makes of all strips; 0 if the pixels are compressed."""
+    """Return the most bytes that :func:`_at_least_pixels` makes of all strips; 0 if the pixels are compressed."""
     try:
         if read_number(tiff, order, entries, _COMPRESSION, _UNCOMPRESSED) != _UNCOMPRESSED:
             return 0
@@ -161,12 +161,12 @@ def _raw_bytes(tiff: BlockReader, order: str, entries: TiffEntries, width: int, 
 
 
 def _nested_directory(tiff: BlockReader, entries: TiffEntries, tag: int, order: str, is_big: bool) -> TiffDirectory:
-    """The Exif, GPS or interoperability directory that ``tag`` points to."""
+    """Return the Exif, GPS or interoperability directory that ``tag`` points to."""
     return read_directory(tiff, order, is_big, read_number(tiff, order, entries, tag), _MOST_ENTRIES)
 
 
 def _nested_bytes(tiff: BlockReader, entries: TiffEntries, tag: int, order: str, is_big: bool, depth: int = 0) -> int:
-    """Size of the Exif or GPS directory that ``tag`` points to; 0 if it is damaged and left out."""
+    """Return the size of the Exif or GPS directory that ``tag`` points to; 0 if it is damaged and left out."""
     try:
         found = _nested_directory(tiff, entries, tag, order, is_big)
     except ValueError:
@@ -176,7 +176,7 @@ def _nested_bytes(tiff: BlockReader, entries: TiffEntries, tag: int, order: str,
 
 
 def _segments(tiff: BlockReader, frame: TiffFrame) -> tuple[Sequence[int], Sequence[int]]:
-    """Offsets and lengths in bytes of the strips or tiles."""
+    """Return offsets and lengths in bytes of the strips or tiles."""
     if read_number(tiff, frame.order, frame.entries, _COMPRESSION, _UNCOMPRESSED) == _OLD_JPEG:
         raise ValueError("the TIFF frame is old-style JPEG (compression 6), which cannot be cut out: convert the TIFF")
     tag, counts_tag = _segment_tags(frame)
@@ -202,10 +202,10 @@ def _segments(tiff: BlockReader, frame: TiffFrame) -> tuple[Sequence[int], Seque
 def _at_least_pixels(
     tiff: BlockReader, frame: TiffFrame, offsets: Sequence[int], counts: Sequence[int]
 ) -> Sequence[int]:
-    """``counts``, but for strips of raw pixels that are stated to be shorter than those, such as by a length of 0.
+    """Return ``counts``, raised to the size of the pixels for raw strips that state a shorter length, such as 0.
 
-    libtiff, Pillow and tifffile read them in full; without this they would be cut off. A strip at offset 0 is one that
-    was never written.
+    libtiff, Pillow and tifffile read them in full; without this they would be cut off. A strip at offset 0 was never
+    written, and keeps its length.
     """
     try:
         needed = _uncompressed_counts(tiff, frame, len(offsets))
@@ -220,12 +220,12 @@ def _at_least_pixels(
 
 
 def _segment_tags(frame: TiffFrame) -> tuple[int, int]:
-    """The tags of the offsets and the lengths of the strips or tiles."""
+    """Return the tags of the offsets and the lengths of the strips or tiles."""
     return (_TILE_OFFSETS, _TILE_COUNTS) if _TILE_OFFSETS in frame.entries else (_STRIP_OFFSETS, _STRIP_COUNTS)
 
 
 def _uncompressed_counts(tiff: BlockReader, frame: TiffFrame, strips: int) -> list[int]:
-    """Lengths of the strips of an uncompressed frame without the tag for lengths."""
+    """Return the lengths of the strips of an uncompressed frame without the tag for lengths."""
 
     def number(tag: int, default: int) -> int:
         return read_number(tiff, frame.order, frame.entries, tag, default)
@@ -254,7 +254,7 @@ def _uncompressed_counts(tiff: BlockReader, frame: TiffFrame, strips: int) -> li
 
 
 def _fields(tiff: BlockReader, entries: TiffEntries, order: str, is_big: bool, depth: int = 0) -> list[_Field]:
-    """The tags to keep with their values, except those of strips and tiles, which :func:`_assemble` adds."""
+    """Return the tags to keep with their values, except those of strips and tiles, which :func:`_assemble` adds."""
     fields = []
     total = 0
     for tag, entry in entries.items():
@@ -273,14 +273,14 @@ def _fields(tiff: BlockReader, entries: TiffEntries, order: str, is_big: bool, d
 
 
 def _nested(tiff: BlockReader, entries: TiffEntries, tag: int, order: str, is_big: bool, depth: int) -> list[_Field]:
-    """The Exif, GPS or interoperability directory that ``tag`` points to; empty if it is damaged."""
+    """Return the Exif, GPS or interoperability directory that ``tag`` points to; empty if it is damaged."""
     try:
         found = _nested_directory(tiff, entries, tag, order, is_big)
         # valid files nest at most one directory in the Exif directory; deeper nesting is a circle
         if found.problem is None and depth < 2:
             return _fields(tiff, found.entries, order, is_big, depth + 1)
     except ValueError:
-        # it only has metadata of the photo; keep the frame without it
+        # the directory only has metadata of the photo, so the frame is kept without it
         pass
     return []
 
@@ -321,7 +321,7 @@ def _assemble(
 
 
 def _stored(code: str, numbers: Sequence[int], order: str) -> bytes:
-    """``numbers`` as values of a tag; ``code`` is their type in the module array."""
+    """Return ``numbers`` as values of a tag; ``code`` is their type in the module array."""
     values = array(code, numbers)
     if BYTE_ORDERS[order] != sys.byteorder:
         values.byteswap()
@@ -329,7 +329,7 @@ def _stored(code: str, numbers: Sequence[int], order: str) -> bytes:
 
 
 def _block_bytes(fields: list[_Field], is_big: bool) -> int:
-    """Size of the directory that :func:`_block` makes of these fields."""
+    """Return the size of the directory that :func:`_block` makes of these fields."""
     count_bytes, entry_bytes, link_bytes = (8, 20, 8) if is_big else (2, 12, 4)
     length = count_bytes + entry_bytes * len(fields) + link_bytes
     for field in fields:
@@ -341,7 +341,7 @@ def _block_bytes(fields: list[_Field], is_big: bool) -> int:
 
 
 def _block(fields: list[_Field], at: int, order: str, is_big: bool) -> bytes:
-    """A directory at offset ``at``, followed by the values that do not fit into its entries."""
+    """Return a directory at offset ``at``, followed by the values that do not fit into its entries."""
     count_bytes, entry_bytes, link_bytes = (8, 20, 8) if is_big else (2, 12, 4)
     pack = struct.Struct(order + ("HHQ" if is_big else "HHI")).pack
     link = order + ("Q" if is_big else "I")
