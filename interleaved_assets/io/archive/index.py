@@ -260,7 +260,7 @@ def _parse_header(block: bytes, data: int) -> _Header | None:
     # in the checksum, its own field counts as spaces
     total = sum(block[:148]) + 8 * ord(" ") + sum(block[156:])
     if checksum != total and checksum != total - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
-        return None  # old writers summed signed bytes, which gives the second sum
+        return None  # some writers sum signed bytes, which gives the second sum
     kind = block[156]
     name = _text(block[:100])
     # GNU tar stores times where POSIX stores the prefix of a long path

@@ -59,8 +59,7 @@ def binary_views(column: pa.ChunkedArray) -> list[memoryview | None]:
 
 
 def row_bytes(table: pa.Table) -> np.ndarray:
-    """Return the size of each row in bytes, int64: exact for strings and bytes with offsets, the mean for other
-    types."""
+    """Return the size of each row in bytes, int64: exact for strings and bytes with offsets, else the mean."""
     sizes = np.zeros(table.num_rows, np.int64)
     if not table.num_rows:
         return sizes

@@ -82,8 +82,7 @@ class ShardReader(ABC):
 
     @abstractmethod
     def read_files(self, files: Sequence[InputFile]) -> Iterable[tuple[str, Iterable[pa.Table]]]:
-        """Yield the URI of each file of a partition with its tables of whole samples of ``self._limit`` bytes at
-        most."""
+        """Yield the URI of each file with its tables of whole samples, each of at most ``self._limit`` bytes."""
 
     def partitions(self) -> list[list[InputFile]]:
         """Return the files, grouped.

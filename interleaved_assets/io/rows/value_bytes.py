@@ -46,7 +46,7 @@ def value_bytes(array: Any) -> np.ndarray | float:
             starts, ends = starts[:-1], starts[1:]
         return _ranges(value_bytes(array.values), starts, ends)
     if types.is_string_view(dtype) or types.is_binary_view(dtype):
-        # a view is preceded by its length and takes 16 bytes
+        # a view begins with its length, and takes 16 bytes
         lengths = np.frombuffer(array.buffers()[1], "<i4", 4 * len(array), 16 * array.offset)[::4]
         return np.where(np.asarray(array.is_valid()), lengths, 0).astype(np.float64)
     if has_byte_length(dtype):

@@ -49,8 +49,7 @@ class Workers:
         if len(self._threads) < self._limit:
             # daemon threads, since Python joins all others before it calls _end_all
             thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
-            # first, since start() waits for the thread, and Ctrl-C may arrive there: stop() has to count this thread
-            # too
+            # first, since start() waits for the thread, and Ctrl-C may arrive there: stop() must count this thread too
             self._threads.append(thread)
             thread.start()
         return future

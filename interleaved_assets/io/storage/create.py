@@ -23,7 +23,7 @@ _PRESENT: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict"}
 
 
 def create_file(uri: str, content: bytes, storage_options: StorageOptions = None) -> bool:
-    """Create ``uri`` with ``content``, whole; return False and change nothing if a file exists there.
+    """Create ``uri`` with ``content``, whole; return False and leave a file that exists there as it is.
 
     If a local file exists, temporary files that killed writers of it have left are removed.
 

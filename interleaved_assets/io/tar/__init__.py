@@ -1,1 +1,1 @@
-"""The tar form of a shard: reading and writing documents and their members."""
+"""Documents and their members in tars: reading and writing."""

@@ -1,4 +1,4 @@
-"""A JSON member as a document: its lists, its other fields as passthrough columns, and what is wrong with it."""
+"""Parsing of a JSON member: its lists, its other fields as passthrough columns, and its errors."""
 
 import json
 from collections import Counter
@@ -27,21 +27,21 @@ from interleaved_assets.model.source_ref import is_unicode
 
 @dataclass
 class Document:
-    """What a JSON member says.
+    """The content of a JSON member.
 
     Attributes:
-        texts, images: the two lists as they stand there, whatever their entries are.
-        fields: value of each passthrough column on the metadata row; None where the document says null.
+        texts, images: the two lists as they are in the JSON, with entries of any type.
+        fields: value of each passthrough column on the metadata row; None for an explicit null.
         per_image, per_text: values of the columns that are spread over the image rows and the text rows, one for each
             entry of the list that is not null.
-        sizes: width and height in pixels of each image, None where the document does not give them.
-        container: the member whose frames the tokens stand for, if the document names one.
+        sizes: width and height in pixels of each image, None if the document does not give them.
+        container: the member whose frames the tokens name, if the document gives one.
         own_id: the sample's id, if the document gives one.
-        exact: what plain JSON could not say.
-        size: bytes that it takes in memory, and its rows without the bytes of images, roughly.
-        error: what is wrong with the document as a whole, as a row error.
+        exact: the content of ``_interleaved``, which plain JSON cannot express.
+        size: rough bytes of the document in memory, and of its rows without the bytes of images.
+        error: error of the document as a whole, as a row error.
         uneven: fields that should be spread, but whose length is not the number of entries.
-        columns: names of the passthrough columns that its fields would make, those left out by the layout included.
+        columns: names of the passthrough columns that its fields would make, also of those that the layout leaves out.
     """
 
     texts: list[Any] = field(default_factory=list)
@@ -60,21 +60,22 @@ class Document:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it says nothing at all."""
+        """Whether the document has no content at all."""
         return not (self.texts or self.images or self.fields or self.per_image or self.per_text or self.exact)
 
     @property
     def rows(self) -> int:
-        """Number of its rows, the metadata row among them."""
+        """Number of its rows, including the metadata row."""
         if self.exact is not None and self.exact.rows is not None:
             return int(self.exact.rows.num_rows)
         return 1 + _entries(self.texts) + _entries(self.images)
 
 
 def read_document(data: Content, layout: ShardLayout, key: str, limits: TarLimits = LIMITS) -> Document:
-    """The document in ``data``, a JSON member whose name is ``key`` and an extension.
+    """Parse ``data``, a JSON member whose name is ``key`` and an extension.
 
-    Never raises for what ``data`` holds: :attr:`Document.error` tells. A document over a limit is blank but for that.
+    No content of ``data`` raises an exception: :attr:`Document.error` reports it. A document over a limit has nothing
+    but that error.
     """
     if len(data) > limits.max_document_bytes:
         return too_large_document(f"{len(data)} bytes of JSON, over max_document_bytes {limits.max_document_bytes}")
@@ -82,7 +83,7 @@ def read_document(data: Content, layout: ShardLayout, key: str, limits: TarLimit
     if (size := parsed_bytes(encoded)) > limits.max_sample_bytes:
         return too_large_document(f"about {size} bytes when parsed, over max_sample_bytes {limits.max_sample_bytes}")
     document = _read(encoded, layout, key)
-    # locators of texts have the key in them, those of frames the container's name
+    # locators of texts contain the key, those of frames the container's name
     names = len(key) + len(document.container or "") + len(document.own_id or key)
     document.size = document_bytes(encoded, document.rows, names)
     if document.exact is not None and document.exact.rows is not None:
@@ -94,17 +95,17 @@ def read_document(data: Content, layout: ShardLayout, key: str, limits: TarLimit
 
 
 def add_contents(document: Document, texts: Sequence[bytes], images: int) -> None:
-    """Put into ``document`` the texts and the number of images of a sample whose JSON does not list them.
+    """Add to ``document`` the texts and the number of images of a sample whose JSON does not list them.
 
-    Images come first. A text that is not UTF-8 gets an error as a row.
+    Images come first. The row of a text that is not UTF-8 gets an error.
     """
-    # tokens only mark the places: the members are known
+    # tokens only mark the places, since the members are known
     document.images = [""] * images + [None] * len(texts)
     document.texts = [None] * images + [text.decode("utf-8", "surrogateescape") for text in texts]
 
 
 def too_large_document(detail: str) -> Document:
-    """What stands for a document that is not read because of a limit."""
+    """Return the document that replaces one that is not read because of a limit."""
     return Document(error=row_error("document_too_large", detail))
 
 
@@ -138,7 +139,7 @@ def _read(encoded: bytes, layout: ShardLayout, key: str) -> Document:
 
 
 class _RepeatedField(ValueError):
-    """An object has a field twice, which JSON allows and every parser makes something else of."""
+    """An object has a field twice. JSON allows this, but parsers differ in the value that they take."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -153,10 +154,10 @@ _STRICT: Final = json.JSONDecoder(object_pairs_hook=_object)  # made once: makin
 
 
 def _parse(encoded: bytes, document: Document) -> dict[str, Any]:
-    """The object in ``encoded``.
+    """Parse the object in ``encoded``.
 
     Raises:
-        ValueError: it is not JSON, not an object, or has names that are no Unicode.
+        ValueError: it is not JSON, not an object, or has names that are not Unicode.
     """
     text = encoded.decode(json.detect_encoding(encoded))
     try:
@@ -188,12 +189,12 @@ def _own_id(body: dict[str, Any], layout: ShardLayout, key: str, exact: Exact | 
         return None
     if layout.layout == "images" and layout.sample_id_field is None:
         return None  # several images may state the id of the document that they come from
-    # what this package writes says its id there, and is recognized by the name of the member made from it
+    # this package writes the sample's id here; the name of the member, which is made from the id, shows this
     return value if layout.sample_id_field == "sample_id" or member_key(value) == key else None
 
 
 def _list(body: dict[str, Any], name: str, code: str, document: Document) -> list[Any]:
-    """The list ``name``, taken out of ``body``; what is no list stays there."""
+    """Take the list ``name`` out of ``body`` and return it; a value that is not a list stays there."""
     value = body.get(name)
     if value is not None and not isinstance(value, list):
         document.error = document.error or row_error(code, f"{name} is a {type(value).__name__} and not a list")
@@ -234,7 +235,7 @@ def _take_fields(body: dict[str, Any], layout: ShardLayout, document: Document) 
 
 
 def _fits_lists(exact: Exact, document: Document) -> bool:
-    """Whether the rows that ``exact`` gives have as many entries as the lists."""
+    """Return whether the rows that ``exact`` gives have as many entries as the lists."""
     if exact.rows is None:
         return True
     modalities = exact.rows["modality"].to_pylist()
@@ -256,7 +257,7 @@ def _size(item: Any) -> tuple[int, int] | None:
 
 
 def _end(document: Document) -> int:
-    """The position behind the last row."""
+    """Return the position after the last row."""
     if document.exact is not None and document.exact.rows is not None:
         return int(pc.max(document.exact.rows["position"]).as_py()) + 1
     ends = [

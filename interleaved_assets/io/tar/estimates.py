@@ -1,4 +1,4 @@
-"""Bytes that documents, rows and nulls take, known before they are made: what limits are compared with."""
+"""Estimates of the bytes that documents, rows and nulls take, made before these exist, to compare with limits."""
 
 import re
 from typing import Final
@@ -10,22 +10,22 @@ from interleaved_assets.io.rows.value_bytes import value_bytes
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 
 MAX_NULL_BYTES: Final = 2**20
-"""Bytes that a row of nulls may take in the columns whose types the documents of a shard state."""
+"""Most bytes that a row of nulls may take in the columns whose types the documents of a shard state."""
 
 ROW_BYTES: Final = 300
-"""What a row takes besides its text and bytes, roughly: ids, locators, types."""
+"""Rough bytes of a row besides its text and bytes: ids, locators, types."""
 
 # an offset or a number, and its bit among the nulls
 _CELL_BYTES: Final = 9
 
 _FOUR_BYTE_CHARACTER: Final = re.compile(rb"[\xf0-\xf4]")
-# What CPython takes for values besides the characters of their texts: an object and a list with what they begin with,
-# a place in either and the number in it, a string between two quotes.
+# Bytes that CPython takes for values besides the characters of their texts: the overhead of an object or list, a place
+# in either and the number in it, a string between two quotes.
 _OBJECT_BYTES, _LIST_BYTES, _PLACE_BYTES, _QUOTE_BYTES = 230, 70, 45, 25
 
 
 def parsed_bytes(text: bytes) -> int:
-    """Bytes that the values of a JSON text take when parsed: rather too many, but known before it is parsed."""
+    """Return the bytes that the values of a JSON text take when parsed, estimated before parsing, rather too many."""
     # one character beyond the first 65,536 makes all of a string four bytes wide
     width = 1 if text.isascii() else 4 if _FOUR_BYTE_CHARACTER.search(text) else 2
     return (
@@ -38,20 +38,20 @@ def parsed_bytes(text: bytes) -> int:
 
 
 def document_bytes(text: bytes, rows: int, name_bytes: int) -> int:
-    """Bytes that a JSON text and its ``rows`` take without the bytes of images, roughly.
+    """Return roughly the bytes that a JSON text and its ``rows`` take without the bytes of images.
 
-    Each row has the names of its sample and of a member; ``name_bytes`` are those of a row.
+    Each row has the names of its sample and of a member; ``name_bytes`` is their length in one row.
     """
     return len(text) + parsed_bytes(text) + rows * (ROW_BYTES + 2 * name_bytes)
 
 
 def null_bytes(schema: pa.Schema) -> int:
-    """Bytes that a row of nulls takes in the passthrough columns of ``schema``."""
+    """Return the bytes that a row of nulls takes in the passthrough columns of ``schema``."""
     return sum(null_type_bytes(column.type) for column in schema if column.name not in RESERVED_COLUMNS)
 
 
 def null_type_bytes(dtype: pa.DataType) -> int:
-    """Bytes that a null of ``dtype`` takes."""
+    """Return the bytes that a null of ``dtype`` takes."""
     types = pa.types
     if types.is_struct(dtype):
         return 1 + sum(null_type_bytes(column.type) for column in dtype)
@@ -61,7 +61,7 @@ def null_type_bytes(dtype: pa.DataType) -> int:
 
 
 def unshared_bytes(table: pa.Table) -> float:
-    """Bytes that the values of ``table`` take when no two share any, roughly; may be beyond all integers."""
+    """Return roughly the bytes of the values of ``table`` if no two share any; may be beyond all integers."""
     total = 0.0
     for column in table.columns:
         for chunk in column.chunks:
@@ -70,6 +70,6 @@ def unshared_bytes(table: pa.Table) -> float:
 
 
 def surplus_bytes(table: pa.Table, written_bytes: int) -> int:
-    """What the values of ``table`` take beyond the ``written_bytes`` of the text that it stands in."""
-    # beyond any limit, and still an integer
+    """Return the bytes of the values of ``table`` beyond the ``written_bytes`` of the text that contains it."""
+    # a result beyond any limit must still be an integer
     return int(min(max(0.0, unshared_bytes(table) - written_bytes), 2.0**62))

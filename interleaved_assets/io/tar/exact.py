@@ -1,18 +1,18 @@
-"""What plain JSON cannot say of a sample, under one field of its document: ``_interleaved``.
+"""The field ``_interleaved`` of a document, which holds everything of a sample that plain JSON cannot express.
 
 A document written by this package is plain: lists of texts and image tokens, and a field per passthrough column. Only
-where that would not give a row back exactly, the document has the field ``_interleaved``, an object with
+if that would not give a row back exactly, the document has the field ``_interleaved``, an object with
 
     version     1
     rows        every row of the sample as an Arrow IPC stream in Base64: position, modality, and of the other columns
-                those cells that stand nowhere else; of content_type all cells, so that its nulls count, too
+                the cells that are nowhere else; of content_type all cells, so that its nulls count, too
     absent      numbers of the rows, from 0, that have no entry in the lists of texts and images
     schema      columns of the shard as an Arrow IPC schema in Base64; only in the first document of a tar, and only
-                where that document's fields alone would give others
-    sample_id   the sample's id, where the field ``sample_id`` is somebody else's
+                if that document's fields alone would give other columns
+    sample_id   the sample's id, if the field ``sample_id`` holds another value
     per_image   fields that are lists with one entry per image token
     per_text    fields that are lists with one entry per text
-    members     of members that no document names: the name in the tar, and the name before
+    members     of members that no document names: the name in the tar, and the original name
 
 Any Arrow implementation reads the Base64 parts; all types and values survive by construction.
 """
@@ -36,12 +36,12 @@ from interleaved_assets.model.source_ref import is_unicode
 VERSION: Final = 1
 
 MODALITIES: Final = {"metadata": 0, "text": 1, "image": 2}
-"""What a tar has a place for, numbered in the order of the rows that share a position."""
+"""The modalities that a tar can hold, numbered in the order of rows that share a position."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """The content of ``_interleaved``; see the module for its parts. A part that is absent is None or empty."""
+    """The content of ``_interleaved``; the module describes its parts. An absent part is None or empty."""
 
     rows: pa.Table | None = None
     absent: frozenset[int] = frozenset()
@@ -52,7 +52,7 @@ class Exact:
     members: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any] | None:
-        """The JSON object; None where there is nothing to say."""
+        """Return the JSON object; None if all parts are absent."""
         parts: dict[str, Any] = {
             "rows": None if self.rows is None else _to_base64(_stream(self.rows)),
             "absent": sorted(self.absent) or None,
@@ -67,12 +67,12 @@ class Exact:
 
 
 def is_exact(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether ``value`` of a field ``_interleaved`` is ours, and not a document's own field of that name."""
+    """Return whether ``value`` of a field ``_interleaved`` is this package's, not a document's own."""
     return isinstance(value, dict) and type(value.get("version")) is int
 
 
 def read_exact(value: dict[str, Any]) -> Exact:
-    """The parts of ``_interleaved``.
+    """Parse the parts of ``_interleaved``.
 
     Raises:
         ValueError: it is damaged, or written by a later version.
@@ -119,7 +119,7 @@ def _read_rows(text: str, absent: list[int]) -> pa.Table:
         _refuse_compressed(stream)
         with pa.ipc.open_stream(stream) as reader:
             rows = reader.read_all()
-        # it comes from outside: no offset may lead out of its buffers
+        # the data are not trusted: no offset may point out of its buffers
         rows.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"_interleaved rows are no Arrow table: {error}") from error
@@ -137,10 +137,10 @@ def _read_rows(text: str, absent: list[int]) -> pa.Table:
 
 
 def _refuse_compressed(stream: bytes) -> None:
-    """Refuse a stream with compressed batches, whose size nothing bounds; this package writes none.
+    """Refuse a stream with compressed batches, because their unpacked size has no bound; this package writes none.
 
-    A message's header is a FlatBuffers table, which Arrow has checked when it comes from ``MessageReader``. A record
-    batch is part 2 of it, or part 1 of that where the batch is a dictionary's; its part 3 is the compression.
+    A message's header is a FlatBuffers table, which ``MessageReader`` of Arrow has checked. A record batch is part 2 of
+    it; for a dictionary, part 1 of that part 2. Part 3 of the batch is the compression.
     """
     for message in pa.ipc.MessageReader.open_stream(stream):
         if message.type not in ("record batch", "dictionary"):
@@ -155,7 +155,7 @@ def _refuse_compressed(stream: bytes) -> None:
 
 
 def _flatbuffers_part(data: memoryview, table: int, number: int) -> int | None:
-    """Where the table lies that is part ``number``, from 0, of the one at ``table``; None where it is absent."""
+    """Return the position of the table in part ``number``, from 0, of the one at ``table``; None if it is absent."""
     layout = table - struct.unpack_from("<i", data, table)[0]
     (size,) = struct.unpack_from("<H", data, layout)
     (offset,) = struct.unpack_from("<H", data, layout + 4 + 2 * number) if 4 + 2 * number < size else (0,)
@@ -163,7 +163,7 @@ def _flatbuffers_part(data: memoryview, table: int, number: int) -> int | None:
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Refuse what would not go together with the columns of a shard."""
+    """Refuse a schema whose columns cannot become columns of a shard."""
     if null_bytes(schema) > MAX_NULL_BYTES:
         raise ValueError(f"_interleaved has columns that take more than {MAX_NULL_BYTES} bytes in each row")
     if sum(struct_fields(column.type) for column in schema if column.name != UNREFERENCED_MEMBERS) > MAX_FIELDS:

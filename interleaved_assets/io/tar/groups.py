@@ -1,4 +1,4 @@
-"""Group the members of a tar as WebDataset does: those with the same name up to the first dot are one sample."""
+"""Groups of the members of a tar as WebDataset forms them: names that are equal up to the first dot are one sample."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ class MemberGroup:
     """Numbers of the members of one sample.
 
     Attributes:
-        key: what their names have in common.
-        number: of the first one.
-        json: its JSON; None if it has none.
-        images, texts: in the order of the tar.
+        key: the common part of their names.
+        number: number of the first one.
+        json: number of its JSON; None without one.
+        images, texts: numbers in the order of the tar.
     """
 
     key: str
@@ -25,10 +25,10 @@ class MemberGroup:
 
 
 def find_groups(names: Sequence[str], layout: ShardLayout) -> list[MemberGroup]:
-    """The samples of a tar in the layout ``images``, in the order of their first members.
+    """Return the samples of a tar in the layout ``images``, in the order of their first members.
 
-    The members of a sample need not follow one another. A name that comes again begins another sample with the same
-    key. Members that are neither image nor text nor ``<key>.json`` are in no group, and begin none.
+    The members of a sample need not be adjacent. A repeated name begins another sample with the same key. Members that
+    are neither image nor text nor ``<key>.json`` are in no group, and begin none.
     """
     found: list[MemberGroup] = []
     open_groups: dict[str, MemberGroup] = {}

@@ -1,8 +1,8 @@
 """Columns from JSON values: the Arrow type that holds every value of a field without loss, and the array.
 
-A field whose values all have one shape gets that shape's type. Where they differ (a string here, a number there;
-objects with other keys; whole numbers beyond 64 bits) its column has the canonical extension type ``arrow.json``, so
-that nothing is merged, rounded, filled in or left out.
+A field whose values all have one shape gets that shape's type. If they differ (strings and numbers; objects with
+different keys; whole numbers beyond 64 bits) its column has the canonical extension type ``arrow.json``, so that
+nothing is merged, rounded, filled in or left out.
 """
 
 import json
@@ -23,26 +23,26 @@ _KINDS: Final = {str: _STRING, bool: _BOOL, int: _INT, float: _FLOAT, list: _LIS
 # Arrow files allow 64 levels, and columns nested that deeply are not queried in practice.
 _MAX_DEPTH: Final = 16
 _MAX_JSON_DEPTH: Final = 64
-# What has more fields is a mapping and no record, and each field would be a column of its own in Parquet.
+# An object with more fields is a mapping, not a record, and each field would be a column of its own in Parquet.
 MAX_FIELDS: Final = 1000
-"""Fields that the objects in all columns of a shard may have together; an object beyond makes its column JSON."""
-# All whole numbers up to here, and not all beyond, are floats of 64 and 32 bits.
+"""Most fields of the objects in all columns of a shard together; an object beyond the limit makes its column JSON."""
+# All whole numbers up to these are floats of 64 and 32 bits; some larger ones are not.
 _FLOAT_INTEGERS: Final = {pa.float64(): 2**53, pa.float32(): 2**24}
 _FLOAT32: Final = struct.Struct("<f")
 
 
 class FieldRoom:
-    """How many fields of objects the columns of a shard, or one of them, may still get."""
+    """The number of fields of objects that the columns of a shard, or one of them, may still get."""
 
     def __init__(self, fields: int = MAX_FIELDS) -> None:
         self.left = fields
 
 
 class Shape:
-    """What the values seen so far have in common; nulls fit any shape.
+    """The common shape of the values seen so far; nulls fit any shape.
 
     Args:
-        room: for the fields of objects; an object for which it does not do is no record but JSON.
+        room: fields that objects may still get; an object with more makes the column JSON.
     """
 
     __slots__ = (
@@ -63,15 +63,15 @@ class Shape:
         self._room = room
         self._kinds = 0
         self._has_null = False
-        self._low = self._high = 0  # of whole numbers
-        self._is_wide = False  # some float is none of 32 bits
+        self._low = self._high = 0  # of the whole numbers seen
+        self._is_wide = False  # whether some float does not fit 32 bits
         self._item: Shape | None = None
-        self._shortest, self._longest = -1, -1  # of lists
+        self._shortest, self._longest = -1, -1  # of the lists seen
         self._fields: dict[str, Shape] | None = None
-        self._is_mixed = False  # no Arrow type holds the values as they are
+        self._is_mixed = False  # whether no Arrow type holds the values as they are
 
     def observe(self, value: Any, depth: int = 0) -> None:
-        """Take a JSON value into account, as ``json.loads`` gives it."""
+        """Include a JSON value, in the form that ``json.loads`` gives, in the shape."""
         if value is None:
             self._has_null = True
             return
@@ -115,7 +115,7 @@ class Shape:
             self._fields[key].observe(item, depth + 1)
 
     def dtype(self) -> pa.DataType | None:
-        """The Arrow type of the values; null where there are none, None where only JSON holds them all."""
+        """Return the Arrow type of the values: null without values, None if only JSON holds them all."""
         kinds = self._kinds
         if self._is_mixed:
             return None
@@ -138,7 +138,7 @@ class Shape:
         return None
 
     def fits(self, dtype: pa.DataType) -> bool:
-        """Whether an array of ``dtype``, which is not JSON, gives every value back as it was."""
+        """Return whether an array of ``dtype``, which is not JSON, gives every value back unchanged."""
         kinds = self._kinds
         if self._is_mixed:
             return False
@@ -172,9 +172,9 @@ class Shape:
 
 
 def is_plain_type(dtype: pa.DataType, depth: int = 0) -> bool:
-    """Whether JSON has a form for values of ``dtype`` from which :meth:`Shape.fits` and :func:`array_of` lead back.
+    """Return whether values of ``dtype`` have a form in JSON that :meth:`Shape.fits` and :func:`array_of` turn back.
 
-    Values themselves may still have none: NaN and the infinities.
+    Single values may still have none: NaN and the infinities.
     """
     types = pa.types
     if types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype):
@@ -193,13 +193,13 @@ def is_plain_type(dtype: pa.DataType, depth: int = 0) -> bool:
 
 
 def struct_fields(dtype: pa.DataType) -> int:
-    """How many fields the structs in ``dtype`` have together."""
+    """Return the number of fields that the structs in ``dtype`` have together."""
     own = dtype.num_fields if pa.types.is_struct(dtype) else 0
     return own + sum(struct_fields(dtype.field(index).type) for index in range(dtype.num_fields))
 
 
 def is_plain_value(value: Any, depth: int = 0) -> bool:
-    """Whether JSON can say ``value``, and any parser can be trusted with how deep it is."""
+    """Return whether JSON can express ``value``, nested no deeper than any parser allows."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, list | dict):
@@ -209,21 +209,22 @@ def is_plain_value(value: Any, depth: int = 0) -> bool:
 
 
 def array_of(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
-    """JSON values as an array of ``dtype``, which is JSON or fits them (see :meth:`Shape.fits`)."""
+    """Return JSON values as an array of ``dtype``, which is JSON or fits them (see :meth:`Shape.fits`)."""
     if is_json(dtype):
         values = [None if value is None else json_text(value) for value in values]
     return pa.array(values, dtype)
 
 
 def is_json(dtype: pa.DataType) -> bool:
-    """Whether ``dtype`` is ``arrow.json``, over strings of any kind."""
+    """Return whether ``dtype`` is ``arrow.json``, over strings of any kind."""
     return isinstance(dtype, pa.JsonType)
 
 
 def json_text(value: Any) -> str:
-    """``value`` as JSON in the form of an ``arrow.json`` column: no spaces, keys in order, not escaped where possible.
+    """Return ``value`` as JSON in the form of an ``arrow.json`` column.
 
-    Numbers that JSON lacks come out as ``NaN``, ``Infinity`` and ``-Infinity``, as ``json.loads`` takes them.
+    The text has no spaces, its keys are sorted, and characters are not escaped if possible. Numbers that JSON lacks
+    become ``NaN``, ``Infinity`` and ``-Infinity``, which ``json.loads`` reads.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if is_unicode(text) else json.dumps(value, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""How the tar form names things: fields of a document's JSON, columns of the row model, members of the tar."""
+"""Names in the tar form: fields of a document's JSON, columns of the row model, members of the tar."""
 
 import re
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError
 
 ID_COLUMN: Final = "sample_id_"
-"""Passthrough column of a JSON field ``sample_id`` that is not the id that the sample has."""
+"""Passthrough column of a JSON field ``sample_id`` that differs from the sample's id."""
 NULL_FIELDS: Final = "_null_fields"
 """Passthrough column with the names of the columns whose JSON field is an explicit null."""
 EMPTY_LISTS: Final = "_empty_lists"
 """Passthrough column with the lists that have no value to spread, as ``image:<column>`` or ``text:<column>``."""
 LIST_LENGTH: Final = "_list_length"
-"""Passthrough column with the length of a document's lists, where they end in nulls that no row stands for."""
+"""Passthrough column with the length of a document's lists, if they end in nulls without a row."""
 UNREFERENCED_MEMBERS: Final = "_unreferenced_members"
 """Passthrough column with the members of a sample that its document does not name."""
 EXACT_FIELD: Final = "_interleaved"
-"""JSON field that holds what plain JSON cannot say (see ``exact.py``)."""
+"""JSON field that holds what plain JSON cannot express (see ``exact.py``)."""
 
 Layout = Literal["interleaved", "images"]
-"""What a sample of a tar is: a JSON that lists its texts and images, or a group of members as WebDataset makes it."""
+"""The forms of a sample in a tar: a JSON that lists its texts and images, or a group of members as in WebDataset."""
 
 TEXT_EXTENSION: Final = ".txt"
-"""Ending of the members that are texts, in the layout ``images``."""
+"""Extension of the members that are texts, in the layout ``images``."""
 
 _TAKEN: Final = RESERVED_COLUMNS | {NULL_FIELDS, EMPTY_LISTS, LIST_LENGTH, UNREFERENCED_MEMBERS, EXACT_FIELD}
 _ESCAPED: Final = re.compile(f"(?:{'|'.join(sorted(_TAKEN))})_*")
@@ -36,20 +36,21 @@ _ESCAPED: Final = re.compile(f"(?:{'|'.join(sorted(_TAKEN))})_*")
 
 @dataclass(frozen=True)
 class ShardLayout:
-    """Where the parts of a document stand in its JSON and its tar.
+    """Names of the parts of a document in its JSON and its tar.
 
-    In the layout ``images``, members whose names are the same up to the first dot are one sample: its images at the
-    positions from 0, then its texts (``.txt``), each in the order of the tar; the fields of ``<key>.json`` become
-    columns. Its options are ``sample_id_field``, ``fields``, ``image_extensions`` and ``json_extensions``.
+    In the layout ``images``, members whose names are the same up to the first dot are one sample. Its images are at the
+    positions from 0, then its texts (``.txt``), each in the order of the tar. The fields of ``<key>.json`` become
+    columns. The options of this layout are ``sample_id_field``, ``fields``, ``image_extensions`` and
+    ``json_extensions``.
 
     Attributes:
-        sample_id_field: JSON field with the document's id. None, or where a document lacks it: the path of its JSON
-            member without the extension.
+        sample_id_field: JSON field with the document's id. If it is None, or a document lacks the field, the id is the
+            path of its JSON member without the extension.
         texts_field: list of texts; the index is the position.
         images_field: list of image tokens, parallel to the texts.
-        image_member_field: JSON field that names the member whose frames the tokens stand for. None: ``<key>.tiff``.
-        fields: passthrough columns to keep; one that no document has is null, and a warning. None keeps all.
-            ``per_image_fields`` and ``per_text_fields`` are kept too, but ``image_metadata`` has to be named.
+        image_member_field: JSON field that names the member whose frames the tokens name. None: ``<key>.tiff``.
+        fields: passthrough columns to keep; one that no document has is filled with nulls, with a warning. None keeps
+            all. ``per_image_fields`` and ``per_text_fields`` are kept too, but ``image_metadata`` has to be named.
         per_image_fields: lists with one entry per image, spread over the image rows.
         per_text_fields: lists with one entry per text, spread over the text rows.
         image_extensions: a token with one of these endings names a member, and never a frame; with or without a dot.
@@ -72,7 +73,7 @@ class ShardLayout:
         """Check the options.
 
         Raises:
-            OptionError: one of them makes no sense.
+            OptionError: an option is invalid.
         """
         if self.layout not in get_args(Layout):
             raise OptionError(f"layout must be one of {', '.join(get_args(Layout))}, got {self.layout!r}")
@@ -100,51 +101,51 @@ class ShardLayout:
             object.__setattr__(self, "fields", tuple(dict.fromkeys((*self.fields, *self._spread_columns()))))
 
     def _spread_columns(self) -> tuple[str, ...]:
-        """Columns of the lists to spread, ``image_metadata`` aside, which is an option's default."""
+        """Return the columns of the lists to spread, except ``image_metadata``, which is an option's default."""
         names = (*self.per_image_fields, *self.per_text_fields)
         return tuple(column_name(name) for name in names if name != "image_metadata")
 
     def named_columns(self) -> set[str]:
-        """Passthrough columns that the options name, each of which some document should have.
+        """Return the passthrough columns that the options name, each of which some document should have.
 
-        The columns that are this package's own do not count.
+        The columns that this package adds itself do not count.
         """
         return {*(self.fields or ()), *self._spread_columns()} - _TAKEN
 
 
 def column_name(field: str) -> str:
-    """The passthrough column for a JSON field.
+    """Return the passthrough column for a JSON field.
 
-    It is the field's own name, but for names that columns of the row model have: they get an underscore behind, and so
-    does whatever looks like one that got it, so that no two fields share a column.
+    It is the field's own name. Names of columns of the row model get an underscore at the end; so do names that look
+    like one with such an underscore, so that no two fields share a column.
     """
     return f"{field}_" if _ESCAPED.fullmatch(field) else field
 
 
 def json_field(column: str) -> str | None:
-    """The JSON field that :func:`column_name` turns into ``column``; None where there is no such field."""
+    """Return the JSON field that :func:`column_name` turns into ``column``; None if no field does."""
     if column in _TAKEN:
         return None
     return column[:-1] if _ESCAPED.fullmatch(column) else column
 
 
 def member_key(sample_id: str) -> str:
-    """The part in front of the first dot of all member names of a sample; different for different ids.
+    """Return the part before the first dot of all member names of a sample; different for different ids.
 
-    Percent-encoded with dots too, since what WebDataset takes for the key of ``a.b.json`` is ``a``. An empty id becomes
-    ``%``, which encoding never gives.
+    Dots are percent-encoded too, since WebDataset takes ``a`` for the key of ``a.b.json``. An empty id becomes ``%``,
+    which encoding never gives.
     """
     return quote(sample_id, safe="").replace(".", "%2E") or "%"
 
 
 def split_extension(name: str) -> tuple[str, str]:
-    """``name`` in front of its last dot, and the rest with the dot; the dot of a hidden file is none."""
+    """Return ``name`` before its last dot, and the rest with the dot; the dot of a hidden file does not count."""
     folder, slash, base = name.rpartition("/")
     stem, dot, extension = base.rpartition(".")
     return (folder + slash + stem, dot + extension) if stem else (name, "")
 
 
 def webdataset_key(name: str) -> str:
-    """What WebDataset groups members by: the path up to the first dot of the file's name."""
+    """Return the key by which WebDataset groups members: the path up to the first dot of the file's name."""
     folder, slash, base = name.rpartition("/")
     return folder + slash + (base.partition(".")[0] or base)

@@ -1,4 +1,4 @@
-"""Rows of the row model as members of a tar: for each sample a JSON, its images, and whatever else goes with it."""
+"""The members of a tar for rows of the row model: for each sample a JSON, its images, and its other members."""
 
 import json
 import re
@@ -35,14 +35,14 @@ from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.source_ref import is_unicode
 
 _METADATA, _TEXT, _IMAGE = MODALITIES.values()
-# The lists of texts and images have a null for each gap between positions, but no more of them than this.
+# The lists of texts and images have a null for each gap between positions, but not more nulls than this.
 _MOST_GAPS: Final = 1000
 _GAPS_PER_ROW: Final = 8
 _KEPT_NAME: Final = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
 
 
 class Member(NamedTuple):
-    """A file for the tar."""
+    """A file to write to the tar."""
 
     name: str
     content: BytesLike
@@ -52,9 +52,9 @@ class TarDocuments:
     """The samples of a table as members of a tar; iterating gives the members of one sample after the other.
 
     Args:
-        table: rows of a valid batch, reserved columns of their types, of modalities that a tar has a place for.
-        states_schema: let the first document say which columns there are, should that not show in it.
-        limits: those of the reader, beyond which it would not read a sample; iterating raises an
+        table: rows of a valid batch, reserved columns in their types, of modalities that a tar can hold.
+        states_schema: let the first document state the columns, if they do not follow from its fields.
+        limits: those of the reader, which would not read a larger sample; iterating raises an
             :class:`~interleaved_assets.model.errors.OptionError` that names the sample.
     """
 
@@ -64,7 +64,7 @@ class TarDocuments:
         order, self._samples = _canonical_order(table)
         self._contents: list[memoryview | None] = [None] * len(order)
         if "binary_content" in table.column_names:
-            # views, since the bytes of images would be costly to put in order
+            # views, since it would be costly to reorder the bytes of images
             views = binary_views(table["binary_content"])
             self._contents = [views[row] for row in order.tolist()]
             table = table.drop_columns(["binary_content"])
@@ -95,7 +95,7 @@ class TarDocuments:
             for name, where in places.items()
             if name in self._table.column_names
         } | {name: column.is_valid for name, column in self._columns.items()}
-        # how many cells of which columns each sample has: of ten thousand columns, most samples have few
+        # the number of cells per column and sample: of ten thousand columns, most samples have few
         starts = [start for start, _ in self._samples]
         self._counts: dict[int, dict[str, int]] = {start: {} for start in starts}
         for name, where in self._to_place.items():
@@ -132,7 +132,7 @@ class TarDocuments:
             per_text=tuple(sample.per_text) if sample.has_unexpected_lists else None,
             members=renamed,
         )
-        # the field order is that of the columns, which is why the document's own field does not go first
+        # fields are in the order of the columns, so the document's own field is not first
         body = lists | sample.fields if has_own_id else {"sample_id": sample.sample_id, **lists, **sample.fields}
         text = _json_bytes(body, exact)
         if self._states_schema and not self._shows_schema(text, key, has_extra=bool(extra)):
@@ -144,9 +144,9 @@ class TarDocuments:
         return members
 
     def _check(self, sample_id: str, rows: int, members: list[Member], surplus: int) -> None:
-        """Refuse a sample that the reader would not read back, by the sizes that the reader goes by.
+        """Refuse a sample that the reader would not read back, by the sizes that the reader compares with limits.
 
-        ``surplus`` is what its values take beyond its JSON because they share bytes there.
+        ``surplus`` is the size of its values beyond its JSON, which is smaller because values share bytes.
         """
         (name, text), limits = members[0], self._limits
         contents = [len(member.content) for member in members[1:]]
@@ -176,9 +176,9 @@ class TarDocuments:
     def _lists(
         self, sample: PlainSample, rows: range, images: dict[int, str]
     ) -> tuple[dict[str, list[str | None]], bool]:
-        """The parallel lists, and whether they do not show the positions, because the gaps are too wide."""
+        """Return the parallel lists, and whether they do not show the positions, because the gaps are too wide."""
         listed = sorted([*sample.texts, *sample.images])
-        # the last position, be its row listed or not
+        # the last position of all rows, also of rows that are not listed
         length = self._positions[rows.stop - 1] + 1
         is_wide = length > _MOST_GAPS + _GAPS_PER_ROW * len(rows)
         if is_wide:
@@ -198,7 +198,7 @@ class TarDocuments:
         return dict(zip(LISTS, (texts, tokens), strict=True)), is_wide
 
     def _extension(self, row: int) -> str:
-        """The extension for the image in ``row``: its type's, or that of what the bytes look like."""
+        """Return the extension for the image in ``row``: its content type's, or that of its first bytes."""
         known = content_types.extension_of(self._types[row])
         return known or content_types.extension_of(content_types.sniff(self._head(row))) or ".bin"
 
@@ -207,7 +207,7 @@ class TarDocuments:
         return b"" if content is None else bytes(content[: content_types.SNIFFED_BYTES])
 
     def _expected_types(self, rows: range, absent: set[int]) -> list[str | None]:
-        """The content types that a reader would find for ``rows``."""
+        """Return the content types that a reader would find for ``rows``."""
         expected: list[str | None] = []
         for row in rows:
             if self._modalities[row] == _METADATA:
@@ -224,9 +224,9 @@ class TarDocuments:
     def _unreferenced(
         self, sample: PlainSample, key: str, images: Iterable[str]
     ) -> tuple[list[Member], dict[str, str]]:
-        """Members that no document names, from their column, and the names that some of them had before.
+        """Return the members that no document names, from their column, and the original names of the renamed ones.
 
-        No two names are equal in lower case, since webdataset lower-cases what follows the key and refuses repeats.
+        No two names are equal in lower case, since webdataset lower-cases the part after the key and refuses repeats.
         """
         taken = {name.lower() for name in images}
         members: list[Member] = []
@@ -245,7 +245,7 @@ class TarDocuments:
         for own, content in zip(names, contents, strict=True):
             name = own
             if name.lower() in taken or not _is_kept_name(name, key):
-                # goes on from the last number, since very many names may be taken
+                # continue from the last number, since very many names may be taken
                 number = max(number, len(members))
                 while (name := _new_name(own, key, number)).lower() in taken:
                     number += 1
@@ -257,7 +257,7 @@ class TarDocuments:
         return members, renamed
 
     def _exact_rows(self, sample: PlainSample, rows: range, absent: list[int], *, is_needed: bool) -> pa.Table | None:
-        """The cells of ``rows`` that stand nowhere else; None where there are none, and the lists show the rows."""
+        """Return the cells of ``rows`` that are nowhere else; None if there are none and the lists show the rows."""
         wanted: dict[str, np.ndarray] = {}
         for name, count in self._counts[rows.start].items():
             placed = sample.placed.get(name, ())
@@ -265,7 +265,7 @@ class TarDocuments:
                 wanted[name] = self._to_place[name][rows.start : rows.stop].copy()
                 wanted[name][[row - rows.start for row in placed]] = False
         types = self._types[rows.start : rows.stop]
-        # not column_names, which makes the names of all columns anew for each sample
+        # column_names would build the names of all columns anew for each sample
         has_types = self._schema.get_field_index("content_type") >= 0
         if has_types and types != self._expected_types(rows, set(absent)):
             wanted["content_type"] = np.ones(len(rows), dtype=bool)
@@ -283,21 +283,22 @@ class TarDocuments:
         return pa.table(columns)
 
     def _shows_schema(self, text: bytes, key: str, *, has_extra: bool) -> bool:
-        """Whether a reader that knows no more than the document ``text`` makes the columns of the table."""
+        """Return whether a reader that knows only the document ``text`` makes the columns of the table."""
         columns = ColumnTypes()
         observe_document(columns, read_document(text, ShardLayout(), key, self._limits))
         if has_extra:
             columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
         own = set(self._schema.names)
         found = [column for column in columns.schema() if column.name in own]
-        # whether a column may be null is no part of its type
+        # types are compared without nullability, which is not part of them
         return [(column.name, column.type) for column in found] == [(own.name, own.type) for own in self._schema]
 
 
 def _canonical_order(table: pa.Table) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """Row numbers of ``table``: samples by their first row, metadata first, then by position, texts before images.
+    """Return row numbers of ``table``, and the first row and the end of each sample in that order.
 
-    Also the first row and the end of each sample in that order.
+    Samples are in the order of their first rows. Their metadata rows come first, then the other rows by position, texts
+    before images.
     """
     samples = table["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     modalities = np.array([MODALITIES[name] for name in table["modality"].to_pylist()], np.int8)
@@ -307,9 +308,9 @@ def _canonical_order(table: pa.Table) -> tuple[np.ndarray, list[tuple[int, int]]
 
 
 def _is_kept_name(name: str, key: str) -> bool:
-    """Whether a reader puts a member of that ``name`` into the sample of ``key`` again, under that name.
+    """Return whether a reader puts a member of that ``name`` into the sample of ``key`` again, under that name.
 
-    Not so what webdataset keeps for itself: it skips files named ``__…__``, and has fields such as ``__key__``.
+    Names that webdataset reserves do not count: it skips files named ``__…__``, and has fields such as ``__key__``.
     """
     rest = name.removeprefix(f"{key}.")
     is_document = split_extension(name)[1].lower() in ShardLayout().json_extensions
@@ -318,7 +319,7 @@ def _is_kept_name(name: str, key: str) -> bool:
 
 
 def _new_name(name: str, key: str, number: int) -> str:
-    """A name for a member of the sample of ``key``; ``.extra`` sets it off from its images."""
+    """Return a name for a member of the sample of ``key``; ``.extra`` distinguishes it from its images."""
     extension = ".tiff" if "#frame=" in name else split_extension(name)[1]
     found = f"{key}.extra{number}{extension}"
     return found if extension and _is_kept_name(found, key) else f"{key}.extra{number}.bin"

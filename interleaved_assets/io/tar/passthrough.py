@@ -1,4 +1,4 @@
-"""Passthrough columns of a shard: their types from all documents, their arrays from the cells of some."""
+"""Passthrough columns of a shard: their types from all documents, and arrays of the cells of some documents."""
 
 import json
 import logging
@@ -26,25 +26,25 @@ from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 
 logger = logging.getLogger(__name__)
 
-# Types that hold all values of others.
+# Types that hold all values of the types in the set.
 _WIDER: Final = {
     pa.int64(): {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()},
     pa.float64(): {pa.float16(), pa.float32(), pa.float64()},
     pa.large_string(): {pa.string(), pa.large_string(), pa.string_view()},
 }
 _ENOUGH_STATED: Final = 1 + max(map(len, _WIDER.values()))
-"""Types of one column that are kept: no type holds all values of so many."""
+"""Number of types kept for one column: no type holds all values of so many."""
 
 
 _OWN: Final = RESERVED_COLUMNS | {UNREFERENCED_MEMBERS}
 
 
 class ColumnTypes:
-    """Collects what documents say of their columns, and settles on one type for each.
+    """The columns that documents state, with one type for each.
 
     Args:
         columns: the only columns wanted, in this order; None for all.
-        types: what a reader wishes for, and gets where no value is lost by it.
+        types: types that a reader wishes; a column gets its type if no value is lost by it.
 
     Attributes:
         seen: names of the columns that some document has a field for, null or not, wanted or not.
@@ -63,7 +63,7 @@ class ColumnTypes:
         self._wished = dict(types or {})
 
     def observe(self, column: str, values: Iterable[Any]) -> None:
-        """Take JSON values of ``column`` into account, should it be wanted."""
+        """Include JSON values of ``column``, if it is wanted, in its type."""
         if self._only is not None and column not in self._only:
             return
         shape = self._shapes.setdefault(column, Shape(self._room))
@@ -71,7 +71,7 @@ class ColumnTypes:
             shape.observe(value)
 
     def excess_with(self, columns: set[str], stated: Iterable[pa.Schema], max_columns: int) -> str | None:
-        """Which limit the shard would exceed with ``columns``, and types ``stated`` for them; None if it would not."""
+        """Return the limit that ``columns``, and types ``stated`` for them, would exceed; None if they exceed none."""
         wanted = columns if self._only is None else columns & self._only
         if len(self._shapes) + sum(name not in self._shapes for name in wanted - RESERVED_COLUMNS) > max_columns:
             return f"more columns, over max_columns {max_columns}"
@@ -87,13 +87,16 @@ class ColumnTypes:
         return is_wanted and self._is_another(column)
 
     def _is_another(self, column: pa.Field) -> bool:
-        """Whether no equal type was stated for the column. Types that are equal may have different hashes: the names of
-        the items of lists do not count, which are ``item`` in memory and ``element`` in Parquet."""
+        """Return whether no equal type was stated for the column.
+
+        Equal types may have different hashes: names of list items do not count, and are ``item`` in memory and
+        ``element`` in Parquet.
+        """
         stated = self._stated.get(column.name, ())
         return len(stated) < _ENOUGH_STATED and column.type not in stated
 
     def state_schema(self, schema: pa.Schema, *, ordered: bool = True) -> None:
-        """Take into account that a tar or the cells of a sample say which columns there are.
+        """Include the columns that a tar, or the cells of a sample, state.
 
         Args:
             schema: the columns.
@@ -116,7 +119,7 @@ class ColumnTypes:
             self._order = schema.names
 
     def schema(self) -> pa.Schema:
-        """All columns: reserved ones, then the others as they turned up, unless a tar says another order."""
+        """Return all columns: reserved ones, then the others in order of appearance or as a tar states it."""
         columns = {
             column.name: column.with_type(self._reserved.get(column.name, column.type)) for column in INTERLEAVED_SCHEMA
         }
@@ -146,7 +149,7 @@ class ColumnTypes:
 
 
 class ColumnCells:
-    """Cells of one column, collected in any order, and the array they make."""
+    """Cells of one column, collected in any order, and the array that they make."""
 
     def __init__(self) -> None:
         self._values: list[Any] = []
@@ -160,7 +163,7 @@ class ColumnCells:
             self._values.append(value)
 
     def add_array(self, first_row: int, cells: pa.ChunkedArray) -> None:
-        """Put those of ``cells`` that are not null into the rows from ``first_row`` on."""
+        """Put the cells that are not null into the rows from ``first_row`` on."""
         rows = np.flatnonzero(np.asarray(cells.is_valid(), dtype=bool))
         if len(rows):
             # combine_chunks copies, even if there is one chunk
@@ -169,7 +172,7 @@ class ColumnCells:
             self._exact.append((rows + first_row, valid))
 
     def array(self, rows: int, dtype: pa.DataType) -> pa.Array:
-        """The column of so many ``rows``, null where no cell was put."""
+        """Return the column with this number of ``rows``, null in rows without a cell."""
         if not self._rows and not self._exact:
             return pa.nulls(rows, dtype)
         pieces = [_converted(cells, dtype) for _, cells in self._exact]
@@ -182,7 +185,7 @@ class ColumnCells:
 
 
 def _converted(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Cells of an exact type as an array of the column's type, which is another only where several had to share it."""
+    """Return cells of an exact type as an array of the column's type, which differs only if several types share it."""
     if cells.type == dtype:
         return cells
     if not is_json(dtype):

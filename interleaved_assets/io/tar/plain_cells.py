@@ -1,4 +1,4 @@
-"""Cells of passthrough columns in a plain JSON document: which of them it can hold, and where."""
+"""Cells of passthrough columns in a plain JSON document: the cells that it can hold, and their places."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,22 +13,22 @@ from interleaved_assets.io.tar.layout import EMPTY_LISTS, EXACT_FIELD, ID_COLUMN
 from interleaved_assets.model.casting import take
 
 LISTS: Final = ("texts", "images")
-"""Fields with the lists of texts and image tokens in the documents that are written."""
+"""Fields with the lists of texts and image tokens in documents that this package writes."""
 
 _SPREAD_BY_DEFAULT: Final = ShardLayout().per_image_fields
 
 
 @dataclass
 class PlainSample:
-    """A sample's document as it is put together.
+    """A sample's document while it is put together.
 
     Attributes:
         sample_id: its id.
-        metadata: number of its metadata row, None where it has none.
+        metadata: number of its metadata row, None without one.
         texts: numbers of the text rows that have an entry in the list of texts.
         images: numbers of the image rows that have a token.
-        fields: the document's fields, the lists and the id aside.
-        per_image, per_text: names of those that are lists with an entry for each of ``images`` or ``texts``.
+        fields: the document's fields, except the lists and the id.
+        per_image, per_text: names of the fields that are lists with an entry for each of ``images`` or ``texts``.
         placed: numbers of the rows whose cell is in ``fields``, by column.
     """
 
@@ -43,7 +43,7 @@ class PlainSample:
 
     @property
     def has_unexpected_lists(self) -> bool:
-        """Whether a reader would take other fields for lists with an entry per image or text."""
+        """Return whether a reader would take other fields for lists with an entry per image or text."""
         expected = {name for name in _SPREAD_BY_DEFAULT if isinstance(self.fields.get(name), list)}
         return set(self.per_image) != expected or bool(self.per_text)
 
@@ -52,10 +52,10 @@ class PlainColumn:
     """A passthrough column, its cells as JSON values.
 
     Attributes:
-        name: of the column.
-        field: of the JSON that leads to this column; None where none does.
+        name: name of the column.
+        field: JSON field that leads to this column; None if no field does.
         is_valid: for each row, whether its cell is not null.
-        values: for each row its JSON value; None where the cell is null, or JSON cannot say it.
+        values: for each row its JSON value; None if the cell is null, or JSON cannot express it.
     """
 
     def __init__(self, name: str, cells: pa.ChunkedArray, is_content: np.ndarray) -> None:
@@ -72,13 +72,13 @@ class PlainColumn:
                 self.values[row] = to_json(value)
 
     def place(self, sample: PlainSample) -> None:
-        """Put the cells of ``sample`` into its document, as far as there is a place for them."""
+        """Put the cells of ``sample`` into its document, as far as it has a place for them."""
         if self.field is None:
             return
         at = sample.metadata
         if at is not None and self.is_valid[at]:
             value = self.values[at]
-            # a field sample_id that is the sample's id is not taken for a column
+            # a field sample_id that equals the sample's id does not become a column
             if value is not None and not (self.name == ID_COLUMN and value == sample.sample_id):
                 sample.fields[self.field] = value
                 sample.placed[self.name] = [at]
@@ -96,7 +96,7 @@ class PlainColumn:
 def place_nulls(sample: PlainSample, columns: Mapping[str, PlainColumn]) -> None:
     """Put the fields that are null, or lists of nulls, into the document of ``sample``.
 
-    They are named by the columns ``_null_fields`` and ``_empty_lists``, which a reader makes again from what it finds.
+    The columns ``_null_fields`` and ``_empty_lists`` name these fields; a reader derives both from the document.
     """
     at = sample.metadata
     if at is None:
@@ -117,13 +117,13 @@ def place_nulls(sample: PlainSample, columns: Mapping[str, PlainColumn]) -> None
 
 
 def _names(column: PlainColumn | None, row: int) -> list[str]:
-    """The names in one cell of ``column``; empty where it is anything but a list of strings."""
+    """Return the names in one cell of ``column``; empty if it is not a list of strings."""
     value = None if column is None else column.values[row]
     return value if isinstance(value, list) and all(isinstance(name, str) for name in value) else []
 
 
 def _free_fields(names: list[str], sample: PlainSample, columns: Mapping[str, PlainColumn]) -> list[str]:
-    """The fields of the columns of those ``names``; empty unless each is there, once, and free to be null."""
+    """Return the fields of the columns with those ``names``; empty unless each exists, once, and is free to be null."""
     fields = []
     for name in names:
         column = columns.get(name)
@@ -136,14 +136,17 @@ def _free_fields(names: list[str], sample: PlainSample, columns: Mapping[str, Pl
 
 
 def _reader_of(dtype: pa.DataType) -> Callable[[Any], Any] | None:
-    """What turns a cell of ``dtype`` into a JSON value, or None where JSON cannot say it; None where it never can."""
+    """Return the function that turns a cell of ``dtype`` into a JSON value; None if JSON can express no cell of it.
+
+    The function returns None for a cell that JSON cannot express.
+    """
     if is_json(dtype):
         return _plain_json
     return (lambda value: value if is_plain_value(value) else None) if is_plain_type(dtype) else None
 
 
 def _plain_json(text: str) -> Any:
-    """The value of a cell of JSON text; None unless a reader would make the very text of it again."""
+    """Return the value of a cell of JSON text; None unless a reader would make exactly the same text of it."""
     try:
         value = json.loads(text)
         return value if is_plain_value(value) and json_text(value) == text else None

@@ -1,4 +1,4 @@
-"""Reading tars of interleaved documents: MINT-1T's, and those that this package writes."""
+"""Reader of tars of interleaved documents: MINT-1T's, and those that this package writes."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard
 
-# Columns are built from so many bytes at a time at most, so that no offset of 32 bits overflows.
+# Columns are built from at most this many bytes at a time, so that no offset of 32 bits overflows.
 _STEP_BYTES: Final = 2**29
 
 
@@ -53,32 +53,32 @@ def read_tar_shard(
     notes: Counter[str] | None = None,
     accept_incomplete: bool = True,
 ) -> Iterator[pa.Table]:
-    """Tables of whole samples from one tar, in its order; all of them have the same schema.
+    """Yield tables of whole samples from one tar, in its order; all of them have the same schema.
 
-    The tar is gone through twice: once for its headers and documents, from which the schema follows, and once for the
-    images. What is wrong with a row is its ``materialize_error``; what belongs to no row is kept in the passthrough
-    columns that ``layout.py`` names. A tar without samples gives no table.
+    The tar is read twice: once for its headers and documents, which determine the schema, and once for the images. An
+    error of a row is its ``materialize_error``. Data that belong to no row are kept in the passthrough columns that
+    ``layout.py`` names. A tar without samples gives no table.
 
     Args:
         uri: a path or a URL; the tar may be compressed with gzip.
-        layout: where what stands in a document; MINT-1T's by default.
+        layout: the names of the parts of a document; MINT-1T's by default.
         max_batch_bytes: a table is cut before the sample that would exceed it; None gives one table.
         materialize: put the bytes of images into the rows. Else rows have their locators only, and a remote tar is not
-            fetched as a whole: then frames of a TIFF that no document names go unnoticed.
-        storage_options: what fsspec needs.
-        allowed_roots: folders and URLs that the locators of images may point below which a tar names without holding
-            them; by default the tar's own folder.
-        max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes: what a member, a
-            document, a sample, all documents together and a compressed tar may take (see :class:`TarLimits`).
-        types: wished types of passthrough columns; a column gets its type where that loses nothing.
-        notes: counts by kind what was noticed and is no error of a row.
+            fetched as a whole; then frames of a TIFF that no document names are not found.
+        storage_options: fsspec options.
+        allowed_roots: folders and URLs below which locators may point to images that the tar names but does not hold;
+            by default the tar's own folder.
+        max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes: limits for a member, a
+            document, a sample, all documents together and a compressed tar (see :class:`TarLimits`).
+        types: wished types of passthrough columns; a column gets its type if no value is lost by it.
+        notes: counts of irregularities that are no row's error, by kind.
         accept_incomplete: read a tar that is cut or damaged, has no end mark, or has data after it, as far as possible.
 
     Raises:
         StorageError: the tar is missing or unreadable.
         ShardError: it is not a tar, or damaged so that no sample can be read.
         IncompleteShard: members may be missing, and ``accept_incomplete`` is False.
-        OptionError: a limit is none.
+        OptionError: a limit is not a whole number from 1.
     """
     limits = check_limits(
         TarLimits(max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes)
@@ -95,13 +95,15 @@ def read_tar_shard(
 
 @dataclass
 class InterleavedWebdatasetReader(ShardReader):
-    """Reads tars of interleaved documents. Options as for :class:`ShardReader` and :class:`ShardLayout`, and these.
+    """Reader of tars of interleaved documents.
+
+    Its options are those of :class:`ShardReader` and :class:`ShardLayout`, and these.
 
     Attributes:
         read_kwargs: also the limits of :class:`TarLimits`, in bytes or as text such as ``"1GiB"``.
         materialize_on_read: put the bytes of images into the rows; else only their locators.
         allowed_roots: see :func:`read_tar_shard`.
-        notes: what was noticed so far and is no error of a row, counted by kind.
+        notes: counts of irregularities so far that are no row's error, by kind.
 
     Files of one partition have the same columns, and are open at the same time.
     """
@@ -129,7 +131,7 @@ class InterleavedWebdatasetReader(ShardReader):
         self._layout = ShardLayout(**{option.name: getattr(self, option.name) for option in fields(ShardLayout)})
 
     def read_files(self, files: Sequence[InputFile]) -> Iterable[tuple[str, Iterable[pa.Table]]]:
-        """See :class:`ShardReader`."""
+        """Implement :meth:`ShardReader.read_files`."""
         options = _Options(
             self._layout, self.materialize_on_read, self._storage_options, self.allowed_roots, self._limits
         )
@@ -142,7 +144,7 @@ class InterleavedWebdatasetReader(ShardReader):
 
 
 class _Options(NamedTuple):
-    """What stays the same for all tars of a reader; see :func:`read_tar_shard`."""
+    """The options that are the same for all tars of a reader; see :func:`read_tar_shard`."""
 
     layout: ShardLayout
     materialize: bool
@@ -160,7 +162,7 @@ _Shard = tuple[TarSource, list[Sample]]
 def _opened(
     uris: Sequence[str], options: _Options, columns: ColumnTypes, notes: Counter[str]
 ) -> Iterator[tuple[list[_Shard], pa.Schema]]:
-    """The tars at ``uris``, their samples found, and the columns of their rows; counts in ``notes``."""
+    """Open the tars at ``uris``, find their samples, and derive the columns of their rows; count in ``notes``."""
     with ExitStack() as stack:
         shards: list[_Shard] = []
         for uri in uris:
@@ -192,7 +194,7 @@ def _opened(
         if samples and (absent := options.layout.named_columns() - columns.seen):
             notes["absent_fields"] += len(absent)
             warn_absent(absent, uris, columns.seen)
-        # how wide a row is follows from the documents of all samples
+        # the size of a row depends on the documents of all samples
         fit_samples(samples, options.limits, null_bytes(columns.schema()), with_bytes=options.materialize)
         if any(sample.leftovers for sample in samples):
             columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
@@ -202,11 +204,11 @@ def _opened(
 def _tables(
     source: TarSource, samples: Sequence[Sample], schema: pa.Schema, limit: int | None, options: _Options
 ) -> Iterator[pa.Table]:
-    """Tables of whole samples, of at most ``limit`` bytes unless a sample is larger."""
+    """Yield tables of whole samples, of at most ``limit`` bytes unless a sample is larger."""
     row_bytes = null_bytes(schema)
     sizes = np.array(
         [sample.size + sample.rows * row_bytes for sample in samples], np.float64
-    )  # a damaged one may say more than int64 holds
+    )  # a damaged header may exceed int64
     for part in parts_within(sizes, min(limit or _STEP_BYTES, _STEP_BYTES)):
         yield from _group_tables(source, samples[part], schema, limit, options)
 
@@ -214,7 +216,10 @@ def _tables(
 def _group_tables(
     source: TarSource, samples: Sequence[Sample], schema: pa.Schema, limit: int | None, options: _Options
 ) -> Iterator[pa.Table]:
-    """The rows of ``samples``. A generator of its own, so that nothing is held on to while the next group is read."""
+    """Yield the rows of ``samples``.
+
+    This is a separate generator, so that no reference to a group's data is left while the next group is read.
+    """
     path = str(local_path(source.uri)) if is_local(source.uri) else source.uri
     rows = TarRows(source, path, schema, with_bytes=options.materialize)
     for sample in samples:
@@ -223,7 +228,7 @@ def _group_tables(
             document = sample_document(source, options.layout, sample, options.limits)
         rows.add(sample, document)
     table, points_elsewhere = rows.table(), rows.points_elsewhere
-    del rows  # it has the bytes of images, of which the table has a copy
+    del rows  # it holds the bytes of images, which the table has copied
     parts: Iterable[pa.Table] = [table]
     if options.materialize and points_elsewhere:
         parts = materialize_parts(

@@ -1,4 +1,4 @@
-"""What the image tokens of documents lead to: members of the tar, or frames of a TIFF among them."""
+"""Resolution of the image tokens of documents: to members of the tar, or to frames of a TIFF among them."""
 
 import posixpath
 import re
@@ -21,17 +21,17 @@ from interleaved_assets.model.source_ref import is_unicode
 _FRAME_TOKEN: Final = re.compile(r"page_\d+_image_\d+")
 _CONTAINERS: Final = (".tiff", ".tif", ".TIFF", ".TIF", ".Tiff", ".Tif")
 
-# bsdtar of macOS stores the extended attributes of a file as a file of that prefix, in the format AppleDouble
+# bsdtar of macOS stores the extended attributes of a file as a file with this prefix, in the format AppleDouble
 _ATTRIBUTES: Final = "._"
 _APPLE_DOUBLE: Final = b"\0\5\x16\7"
 
 
 class ImageRef(NamedTuple):
-    """What an image token leads to: a member or a frame of one, and what is wrong with it as a row error.
+    """The target of an image token: a member or a frame of one, with its error as a row error.
 
-    ``name`` is the member's, or the token itself where it leads nowhere; ``member`` is None then, and where its bytes
-    cannot be had. ``size`` is how many bytes the row takes for it, ``content_type`` its type if its name says another.
-    ``tiff`` is the parsed frame, where it is kept.
+    ``name`` is the member's, or the token itself if it has no target. ``member`` is None without a target, and if its
+    bytes cannot be read. ``size`` is the number of bytes that the row takes for it. ``content_type`` is its type if its
+    name says another. ``tiff`` is the parsed frame, if it is kept.
     """
 
     name: str | None
@@ -44,7 +44,10 @@ class ImageRef(NamedTuple):
 
 
 class Leftover(NamedTuple):
-    """A member, or a frame of one, that no token leads to; ``number`` is the member's in the tar, ``size`` in bytes."""
+    """A member, or a frame of one, that no token refers to.
+
+    ``number`` is the member's in the tar, ``size`` in bytes.
+    """
 
     number: int
     name: str
@@ -54,28 +57,28 @@ class Leftover(NamedTuple):
 
 
 class _NoTiff(NamedTuple):
-    """A member named like a TIFF that holds an image of another type, which is one image."""
+    """A member named like a TIFF that holds one image of another type."""
 
     content_type: str
 
 
 _Frames = list[TiffFrame] | _NoTiff | str | None
-"""What a container holds: frames, another image, or what is wrong with it as a row error.
+"""The content of a container: frames, another image, or an error as a row error.
 
-Frames are without tags once those of others have used up ``kept_tags``. None where the bytes would have to be fetched
-to know.
+Frames are without tags once those of others have used up ``kept_tags``. None if the bytes would have to be fetched to
+know.
 """
 
 
 class References:
-    """The members of a tar by name, and which of them tokens have led to so far.
+    """The members of a tar by name, with the ones that tokens refer to so far.
 
-    A name that is in the tar more than once stands for its last member, as in ``tar`` itself; but where the documents
-    that may name it are as many, each means its own.
+    A repeated name refers to its last member, as in ``tar`` itself. But if the documents that may name it are as many
+    as its members, each document means its own.
 
     Attributes:
-        names: of all members, without a ``./`` in front.
-        notes: what was noticed and is no row's error, counted by kind.
+        names: names of all members, without a ``./`` in front.
+        notes: counts of irregularities that are no row's error, by kind.
     """
 
     def __init__(self, source: TarSource, layout: ShardLayout, max_member_bytes: int, kept_tags: int) -> None:
@@ -83,7 +86,7 @@ class References:
         self._members = source.index.members
         self.names = [plain_name(member.name) for member in self._members]
         self._places: dict[str, list[int]] = defaultdict(list)
-        self._ordinals: list[int] = []  # of each member, among those of its name
+        self._ordinals: list[int] = []  # for each member, its number among those of its name
         for number, name in enumerate(self.names):
             places = self._places[name]
             self._ordinals.append(len(places))
@@ -96,7 +99,7 @@ class References:
         self.notes["repeated_members"] += len(self.names) - len(self._places)
 
     def resolve(self, document: Document, json_number: int, key: str) -> list[ImageRef]:
-        """What each image token of ``document`` leads to; its nulls are left out."""
+        """Return the target of each image token of ``document``; its nulls are left out."""
         tokens = [token for token in document.images if token is not None]
         names = [token if isinstance(token, str) and is_unicode(token) else None for token in tokens]
         places = [None if name is None else self._find(name, json_number) for name in names]
@@ -104,7 +107,7 @@ class References:
         are_frames = [name is not None and self._is_frame_token(name, document) for name in names]
         is_framed = any(is_frame and place is None for is_frame, place in zip(are_frames, places, strict=True))
         container = self._container(document, json_number, key) if is_framed else None
-        frames: Counter[int] = Counter()  # of each container, those that a token has led to
+        frames: Counter[int] = Counter()  # for each container, the number of its frames that tokens refer to
         refs = []
         for token, place, is_frame, size in zip(tokens, places, are_frames, document.sizes, strict=True):
             number = container if place is None and is_frame else place
@@ -130,12 +133,15 @@ class References:
         return refs
 
     def take(self, number: int) -> ImageRef:
-        """Member ``number`` as an image, or as another part of a sample: it is no leftover then."""
+        """Return member ``number`` as an image or another part of a sample; it no longer counts as a leftover."""
         self._referenced.add(number)
         return self._member(number)
 
     def leftovers(self) -> Iterator[Leftover]:
-        """Members that are no documents and no token led to, and frames behind the last one used, in order."""
+        """Yield the members that are not documents and that no token refers to, in order.
+
+        The frames after the last one that a token refers to are included.
+        """
         for number, (name, member) in enumerate(zip(self.names, self._members, strict=True)):
             if number in self._used_frames:
                 yield from self._unused_frames(number, name, member)
@@ -143,7 +149,7 @@ class References:
                 yield Leftover(number, name, member, member.size)
 
     def _unused_frames(self, number: int, name: str, member: TarMember) -> Iterator[Leftover]:
-        # a container that is cut, too large or no TIFF is an error of the rows that need it
+        # a container that is cut, too large or not a TIFF is an error of the rows that need it
         frames = self._frames.get(number, "")
         if frames is None:
             self.notes["unchecked_frames"] += 1
@@ -155,25 +161,28 @@ class References:
                     self.notes["damaged_frames"] += 1
 
     def is_document(self, number: int) -> bool:
-        """Whether a member is a JSON that lists texts and images."""
+        """Return whether a member is a JSON that lists texts and images."""
         if self._layout.layout != "interleaved" or self._is_attributes(number):
             return False
         return self.names[number].lower().endswith(tuple(self._layout.json_extensions))
 
     def described(self, number: int) -> str:
-        """The name of the file that a member belongs to: its own, but for the attributes that macOS packs beside it."""
+        """Return the name of the file that a member belongs to: its own.
+
+        For attributes that macOS packs beside a file, it is that file's name.
+        """
         name = self.names[number]
         folder, slash, base = name.rpartition("/")
         return folder + slash + base.removeprefix(_ATTRIBUTES) if self._is_attributes(number) else name
 
     def _is_attributes(self, number: int) -> bool:
-        """Whether a member is what macOS packs beside a file: ``._a.json`` with the attributes of ``a.json``."""
+        """Return whether a member has the attributes that macOS packs beside a file: ``._a.json`` for ``a.json``."""
         if not self.names[number].rpartition("/")[2].startswith(_ATTRIBUTES):
             return False
         return bytes(self._source.range(self._members[number].offset, len(_APPLE_DOUBLE))) == _APPLE_DOUBLE
 
     def error_of(self, member: TarMember) -> str | None:
-        """Why the bytes of ``member`` cannot be had, as a row error; None where they can."""
+        """Return why the bytes of ``member`` cannot be read, as a row error; None if they can."""
         if self._source.is_cut(member):
             return row_error("truncated_shard", self._source.index.damage or "")
         if member.size > self._limit:
@@ -181,7 +190,7 @@ class References:
         return None
 
     def _find(self, name: str, json_number: int) -> int | None:
-        """The member of that name, or of that name in the folder of the document."""
+        """Return the member of that name, or of that name in the folder of the document."""
         folder = self.names[json_number].rpartition("/")[0]
         own = len(self._places[self.names[json_number]])
         beside = f"{folder}/{plain_name(name)}" if folder else name
@@ -209,7 +218,10 @@ class References:
         return next((number for number in found if number is not None), None)
 
     def _is_repeated_container(self, number: int, times: int, *, is_container: bool) -> bool:
-        """Whether tokens that name a member mean its frames: it is a TIFF with several, and one is named by each."""
+        """Return whether tokens that name a member mean its frames.
+
+        They do if it is a TIFF with several frames that is named by several tokens, or by one and as the container.
+        """
         if times + is_container < 2 or not self.names[number].endswith(_CONTAINERS):
             return False
         if self.error_of(self._members[number]) is not None:
@@ -225,7 +237,7 @@ class References:
         return ImageRef(token, error=row_error("missing_member", detail))
 
     def _frame(self, number: int, index: int, size: tuple[int, int] | None) -> ImageRef:
-        """Frame ``index`` of a member, which should have ``size``."""
+        """Return frame ``index`` of a member, which should have ``size``."""
         member = self._members[number]
         if (error := self.error_of(member)) is not None:
             return ImageRef(member.name, frame=index, error=error)
@@ -253,7 +265,7 @@ class References:
         return ImageRef(member.name, frame=index, error=error)
 
     def _frames_of(self, number: int, *, is_needed: bool = False) -> _Frames:
-        """What a member has for frames; ``is_needed``: its bytes are fetched, should they have to be."""
+        """Return the frames of a member; ``is_needed`` fetches its bytes if necessary."""
         if self._frames.get(number) is None:
             member = self._members[number]
             is_known = is_needed or self._source.is_on_disk
@@ -282,7 +294,7 @@ def _kept(frame: TiffFrame) -> TiffFrame | None:
 
 
 def plain_name(name: str) -> str:
-    """A member's name as tokens and ids have it: without the ``./`` that ``tar -c .`` puts in front."""
+    """Return a member's name as in tokens and ids: without the ``./`` that ``tar -c .`` puts before it."""
     start = 0
     while name.startswith("./", start) and len(name) > start + 2:
         start += 2

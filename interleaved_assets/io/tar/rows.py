@@ -40,7 +40,7 @@ _CONTENT_TYPES: Final = (content_types.JSON, content_types.TEXT, None)
 class TarRows:
     """Rows of some samples of a tar, collected one sample after the other.
 
-    What most rows have in common is kept as lists with an entry per row; what few rows have, by row number.
+    Values that most rows have are kept in lists with an entry per row; values that few rows have, by row number.
     """
 
     def __init__(self, source: TarSource, path: str, schema: pa.Schema, *, with_bytes: bool) -> None:
@@ -63,11 +63,11 @@ class TarRows:
 
     @property
     def points_elsewhere(self) -> bool:
-        """Whether a locator among the rows is not to this tar."""
+        """Whether any locator of the rows points outside of this tar."""
         return bool(self._other_refs)
 
     def add(self, sample: Sample, document: Document) -> None:
-        """Append the rows of ``sample``, whose JSON says ``document``."""
+        """Append the rows of ``sample`` from its ``document``."""
         first = len(self._positions)
         self._tiffs.clear()
         self._frames.clear()
@@ -76,7 +76,7 @@ class TarRows:
         else:
             self._add_exact_rows(sample, document, document.exact.rows, document.exact.absent)
         if sample.error is not None:
-            # on the metadata row, which comes first where there is one
+            # the error goes to the metadata row, which is first if the sample has one
             self._errors[first] = sample.error
         self._ids.append(sample.sample_id)
         self._documents.append(ImageRef(None) if sample.json is None else ImageRef(sample.json.name, sample.json))
@@ -84,7 +84,7 @@ class TarRows:
         self._add_cells(sample, document, first)
 
     def table(self) -> pa.Table:
-        """The rows added."""
+        """Return the rows that were added."""
         count = len(self._positions)
         modalities = pa.array(self._modalities, pa.int8())
         contents: list[Sequence[Content] | None] = [None] * count
@@ -101,7 +101,7 @@ class TarRows:
             "source_ref": _overlaid(self._own_refs(samples), self._other_refs),
             "materialize_error": _overlaid(pa.nulls(count, pa.string()), self._errors),
         }
-        # of ten thousand columns most are null in most batches: those of one type share one array
+        # of ten thousand columns most are null in most batches, so null columns of one type share one array
         nulls = {dtype: pa.nulls(count, dtype) for dtype in set(self._schema.types)}
         arrays = []
         for column in self._schema:
@@ -114,7 +114,7 @@ class TarRows:
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def _own_refs(self, samples: pa.Array) -> pa.Array:
-        """Locators into this tar, without byte ranges where it is compressed; ``samples`` has each row's sample."""
+        """Return locators into this tar, without byte ranges if it is compressed; ``samples`` has each row's sample."""
 
         def column(values: Callable[[ImageRef], int | str | None], dtype: pa.DataType) -> pa.Array:
             of_documents = pa.array([values(place) for place in self._documents], dtype)
@@ -165,7 +165,7 @@ class TarRows:
             self._complete(row, {column: values[number] for column, values in own.items()})
 
     def _complete(self, row: int, cells: dict[str, Any]) -> None:
-        """Put the ``cells`` of reserved columns that stand nowhere else into ``row``."""
+        """Put the ``cells`` of reserved columns that are nowhere else into ``row``."""
         if "content_type" in cells:
             self._types[row] = cells["content_type"]
         if self._texts[row] is None:
@@ -205,7 +205,10 @@ class TarRows:
         return row
 
     def _pieces(self, member: TarMember, frame: int | None, parsed: TiffFrame | None = None) -> Sequence[Content]:
-        """The parts of ``member``, or of a TIFF with that one frame of it, which may have been ``parsed``."""
+        """Return the parts of ``member``, or of a TIFF with only that frame of it.
+
+        ``parsed`` is the frame, if it is already parsed.
+        """
         if frame is None:
             return [self._source.content(member)]
         if member not in self._tiffs:
@@ -246,7 +249,7 @@ class TarRows:
             self._cells[UNREFERENCED_MEMBERS].add_array(rows[_METADATA][0], members)
 
     def _leftovers(self, sample: Sample, names: Mapping[str, str]) -> pa.Array:
-        """One list of the members that go with ``sample``; ``names`` are what some were called before."""
+        """Return one list of the members that belong to ``sample``; ``names`` has the original names of some."""
         kept, contents, damaged = [], [], []
         for leftover in sample.leftovers:
             try:
@@ -263,7 +266,7 @@ class TarRows:
 
 
 def _overlaid(base: pa.Array, cells: Mapping[int, Any]) -> pa.Array:
-    """``base`` with other values in some rows."""
+    """Return ``base`` with other values in some rows."""
     if not cells:
         return base
     indices = np.arange(len(base))
@@ -272,5 +275,5 @@ def _overlaid(base: pa.Array, cells: Mapping[int, Any]) -> pa.Array:
 
 
 def _strings(values: tuple[str | None, ...]) -> pa.Array:
-    # not made on import: the first array that pyarrow makes of Python values imports pandas, in 0.3 s
+    # not made on import: the first array that pyarrow makes of Python values imports pandas, which takes 0.3 s
     return pa.array(values, pa.string())

@@ -1,4 +1,4 @@
-"""The samples of a tar: which document, which images and which other members belong together."""
+"""The samples of a tar: their documents, their images and their other members."""
 
 import logging
 from bisect import bisect_left
@@ -24,10 +24,10 @@ from interleaved_assets.model.errors import ShardError, row_error
 logger = logging.getLogger(__name__)
 
 KEPT_BYTES: Final = 256 * 2**20
-"""Documents stay in memory between finding the samples and building their rows up to so many bytes, roughly."""
+"""Rough bytes of the documents that stay in memory between finding the samples and building their rows."""
 
 KEPT_TAGS: Final = 2**17
-"""So do tags of the frames of TIFFs, some 40 MB; TIFFs beyond are parsed again."""
+"""Number of tags of TIFF frames that stay in memory as well, some 40 MB; further TIFFs are parsed again."""
 
 _NOTES_LOGGED: Final = 5
 
@@ -47,17 +47,17 @@ class Sample:
     """One sample of a tar.
 
     Attributes:
-        key: name of its JSON member without extension; where it has none, what WebDataset groups its members by.
-        number: of its JSON member, else of its first one; in the layout ``images`` of its first one.
-        json: its JSON member, None where it has none.
-        sample_id: unique in the tar.
-        stated_id: what its document says in the field ``sample_id``.
-        images: what its image tokens lead to, those that are null left out.
-        leftovers: members that go with it, though its document does not name them.
-        error: what is wrong with the sample as a whole, as a row error.
+        key: name of its JSON member without extension; without a JSON, the key by which WebDataset groups its members.
+        number: number of its JSON member, else of its first one; in the layout ``images`` of its first one.
+        json: its JSON member, None without one.
+        sample_id: its id, unique in the tar.
+        stated_id: the value of the field ``sample_id`` in its document.
+        images: the targets of its image tokens, without null tokens.
+        leftovers: members that belong to it, though its document does not name them.
+        error: the error of the sample as a whole, as a row error.
         texts: the members that are its texts, in the layout ``images``.
-        document: what its JSON says, where that is kept in memory.
-        size: bytes that its rows take, roughly.
+        document: the content of its JSON, if it is kept in memory.
+        size: rough bytes that its rows take.
         rows: their number.
     """
 
@@ -85,10 +85,10 @@ def find_samples(
     kept_bytes: int = KEPT_BYTES,
     kept_tags: int = KEPT_TAGS,
 ) -> tuple[list[Sample], Counter[str]]:
-    """The samples of a tar in its order, and what was noticed, counted by kind; tells ``types`` of their columns.
+    """Find the samples of a tar in its order, and count irregularities by kind; add their columns to ``types``.
 
-    Documents stay in memory up to ``kept_bytes``, and where rows will have the bytes of images, which count for the
-    limits then, up to ``kept_tags`` tags of TIFFs.
+    Documents stay in memory up to ``kept_bytes``. If rows will have the bytes of images, these bytes count for the
+    limits, and up to ``kept_tags`` tags of TIFFs stay in memory.
     """
     references = References(source, layout, limits.max_member_bytes, kept_tags if with_bytes else 0)
     samples: list[Sample] = []
@@ -127,7 +127,7 @@ def find_samples(
 
 
 def observe_document(types: ColumnTypes, document: Document) -> None:
-    """Tell ``types`` about all columns of ``document``, but for the field ``sample_id``, which mostly is the id."""
+    """Add all columns of ``document`` to ``types``, except the field ``sample_id``, which mostly is the id."""
     types.seen |= document.columns
     exact = document.exact
     if exact is not None and exact.schema is not None:
@@ -143,10 +143,10 @@ def observe_document(types: ColumnTypes, document: Document) -> None:
 
 
 def fit_samples(samples: Sequence[Sample], limits: TarLimits, row_bytes: int, *, with_bytes: bool) -> None:
-    """Leave out what exceeds ``max_sample_bytes`` once each row also takes ``row_bytes`` for its columns.
+    """Leave out members that exceed ``max_sample_bytes`` once each row also takes ``row_bytes`` for its columns.
 
-    Members that no document names go first, then images, the last ones first. A document goes only if its rows without
-    them are too large: then it has its metadata row alone, and its JSON is a member beside it.
+    Members that no document names are left out first, then images, the last ones first. A document is left out only if
+    its rows without them are too large. Then the sample has only its metadata row, and its JSON is a member beside it.
     """
     for sample in samples:
         room = limits.max_sample_bytes - sample.rows * row_bytes
@@ -201,7 +201,7 @@ def _stated(document: Document) -> list[pa.Schema]:
 
 
 def sample_document(source: TarSource, layout: ShardLayout, sample: Sample, limits: TarLimits) -> Document:
-    """The document of a sample that was found before, where it was not kept in memory."""
+    """Return the document of a sample that was found before, but not kept in memory."""
     json = sample.json
     if layout.layout == "interleaved":
         assert json is not None
@@ -214,7 +214,7 @@ def sample_document(source: TarSource, layout: ShardLayout, sample: Sample, limi
 
 
 def _documents(references: References) -> Iterator[MemberGroup]:
-    """The JSON members, each of which names the others of its sample."""
+    """Yield the JSON members, each of which names the other members of its sample."""
     for number, name in enumerate(references.names):
         if references.is_document(number):
             yield MemberGroup(split_extension(name)[0], number, json=number)
@@ -223,7 +223,7 @@ def _documents(references: References) -> Iterator[MemberGroup]:
 def _document(
     source: TarSource, layout: ShardLayout, references: References, group: MemberGroup, limits: TarLimits
 ) -> Document:
-    """The document in a JSON member; one that cannot be had is blank, with the reason as its error."""
+    """Return the document in a JSON member; one that cannot be read is blank, with the reason as its error."""
     if group.json is None:
         return Document()
     member = source.index.members[group.json]
@@ -287,9 +287,9 @@ def _bytes(source: TarSource, member: TarMember) -> bytes:
 def _sample(
     document: Document, references: References, group: MemberGroup, source: TarSource, limits: TarLimits | None
 ) -> Sample:
-    """The sample of a document, without the members that it does not name.
+    """Return the sample of a document, without the members that it does not name.
 
-    Images count by what their rows take, each of them as often as it is named; without ``limits`` rows have no bytes.
+    Images count with the bytes that their rows take, once for each token; without ``limits`` rows have no bytes.
     """
     key, number = group.key, group.json
     member = None if number is None else source.index.members[number]
@@ -299,7 +299,7 @@ def _sample(
         return sample
     references.take(number)
     if document.error is not None and document.is_blank and references.error_of(member) is None:
-        # kept as it is, since nothing of it is in the rows
+        # the JSON is kept as it is, since none of it is in the rows
         sample.leftovers.append(Leftover(number, references.names[number], member, member.size))
         sample.size += member.size
     sample.stated_id = document.fields.get(ID_COLUMN)
@@ -315,7 +315,10 @@ def _sample(
 
 
 def _with_leftovers(samples: list[Sample], references: References, limits: TarLimits) -> list[Sample]:
-    """The samples, each with the members that no token led to; members without a document make samples of their own."""
+    """Return the samples, each with the members that no token refers to.
+
+    Members without a document become samples of their own.
+    """
     by_key: dict[str, list[Sample]] = defaultdict(list)
     by_group: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -331,7 +334,7 @@ def _with_leftovers(samples: list[Sample], references: References, limits: TarLi
             orphan.sample_id = orphan.key
             candidates.append(orphan)
             found.append(orphan)
-        # the last one in front of it, and the first where there is none
+        # the last sample before the member, or the first one if none is before it
         owner = candidates[max(0, bisect_left(candidates, leftover.number, key=attrgetter("number")) - 1)]
         if error := references.error_of(leftover.member):
             owner.error = owner.error or error
@@ -344,11 +347,11 @@ def _with_leftovers(samples: list[Sample], references: References, limits: TarLi
 
 
 def _owners(name: str, by_key: dict[str, list[Sample]], key_lengths: set[int]) -> list[Sample]:
-    """Samples with the longest key that ``name`` begins with, up to one of its dots."""
-    first = name.rfind("/") + 2  # the dot of a hidden file is none
+    """Return the samples with the longest key that ``name`` begins with, up to one of its dots."""
+    first = name.rfind("/") + 2  # the dot of a hidden file does not count
     dot = name.rfind(".", first)
     while dot > 0:
-        # a name may be a megabyte of dots, so what is no key by its length is not looked up
+        # a name may be a megabyte of dots, so only lengths that a key has are looked up
         if dot in key_lengths and (samples := by_key.get(name[:dot])):
             return samples
         dot = name.rfind(".", first, dot)
@@ -356,7 +359,7 @@ def _owners(name: str, by_key: dict[str, list[Sample]], key_lengths: set[int]) -
 
 
 def _mark_end(samples: list[Sample], source: TarSource) -> None:
-    """Put the end that the tar should not have on the last sample, unless a row of it says so already."""
+    """Put the error of the tar's unexpected end on the last sample, unless one of its rows reports it already."""
     damage = source.index.damage
     if not samples:
         if damage is not None:
@@ -374,7 +377,7 @@ def _mark_end(samples: list[Sample], source: TarSource) -> None:
 
 
 def _make_unique(samples: list[Sample]) -> int:
-    """Give every repeated id a number behind it that makes it one of a kind; gives how many there were."""
+    """Append a number to every repeated id, so that it is unique; return the number of repeated ids."""
     taken = {sample.sample_id for sample in samples}
     seen: dict[str, int] = {}
     repeated = 0

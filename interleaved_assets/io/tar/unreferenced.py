@@ -1,4 +1,4 @@
-"""Members that no document names, as they stand in rows: listing them, and leaving out those that are images."""
+"""Members that no document names, in the column that holds them: their list, and the removal of images among them."""
 
 from typing import NamedTuple
 
@@ -15,21 +15,21 @@ class UnreferencedMember(NamedTuple):
     """A member, or a frame of one, that no document names; size in bytes."""
 
     extension: str
-    """In lower case, with its dot; empty if there is none."""
+    """Extension in lower case, with its dot; empty without one."""
     size: int
     is_image: bool
-    """By its extension or its first bytes."""
+    """Whether it is an image, by its extension or its first bytes."""
 
 
 def unreferenced_members(table: pa.Table) -> list[UnreferencedMember]:
-    """The members in the column ``_unreferenced_members`` of ``table``, in its order; none without that column."""
+    """Return the members in the column ``_unreferenced_members`` of ``table``; none without that column."""
     if UNREFERENCED_MEMBERS not in table.column_names:
         return []
     return _described(pc.list_flatten(table[UNREFERENCED_MEMBERS]))
 
 
 def without_unreferenced_images(table: pa.Table) -> tuple[pa.Table, int]:
-    """``table`` without the images in its column ``_unreferenced_members``, and how many they were.
+    """Return ``table`` without the images in its column ``_unreferenced_members``, and their number.
 
     A row that loses all of its members has null there.
     """
@@ -61,6 +61,6 @@ def _described(members: pa.ChunkedArray | pa.StructArray) -> list[UnreferencedMe
 def _member(name: str, size: int, head: bytes) -> UnreferencedMember:
     extension = split_extension(name)[1].lower()
     sniffed = content_types.sniff(head)
-    # the mark of a BMP is two letters, with which a text may begin; a frame is of a TIFF whatever its name ends in
+    # the mark of a BMP is two letters, with which a text may begin; a frame is one of a TIFF, whatever its name ends in
     is_image = "#frame=" in name or content_types.type_of(extension) is not None or sniffed not in (None, "image/bmp")
     return UnreferencedMember(extension.partition("#")[0], size, is_image)

@@ -1,4 +1,4 @@
-"""Writing tars of interleaved documents that MINT-1T readers and ``webdataset`` understand."""
+"""Writer of tars of interleaved documents that MINT-1T readers and ``webdataset`` understand."""
 
 import gzip
 import json
@@ -31,14 +31,14 @@ _GZIP_LEVEL: Final = 6
 
 
 class TarShard:
-    """A tar being written. What :func:`tar_shard` gives.
+    """A tar that :func:`tar_shard` opened for writing.
 
     Attributes:
-        uri: where it will stand.
+        uri: its final path or URL.
         rows: number of rows written so far.
         size: its size in bytes, once it is committed.
-        sha256: hex digest of its bytes, once it is committed; None where hashing is off.
-        stamp: that of the file, once it is committed; None where the storage does not tell it.
+        sha256: hex digest of its bytes, once it is committed; None without hashing.
+        stamp: stamp of the file, once it is committed; None if the storage does not report it.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class TarShard:
 
         Raises:
             UnsupportedModality: a row is neither metadata nor text nor an image.
-            OptionError: the rows are no valid batch, have other columns than those before, go on with a sample
-                that was written before, or could not be read back: a value is damaged or out of its type's range, or a
+            OptionError: the rows are not a valid batch, have other columns than those before, continue a sample that
+                was written before, or could not be read back: a value is damaged or out of its type's range, or a
                 sample is over a limit.
             StorageError: the tar cannot be written.
         """
@@ -86,14 +86,15 @@ class TarShard:
         self.rows += table.num_rows
 
     def finish(self) -> None:
-        """Write the end mark; called by :func:`tar_shard`, unless it was called before."""
+        """Write the end mark, unless it is written already; :func:`tar_shard` calls this."""
         if not self._is_finished:
             self._members.finish()
             self._is_finished = True
 
     def store(self) -> None:
-        """Write the end mark, and store the tar without making it visible: what is left for the end of the block takes
-        a moment, unless the tar is compressed. Nothing can be written afterwards.
+        """Write the end mark, and store the tar without making it visible.
+
+        The end of the block then takes only a moment, unless the tar is compressed. Nothing can be written afterwards.
 
         Raises:
             StorageError: the tar cannot be written.
@@ -109,15 +110,15 @@ def tar_shard(
 ) -> Iterator[TarShard]:
     """Write a tar that appears whole at the end of the block, or not at all.
 
-    It holds, for each sample, ``<key>.json`` and then ``<key>.<position>.<extension>`` for each image, the key made
-    from the sample's id (see :func:`~.layout.member_key`). Its bytes depend on the rows alone: no time, no owner. One
+    It holds, for each sample, ``<key>.json`` and then ``<key>.<position>.<extension>`` for each image. The key is made
+    from the sample's id (see :func:`~.layout.member_key`). Its bytes depend on the rows alone: no time, no owner. A tar
     whose name ends in ``.tar.gz`` or ``.tgz`` is compressed.
 
     Args:
-        uri: where to.
-        storage_options: what fsspec needs.
+        uri: path or URL of the tar.
+        storage_options: fsspec options.
         hashed: also compute ``sha256``, at about 1.8 GB/s.
-        limits: those that it will be read with; a sample over one of them is refused.
+        limits: the limits that it will be read with; a sample over one of them is refused.
 
     Raises:
         StorageError: the tar cannot be written.
@@ -137,10 +138,10 @@ def tar_shard(
 
 @dataclass
 class InterleavedWebdatasetWriter(ShardWriter):
-    """Writes each batch as one tar of interleaved documents. Options as for :class:`ShardWriter`, and this.
+    """Writer of each batch as one tar of interleaved documents.
 
-    ``write_kwargs`` may have the limits of :class:`TarLimits`, those that the tars will be read with: a sample
-    over one of them is refused.
+    Its options are those of :class:`ShardWriter`, and this. ``write_kwargs`` may have the limits of :class:`TarLimits`
+    that the tars will be read with: a sample over one of them is refused.
 
     Attributes:
         file_extension: ending of the files, without a dot in front; ``tar.gz`` and ``tgz`` are compressed.
@@ -166,11 +167,11 @@ class InterleavedWebdatasetWriter(ShardWriter):
     def write(self, batch: InterleavedBatch) -> list[str]:
         table = batch.to_pyarrow()
         if "sample_id" in table.column_names:
-            # rows are handed on in parts, and a part must have all rows of its samples
+            # rows are written in parts, and a part must have all rows of its samples
             batch = batch.with_table(gathered(table))
         return super().write(batch)
 
-    # what columns a tar has follows from its rows
+    # the columns of a tar follow from its rows
     def write_shard(self, uri: str, schema: pa.Schema, parts: Iterator[pa.Table]) -> None:  # noqa: ARG002
         with tar_shard(uri, storage_options=self._storage_options, hashed=False, limits=self._limits) as shard:
             for part in parts:
@@ -178,7 +179,7 @@ class InterleavedWebdatasetWriter(ShardWriter):
 
 
 def checked_rows(table: pa.Table, uri: str, limits: TarLimits = LIMITS) -> pa.Table:
-    """``table`` with the reserved columns in their types, as :class:`~.members.TarDocuments` needs it."""
+    """Return ``table`` with the reserved columns in their types, as :class:`~.members.TarDocuments` needs it."""
     check_modalities(table, uri)
     if table.num_rows == 0:
         return table
@@ -189,7 +190,7 @@ def checked_rows(table: pa.Table, uri: str, limits: TarLimits = LIMITS) -> pa.Ta
 
 
 def _damage(table: pa.Table, limits: TarLimits) -> Iterator[str]:
-    """Values and columns that would not come back, beside those that make no valid batch."""
+    """Yield the values and columns that could not be read back, besides those that make the batch invalid."""
     others = table.drop_columns([name for name in ("binary_content",) if name in table.column_names])
     passthrough = len(set(table.column_names) - RESERVED_COLUMNS)
     if passthrough > limits.max_columns:
@@ -205,7 +206,7 @@ def _damage(table: pa.Table, limits: TarLimits) -> Iterator[str]:
 
 
 def _first_damaged(table: pa.Table) -> str | None:
-    """The first cell of the first column that is damaged, or has a time or a date out of its type's range."""
+    """Return the first cell of the first column that is damaged, or has a time or a date out of its type's range."""
     for name, column in zip(table.column_names, table.columns, strict=True):
         if _problem(column) is None:
             continue
@@ -224,7 +225,7 @@ def _problem(values: pa.Array | pa.ChunkedArray) -> str | None:
 
 
 def check_modalities(table: pa.Table, shard: str) -> None:
-    """Refuse rows that a tar has no place for."""
+    """Refuse rows with a modality that a tar cannot hold."""
     others = sorted({str(name) for name in pc.unique(table["modality"]).to_pylist()} - MODALITIES.keys() - {"None"})
     if others:
         raise UnsupportedModality(
@@ -234,7 +235,7 @@ def check_modalities(table: pa.Table, shard: str) -> None:
 
 
 def sample_sizes(table: pa.Table, uri: str, limits: TarLimits = LIMITS) -> list[int]:
-    """Bytes of the members of each sample, with their headers, in the order of the tar.
+    """Return the bytes of the members of each sample, with their headers, in the order of the tar.
 
     The first sample of a tar may take :func:`schema_bytes` more.
     """
@@ -249,15 +250,15 @@ def sample_sizes(table: pa.Table, uri: str, limits: TarLimits = LIMITS) -> list[
 
 
 def schema_bytes(schema: pa.Schema) -> int:
-    """Most bytes that the first document of a tar takes beyond its own, to say which columns there are."""
+    """Return the most bytes that the first document of a tar takes beyond its own, to state the columns."""
     said = json.dumps({EXACT_FIELD: Exact(schema=schema.remove_metadata()).to_json()})
     return len(said) + BLOCK
 
 
 def room_for_samples(tar_bytes: int) -> int:
-    """Bytes that the samples of a tar may take together so that the whole file has at most ``tar_bytes``.
+    """Return the bytes that the samples of a tar may take together so that the whole file has at most ``tar_bytes``.
 
-    Negative where not even an empty tar has so few.
+    The result is negative if even an empty tar has more.
     """
     return tar_bytes // RECORD * RECORD - 2 * BLOCK
 
