@@ -91,7 +91,7 @@ def filter_batch(
         clip: returns the CLIP scores of the rows, as a table with ``sample_id``, ``position``, ``clip_score`` and other
             CLIP columns; without it the CLIP filter is skipped.
         threads: images scored in parallel; by default one per processor.
-        storage_options: what fsspec needs for remote files.
+        storage_options: fsspec options for remote files.
         allowed_roots: folders and URLs that a ``source_ref`` may point below; by default those of the source files.
 
     Returns:

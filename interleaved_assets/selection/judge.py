@@ -70,7 +70,7 @@ def select(
         shard: name of the rows in messages.
 
     Raises:
-        OptionError: a column that a filter needs is missing, or has values that are no numbers.
+        OptionError: a column that a filter needs is missing, or has values that are not numbers.
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
     """
     settings = settings or SelectionSettings()

@@ -1,4 +1,4 @@
-"""The rows of a shard while filters are applied, and why each dropped row was dropped: the source of the ledger."""
+"""The rows of a shard while filters are applied, with the reason for each dropped row: the source of the ledger."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Rows = NDArray[np.int64]
 
 
 class RowState:
-    """Which rows are kept so far, and why the others were dropped. Arrays have one element per row of the shard.
+    """The rows that are kept so far, and the reason for each dropped row. Arrays have one element per row.
 
     Attributes:
         alive: whether the row is kept so far.

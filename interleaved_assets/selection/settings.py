@@ -48,8 +48,8 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
     """Effect of an image filter on an image that it rejects, by the filter's name: image drops only that image, sample
     drops its whole sample. Default image."""
     on_score_error: ErrorPolicy = "error"
-    """How to handle an image without the score that a filter needs: error fails the shard, warn keeps it, drop_row
-    drops it, drop_sample drops its sample. Default error."""
+    """Handling of an image without the score that a filter needs: error fails the shard, warn keeps it, drop_row drops
+    it, drop_sample drops its sample. Default error."""
     no_text: Literal["drop", "keep"] = "drop"
     """Handling of images of a sample without any text by the CLIP filter: drop or keep. Default drop."""
     reindex_positions: bool = False

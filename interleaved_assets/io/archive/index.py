@@ -20,7 +20,7 @@ _SYMBOLIC_LINK, _SPARSE = ord("2"), ord("S")
 _LONG_NAME, _LONG_LINK, _PAX_GLOBAL = ord("L"), ord("K"), ord("g")
 _LINKS: Final = frozenset(b"12")
 _EXTENSIONS: Final = frozenset(b"LKxXg")
-# devices, folders and pipes: they have no data, whatever size their header states
+# devices, folders and pipes: they have no data, also if their header states a size
 _WITHOUT_DATA: Final = frozenset(b"3456")
 # GNU entries for dumps, volume labels and continuations of an earlier volume
 _NOT_A_FILE: Final = frozenset(b"DVM")

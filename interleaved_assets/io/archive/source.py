@@ -56,7 +56,7 @@ class TarSource:
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether bytes are read from a local file, without a request to remote storage."""
+        """True if bytes are read from a local file, without a request to remote storage."""
         return isinstance(self._file, LocalFile)
 
     @cached_property

@@ -34,7 +34,7 @@ class Chunk:
     """Parquet's number of the physical type."""
     has_dictionary: bool
     shares_prefixes: bool
-    """Whether values may be stored as differences from the previous value."""
+    """True if values may be stored as differences from the previous value."""
     encoded_bytes: int
     """Decompressed, but still encoded size, as stated in the footer."""
     least_decoded_bytes: int
@@ -58,7 +58,7 @@ class _Leaf(NamedTuple):
     value_bytes: int
     """Size of a decoded value with its offset and levels."""
     is_repeated: bool
-    """Whether a row can have several values."""
+    """True if a row can have several values."""
 
 
 @lru_cache(maxsize=1)  # a reader opens each file twice: for the schema, then for the rows

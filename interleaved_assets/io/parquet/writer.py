@@ -150,7 +150,7 @@ def parquet_shard(
 
 @dataclass
 class InterleavedParquetWriter(ShardWriter):
-    """Writer of each batch as one Parquet file. Its options are those of :class:`ShardWriter`.
+    """A writer that writes each batch as one Parquet file. Its options are those of :class:`ShardWriter`.
 
     ``write_kwargs`` may have ``compression`` (of all columns except ``binary_content``; one of :data:`CODECS`) and
     ``row_group_bytes`` (a number, or text such as ``"64MiB"``).

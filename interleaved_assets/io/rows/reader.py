@@ -54,7 +54,7 @@ class ShardReader(ABC):
     """Options in ``read_kwargs`` besides ``storage_options``."""
 
     decodes_in_python: ClassVar[bool] = False
-    """Whether Python code takes most of the time.
+    """True if Python code takes most of the time.
 
     If so, local files are not read in a second thread: the two threads would take turns, which costs a quarter more CPU
     time and gains nothing.

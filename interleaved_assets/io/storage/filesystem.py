@@ -44,7 +44,7 @@ _TRANSIENT_CLASSES: Final = frozenset(
 _RENEW: Final = "The credentials have expired: renew them in storage_options or the environment."
 _OTHER_KEYS: Final = "Pass the right key and secret in storage_options or the environment."
 # Advice by S3 error code, since s3fs maps many codes to the same exception. A HEAD response has only the HTTP status,
-# which stands for several codes.
+# which several codes share.
 _S3_ADVICE: Final = {
     "ExpiredToken": _RENEW,
     "TokenRefreshRequired": _RENEW,

@@ -55,7 +55,7 @@ def _open_remote(fs: AbstractFileSystem, path: str) -> Any:
 class _ReadAhead:
     """An object in S3 that is read in blocks; a large read takes one request of its own size, without a copy.
 
-    fsspec's own cache fetches a block more with every large read, and copies what it returns.
+    fsspec's own cache fetches a block more with every large read, and copies its result.
     """
 
     def __init__(self, file: Any) -> None:

@@ -30,7 +30,7 @@ _WITHOUT_LOCKS: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS
 _NAME_BYTES: Final = 210
 
 _locking_devices: dict[int, bool] = {}
-"""Whether the filesystem has locks, by its device number."""
+"""For each device number, True if its filesystem has locks."""
 
 
 class TemporaryFile:

@@ -53,7 +53,7 @@ def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
         for info in listing:
             path = info["name"].rstrip("/")
             if path == below.rstrip("/"):
-                continue  # a file, or an object that stands for the folder
+                continue  # a file, or an object that represents the folder
             if info["type"] == "directory":
                 folders.append(path)
             else:
@@ -92,7 +92,7 @@ def _objects_below(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, A
         raise OptionError("the URL names no bucket: write s3://bucket/folder")
     # s3fs would cache the listing of a path, and would list an object at the path itself; with a prefix it does neither
     found = fs.find(bucket, prefix=f"{key}/" if key else "", detail=True)
-    return {path: info for path, info in found.items() if not path.endswith("/")}  # empty objects stand for folders
+    return {path: info for path, info in found.items() if not path.endswith("/")}  # empty objects represent folders
 
 
 def _followed(fs: AbstractFileSystem, link: dict[str, Any]) -> dict[str, Any]:

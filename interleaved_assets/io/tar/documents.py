@@ -60,7 +60,7 @@ class Document:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the document has no content at all."""
+        """True if the document has no content at all."""
         return not (self.texts or self.images or self.fields or self.per_image or self.per_text or self.exact)
 
     @property

@@ -36,7 +36,7 @@ _ESCAPED: Final = re.compile(f"(?:{'|'.join(sorted(_TAKEN))})_*")
 
 @dataclass(frozen=True)
 class ShardLayout:
-    """Names of the parts of a document in its JSON and its tar.
+    """The layout of a document: the names of its parts in its JSON and its tar.
 
     In the layout ``images``, members whose names are the same up to the first dot are one sample. Its images are at the
     positions from 0, then its texts (``.txt``), each in the order of the tar. The fields of ``<key>.json`` become

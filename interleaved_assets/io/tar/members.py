@@ -257,7 +257,7 @@ class TarDocuments:
         return members, renamed
 
     def _exact_rows(self, sample: PlainSample, rows: range, absent: list[int], *, is_needed: bool) -> pa.Table | None:
-        """Return the cells of ``rows`` that are nowhere else; None if there are none and the lists show the rows."""
+        """Return the cells of ``rows`` that are nowhere else; None without such cells if the lists show the rows."""
         wanted: dict[str, np.ndarray] = {}
         for name, count in self._counts[rows.start].items():
             placed = sample.placed.get(name, ())

@@ -77,7 +77,7 @@ class References:
     as its members, each document means its own.
 
     Attributes:
-        names: names of all members, without a ``./`` in front.
+        names: names of all members, without a leading ``./``.
         notes: counts of irregularities that are no row's error, by kind.
     """
 

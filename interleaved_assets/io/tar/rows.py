@@ -63,7 +63,7 @@ class TarRows:
 
     @property
     def points_elsewhere(self) -> bool:
-        """Whether any locator of the rows points outside of this tar."""
+        """True if any locator of the rows points outside of this tar."""
         return bool(self._other_refs)
 
     def add(self, sample: Sample, document: Document) -> None:

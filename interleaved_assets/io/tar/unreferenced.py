@@ -18,7 +18,7 @@ class UnreferencedMember(NamedTuple):
     """Extension in lower case, with its dot; empty without one."""
     size: int
     is_image: bool
-    """Whether it is an image, by its extension or its first bytes."""
+    """True if it is an image, by its extension or its first bytes."""
 
 
 def unreferenced_members(table: pa.Table) -> list[UnreferencedMember]:
@@ -61,6 +61,6 @@ def _described(members: pa.ChunkedArray | pa.StructArray) -> list[UnreferencedMe
 def _member(name: str, size: int, head: bytes) -> UnreferencedMember:
     extension = split_extension(name)[1].lower()
     sniffed = content_types.sniff(head)
-    # the mark of a BMP is two letters, with which a text may begin; a frame is one of a TIFF, whatever its name ends in
+    # the mark of a BMP is two letters, with which a text may begin; the name of a frame may end in anything
     is_image = "#frame=" in name or content_types.type_of(extension) is not None or sniffed not in (None, "image/bmp")
     return UnreferencedMember(extension.partition("#")[0], size, is_image)

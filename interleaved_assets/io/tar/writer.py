@@ -138,13 +138,13 @@ def tar_shard(
 
 @dataclass
 class InterleavedWebdatasetWriter(ShardWriter):
-    """Writer of each batch as one tar of interleaved documents.
+    """A writer that writes each batch as one tar of interleaved documents.
 
     Its options are those of :class:`ShardWriter`, and this. ``write_kwargs`` may have the limits of :class:`TarLimits`
     that the tars will be read with: a sample over one of them is refused.
 
     Attributes:
-        file_extension: ending of the files, without a dot in front; ``tar.gz`` and ``tgz`` are compressed.
+        file_extension: ending of the files, without a leading dot; ``tar.gz`` and ``tgz`` are compressed.
     """
 
     file_extension: str = field(default="tar", kw_only=True)

@@ -49,7 +49,7 @@ class TiffDirectory(NamedTuple):
         entries: by tag.
         size: bytes of the directory, without values that do not fit into their entries.
         next: offset of the next directory, 0 if it is the last.
-        problem: damage of the directory, None if there is none.
+        problem: damage of the directory, None if it is undamaged.
         value_bytes: bytes of the directory and of all values.
     """
 

@@ -88,7 +88,7 @@ class ClipSample:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that its scores are computed from is available."""
+        """True if everything that its scores are computed from is available."""
         is_text_missing = any(text.values is None for pieces in self.pieces for text in pieces)
         return not is_text_missing and all(image.error or image.values is not None for image in self.images)
 

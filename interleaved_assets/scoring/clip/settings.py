@@ -37,7 +37,7 @@ class HeadSettings(_Section):
     activation: Activation | None = None
     """Function between the linear layers: none, relu or gelu. Default none, except relu for kind nsfw."""
     output: Squash | None = None
-    """Function behind the last layer: none or sigmoid. Default none, except sigmoid for kind nsfw."""
+    """Function after the last layer: none or sigmoid. Default none, except sigmoid for kind nsfw."""
 
     @property
     def hidden_activation(self) -> Activation:
@@ -77,7 +77,7 @@ class PrescreenSettings(with_bounds(_Section, _OF_IMAGES, defaults=False)):  # t
 
     @property
     def is_on(self) -> bool:
-        """Whether any bound is given."""
+        """True if any bound is set."""
         return any(self.bounds())
 
 
@@ -100,7 +100,7 @@ class ClipSettings(_Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto takes a GPU if there is one, else the CPU; cuda fails without a GPU. Default auto."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of the model. auto: bf16 on a GPU (fp16 where it has none), fp32 on a CPU. Default auto."""
+    """Arithmetic of the model. auto: bf16 on a GPU (fp16 if it lacks bf16), fp32 on a CPU. Default auto."""
     resize: Literal["auto", "pillow", "torch", "reduced"] = "auto"
     """Library that scales images down: pillow, bit for bit as open_clip does, or torch, nine times as fast, about one
     pixel in 250 off by one grey level. reduced: torch, and JPEGs of over four times the model's input are decoded at a
@@ -129,7 +129,7 @@ class ClipSettings(_Section):
 
     @property
     def has_weights(self) -> bool:
-        """Whether the model's name says where its weights are, so that ``pretrained`` is not used."""
+        """True if the model's name says where its weights are, so that ``pretrained`` is not used."""
         return self.model.startswith((LOCAL_DIR_PREFIX, "hf-hub:"))
 
     @property

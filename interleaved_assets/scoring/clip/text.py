@@ -31,7 +31,7 @@ class Tokenizer:
         """Raise SettingsError for ``window`` with another tokenizer than CLIP's: it cannot say where a window ends."""
         self._tokenizer, self._long_text = tokenizer, long_text
         self.is_padded = not isinstance(tokenizer, SimpleTokenizer)
-        """Whether the sequences are padded to the context length with ids that only the tokenizer knows."""
+        """True if the sequences are padded to the context length with ids that only the tokenizer knows."""
         if self.is_padded:
             if long_text == "window":
                 raise SettingsError(

@@ -25,7 +25,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class SampleCounts(NamedTuple):
-    """What the filters applied so far left of each sample: arrays with one element per sample."""
+    """Counts of what the filters applied so far left of each sample: arrays with one element per sample."""
 
     images: "NDArray[np.int64]"
     texts: "NDArray[np.int64]"

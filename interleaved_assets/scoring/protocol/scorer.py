@@ -67,7 +67,7 @@ class Scorer:
         section: the section of the settings that decides whether it is measured.
         about: a note on it in the description of ``scoring.scorers``.
         options: settings of a built-in score in ``[scoring]``: by name the type and pydantic's ``Field``.
-        place: where a built-in score stands in tables, in the default order of filters and in reports.
+        place: rank of a built-in score in tables, in the default order of filters and in reports.
     """
 
     name: str

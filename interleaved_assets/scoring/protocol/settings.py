@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.protocol.registry import BUILT_IN, known_scorers
 
-# Pillow refuses images with more pixels, whatever the setting
+# Pillow refuses images with more pixels, so a higher setting would have no effect
 _LARGEST_MAX_PIXELS: Final = 2 * DEFAULT_MAX_PIXELS
 _BUILT_IN: Final = ", ".join(f"{one.name} ({one.about})" if one.about else one.name for one in BUILT_IN if one.prepare)
 

@@ -1,4 +1,4 @@
-"""Image-to-text ratio of a sample: images per word. Selection measures it on what the filters before it left."""
+"""Image-to-text ratio of a sample: images per word. Selection measures it on the rows that earlier filters left."""
 
 from typing import TYPE_CHECKING
 
