@@ -1,4 +1,4 @@
-"""Encode an image of any mode that Pillow reads as JPEG."""
+"""Encoding as JPEG of an image of any mode that Pillow reads."""
 
 import io
 from typing import Final, NamedTuple

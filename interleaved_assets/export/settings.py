@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ExportSettings(BaseModel):
-    """The form of the tars of images and of their tables."""
+    """Settings of the tars of images and of their tables."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 

@@ -1,4 +1,4 @@
-"""Write images as tars of a fixed number, with a Parquet file beside each."""
+"""Tars with a fixed number of images each, and a Parquet file beside each tar."""
 
 import base64
 import contextlib

@@ -1,4 +1,4 @@
-"""Filter the rows of a table without copying image bytes."""
+"""A filter of the rows of a table that does not copy image bytes."""
 
 from typing import Final
 

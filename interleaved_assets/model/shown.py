@@ -1,4 +1,4 @@
-"""Remove credentials from URLs and escape control characters in text, before either is stored or shown.
+"""Text that is safe to store and show: URLs without credentials, control characters escaped.
 
 Error messages pass :func:`shown`, locators of files that were read :func:`without_credentials`, lines printed by the
 command line :func:`escaped`, cells of Markdown tables :func:`markdown_cell`.

@@ -1,4 +1,4 @@
-"""Base of the two shard readers: find files, group them into partitions, yield batches of whole samples."""
+"""Base of the shard readers: the search of files, their partitions, and batches of whole samples."""
 
 import logging
 from abc import ABC, abstractmethod

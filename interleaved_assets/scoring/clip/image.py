@@ -32,9 +32,9 @@ _PLAIN_MODES: Final = frozenset({"RGB", "L"})
 _DEEP_MODES: Final = ("I", "F")
 # Pillow scales these by taking the nearest pixel.
 _NEAREST_MODES: Final = frozenset({"1", "P"})
-# Long side ÷ short side from which only what the crop keeps is scaled: 20000 x 10 pixels would become 448000 x 224. For
-# a part of an image Pillow may choose the other order of its two passes, and values near black and white may differ by
-# some grey levels, so this is for lines and rules alone.
+# Long side ÷ short side from which only the part that the crop keeps is scaled: 20000 x 10 pixels would become
+# 448000 x 224. For a part of an image Pillow may choose the other order of its two passes, and values near black and
+# white may differ by some grey levels, so this is used only for images as narrow as lines.
 _LINE_RATIO: Final = 256
 _REDUCTIONS: Final[tuple[Reduction, ...]] = (8, 4, 2)
 # A reduced image must be this many times larger than the model's input; docs/clip.md gives the effect on scores.

@@ -1,4 +1,4 @@
-"""Decode image files to pixels, once for all scorers.
+"""Decoding of image files to pixels, once for all scorers.
 
 OpenCV decodes most images; Pillow decodes those that OpenCV cannot read, and those that OpenCV 5.0 decodes wrongly
 without an error (:func:`_is_for_pillow`). Only the first frame is decoded. Apart from those errors, pixels are the same

@@ -34,7 +34,7 @@ class SampleCounts(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The values that a filter keeps lie between these; None means no bound."""
+    """Minimum and maximum of the values that a filter keeps; None means no bound."""
 
     minimum: float | None
     maximum: float | None

@@ -1,4 +1,4 @@
-"""Score the images of a table on a thread pool; each image is decoded once for all scorers."""
+"""Scoring of the images of a table on a thread pool; each image is decoded once for all scorers."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence

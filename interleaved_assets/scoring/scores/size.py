@@ -1,4 +1,4 @@
-"""The size of an image, which every table of scores has; a scorer learns it when it decodes the image."""
+"""The size of an image, which every table of scores has; it is known once the image is decoded."""
 
 from typing import TYPE_CHECKING, Final
 
