@@ -1,4 +1,4 @@
-"""The docs against the repository: paths, and in docs/operating.md also settings, checks and commands."""
+"""The docs against the repository: paths, and in the two pages of operating also settings, checks and commands."""
 
 import re
 from pathlib import Path
@@ -14,8 +14,8 @@ from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 
 REPOSITORY = Path(__file__).parents[1]
-PAGE = REPOSITORY / "docs/operating.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+OPERATING = [REPOSITORY / f"docs/{name}.md" for name in ("operating", "operating-reference")]
+TEXT = "".join(page.read_text(encoding="utf-8") for page in OPERATING)
 CODE = re.findall(r"`([^`\n]+)`", TEXT)
 SECTIONS = tuple(Settings.model_fields)
 PACKAGE = REPOSITORY / "interleaved_assets"
@@ -48,6 +48,18 @@ def test_every_path_it_names_exists(page: Path) -> None:
     tops = "|".join(folder.rstrip("/") for folder in FOLDERS if folder.count("/") == 1)
     in_package = set(re.findall(rf"`((?:{tops})/[\w./-]*)`", text))
     assert {path for path in in_package if not (PACKAGE / path).exists()} == set()
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, made as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(REPOSITORY).as_posix())
+def test_every_heading_it_links_to_exists(page: Path) -> None:
+    links = set(re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", page.read_text(encoding="utf-8")))
+    assert {link for link in links if link[1] not in anchors(page.parent / link[0] if link[0] else page)} == set()
 
 
 def test_the_architecture_has_one_line_for_every_folder() -> None:

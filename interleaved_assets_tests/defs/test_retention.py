@@ -17,7 +17,7 @@ from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk
 from interleaved_assets_tests.documents import good_shard, project
 
-RUNBOOK = Path(__file__).parents[2] / "docs/operating.md"
+REFERENCE = Path(__file__).parents[2] / "docs/operating-reference.md"
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_the_statement_of_the_runbook_leaves_the_latest_evaluations(
     assert materialize_all(instance, settings, keys)
     delete_old_runs(instance, datetime.now(UTC) + timedelta(days=1), settings)
     before = evaluations(instance)
-    ((command, statement),) = re.findall(r'^(sqlite3 \S+) "(DELETE FROM asset_check.*)"$', RUNBOOK.read_text(), re.M)
+    ((command, statement),) = re.findall(r'^(sqlite3 \S+) "(DELETE FROM asset_check.*)"$', REFERENCE.read_text(), re.M)
     (index,) = (tmp_path / "home").rglob(command.rpartition("/")[2])
     with closing(sqlite3.connect(index)) as database:
         rows = "SELECT count(*) FROM asset_check_executions"
