@@ -2,7 +2,7 @@
 
     python -m benchmarks.clip_precision                                     # the model that the repository ships
     python -m benchmarks.clip_precision --model ViT-B-32 ViT-L-14 --images 8   # random weights
-    python -m benchmarks.clip_precision --model scenes ViT-B-32 --write docs/clip.md
+    python -m benchmarks.clip_precision --model scenes ViT-B-32 --write benchmarks/results/2026-11-22-clip.md
 
 Every image is compared with every text; a difference is from open_clip's own scores in fp32. *All* is the whole model
 under autocast, as open_clip's documentation has it; *chosen* are the parts that clip.precision = "bf16" computes in it.

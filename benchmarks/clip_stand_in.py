@@ -2,7 +2,7 @@
 
     python -m benchmarks.clip_stand_in                       # 640 x 480 JPEG, a device half as fast as decoding here
     python -m benchmarks.clip_stand_in --device-rate 300     # images a second
-    python -m benchmarks.clip_stand_in --workers 2 --write docs/clip.md
+    python -m benchmarks.clip_stand_in --workers 2 --write benchmarks/results/2026-11-22-clip.md
 
 Prints, as Markdown, the share of the time between its first batch and its last in which the device had nothing to do;
 what decoding costs with threads and, with --workers, with the worker processes of a torch DataLoader; and from these
