@@ -13,20 +13,20 @@ from interleaved_assets.settings import Settings
 
 
 def keep_rate(record: Record) -> float | None:
-    """Rows kept ÷ rows in, 0 to 1; None for a shard without rows."""
+    """Return rows kept ÷ rows in, 0 to 1; None for a shard without rows."""
     return record.counts_out.rows / record.counts_in.rows if record.counts_in.rows else None
 
 
 def image_keep_rate(record: Record) -> float | None:
-    """Images kept ÷ images in, 0 to 1; None for a shard without images."""
+    """Return images kept ÷ images in, 0 to 1; None for a shard without images."""
     return record.counts_out.images / record.counts_in.images if record.counts_in.images else None
 
 
 def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict[str, float]:
-    """:func:`keep_rate` of at most ``checks.other_shards`` of ``keys``, chosen at equal distances, from their records.
+    """Return :func:`keep_rate` by shard for at most ``checks.other_shards`` of ``keys``, at equal distances.
 
-    Shards selected under other settings are left out, because their rates are not comparable, and so are shards whose
-    record cannot be read.
+    Shards selected under other settings are left out, because their rates are not comparable. Shards whose record
+    cannot be read are left out too.
     """
     version = stage.code_version(settings)
 
@@ -44,14 +44,14 @@ def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict
 
 
 def evenly(keys: Sequence[str], at_most: int) -> Sequence[str]:
-    """At most ``at_most`` of ``keys``, at equal distances."""
+    """Return at most ``at_most`` of ``keys``, at equal distances."""
     if len(keys) <= at_most:
         return keys
     return [keys[number * len(keys) // at_most] for number in range(at_most)]
 
 
 def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
-    """The keep rate is within the fixed bounds and, with enough other shards, close to their median."""
+    """Check the keep rate against the fixed bounds and, with enough other shards, against their median."""
     bounds = basis.settings.checks
     rate = keep_rate(record)
     if rate is None:

@@ -14,7 +14,7 @@ from interleaved_assets.pipeline.run.record import Record
 
 
 def judge_layout(record: Record, basis: Basis) -> Verdict:
-    """Samples without content, and bytes that no document names, are within the bounds of ``[publish]``."""
+    """Check samples without content, and bytes that no document names, against the bounds of ``[publish]``."""
     counted, samples = record.counted, record.counts_in.samples
     if SAMPLES_WITH_CONTENT not in counted:
         return lacking("samples with content")

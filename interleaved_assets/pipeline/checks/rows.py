@@ -1,4 +1,4 @@
-"""Checks of rows: errors, none lost, no key repeated, all read back from the tar."""
+"""Checks of rows: no row has an error or is lost, no key is repeated, and all rows were read back from the tar."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.run.record import Record
 
 
 def judge_errors(record: Record, basis: Basis) -> Verdict:
-    """No row has an error. Otherwise a warning, or an error above ``errors.max_error_rate``."""
+    """Check that no row has an error: otherwise warn, or fail above ``errors.max_error_rate``."""
     errors = basis.settings.errors
     count = sum(record.errors.values())
     rate = count / record.counts_in.rows if record.counts_in.rows else 0.0
@@ -42,7 +42,7 @@ def judge_balance(record: Record, _: Basis) -> Verdict:
 
 
 def judge_unique(record: Record, _: Basis) -> Verdict:
-    """No key (sample_id, position, modality) and no sample id is repeated."""
+    """Check that no key (sample_id, position, modality) and no sample id is repeated."""
     if not {REPEATED_KEYS, REPEATED_SAMPLES} <= record.counted.keys():
         return lacking("repeated keys")
     keys, samples = record.counted[REPEATED_KEYS], record.counted[REPEATED_SAMPLES]
@@ -55,7 +55,10 @@ def judge_unique(record: Record, _: Basis) -> Verdict:
 
 
 def judge_read_back(record: Record, _: Basis) -> Verdict:
-    """All samples and images of the tar were read back. Otherwise the stage fails, and there is no record."""
+    """Check that all samples and images of the tar were read back.
+
+    Otherwise the stage fails, and there is no record.
+    """
     if not {SAMPLES_READ, IMAGES_READ, BYTES_READ} <= record.counted.keys():
         return lacking("the counts of reading the tar back")
     samples, images = record.counted[SAMPLES_READ], record.counted[IMAGES_READ]

@@ -17,7 +17,7 @@ _SHOWN: Final = 5
 
 
 def judge_row_schema(record: Record, _: Basis) -> Verdict:
-    """The reserved columns come first, as in the row model; passthrough columns of any type follow."""
+    """Check that the reserved columns come first, as in the row model. Passthrough columns of any type may follow."""
     return _judge(record, INTERLEAVED_COLUMNS, passthrough=True)
 
 
@@ -26,7 +26,10 @@ def judge_image_schema(record: Record, basis: Basis) -> Verdict:
 
 
 def judge_clip_schema(record: Record, basis: Basis) -> Verdict:
-    """The columns are those that the settings name; the width of embeddings depends on the model and is not checked."""
+    """Check that the columns are those that the settings name.
+
+    The width of embeddings depends on the model and is not checked.
+    """
     width = re.search(r"\[\d+\]$", record.columns.get(EMBEDDING, ""))
     expected = [
         column._replace(dtype=f"fixed_size_{column.dtype}{width[0] if width else '[1]'}")

@@ -1,4 +1,4 @@
-"""Checks of score tables: complete, and all values in range."""
+"""Checks of score tables: the table is complete, and all values are in range."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,7 +12,7 @@ from interleaved_assets.scoring.protocol.registry import Range, score_ranges
 
 
 def judge_complete(record: Record, _: Basis) -> Verdict:
-    """The score table has a row for each image, with scores or the reason why not; and there is something to score."""
+    """Check that each image has a row of scores or the reason why not, and that there is something to score."""
     if UNEXPLAINED not in record.counted:
         return lacking("rows without a score")
     images, rows, silent = record.counts_in.images, record.counts_out.rows, record.counted[UNEXPLAINED]

@@ -1,1 +1,1 @@
-"""Lineage of a sample, a final tar or a column: where it comes from."""
+"""Lineage of a sample, a final tar or a column: the inputs and settings that it was made from."""

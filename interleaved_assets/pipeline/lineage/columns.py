@@ -1,4 +1,4 @@
-"""Which columns of its inputs each column of a stage's output is made from."""
+"""Lineage of columns: the input columns that each column of a stage's output is made from."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
@@ -28,9 +28,9 @@ Lineage = Mapping[str, tuple[SourceColumn, ...]]
 
 
 def column_lineage(stage: str, columns: Iterable[str], reading: ReadingSettings) -> Lineage:
-    """For each of ``columns`` of the output of ``stage``, the input columns that its values are made from.
+    """Return, for each of ``columns`` of the output of ``stage``, the input columns that its values are made from.
 
-    Empty if the output is not a table, and for stages that are not part of this package.
+    The result is empty if the output is not a table, and for stages that are not part of this package.
     """
     sources: Mapping[str, Callable[[str], tuple[SourceColumn, ...]]] = {
         NORMALIZED: lambda name: _of(RAW_SHARDS, *_json_fields(name, reading)),
@@ -44,7 +44,7 @@ def column_lineage(stage: str, columns: Iterable[str], reading: ReadingSettings)
 def deciding_columns(
     stage: str, inputs: Collection[str], scoring: ScoringSettings, selection: SelectionSettings
 ) -> tuple[SourceColumn, ...]:
-    """The columns that decide which rows ``filtered`` keeps, in the order of the filters. Empty for other stages."""
+    """Return the columns that decide which rows ``filtered`` keeps, by filter; none for other stages."""
     found: list[SourceColumn] = []
     measured = [column.name for column in score_columns(scoring)]
     for name in selection.active_filters() if stage == FILTERED else ():
@@ -54,7 +54,7 @@ def deciding_columns(
         else:
             for column in judge.columns:
                 source = IMAGE_SCORES if column in measured else CLIP_SCORES
-                # a filter whose scores come from a stage that is turned off is not applied
+                # a filter is not applied if its scores come from a stage that is turned off
                 found += _of(source, column) if source in inputs else ()
     return tuple(dict.fromkeys(found))
 
@@ -64,7 +64,7 @@ def _of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
 
 
 def _json_fields(column: str, reading: ReadingSettings) -> tuple[str, ...]:
-    """The JSON fields that a column of the row model is read from; none for columns that the reader adds."""
+    """Return the JSON fields that a column of the row model is read from; none for columns that the reader adds."""
     images: tuple[str, ...] = (RAW_KEY,)
     texts: tuple[str, ...] = (TEXT_EXTENSION.removeprefix("."),)
     if reading.layout == "interleaved":

@@ -1,4 +1,4 @@
-"""What the rows of a ledger held: the text, the fields of a document, or the name of the image."""
+"""Contents of the rows of a ledger: the text, the fields of a document, or the name of the image."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +21,8 @@ _INPUT_ROWS: Final[Mapping[str, str]] = {
     FINAL_TARS: FILTERED,
     IMAGE_EXPORT: FILTERED,
 }
-"""By stage with a ledger, the stage whose output has the dropped rows; those of ``normalized`` are in the raw shard."""
+"""By stage with a ledger, the stage whose output has the dropped rows. Rows that ``normalized`` dropped are only in the
+raw shard."""
 _READ: Final = frozenset({"sample_id", "position", "modality", "text_content", "source_ref"})
 
 
@@ -34,15 +35,15 @@ class RowKey(NamedTuple):
 
 
 def row_keys(table: pa.Table) -> list[RowKey]:
-    """The keys of the rows of ``table``, such as a ledger."""
+    """Return the keys of the rows of ``table``, such as a ledger."""
     return [RowKey(*key) for key in zip(*(table[name].to_pylist() for name in RowKey._fields), strict=True)]
 
 
 def dropped_contents(ledger: pa.Table, paths: ShardPaths) -> dict[RowKey, str]:
-    """What dropped rows of one shard, from ledgers of any of its stages, held; no image is read.
+    """Return the contents of dropped rows of one shard, from ledgers of any of its stages; no image is read.
 
-    Of a text its text, of a metadata row its fields as JSON, of an image the member of the raw shard that has it. Rows
-    that no stored output has are left out.
+    The content of a text is the text, that of a metadata row its fields as JSON, and that of an image the member of the
+    raw shard that has it. Rows that no stored output has are left out.
     """
     found: dict[RowKey, str] = {}
     for stage, source in _INPUT_ROWS.items():
@@ -52,7 +53,7 @@ def dropped_contents(ledger: pa.Table, paths: ShardPaths) -> dict[RowKey, str]:
 
 
 def row_contents(keys: Collection[RowKey], uri: str, paths: ShardPaths) -> dict[RowKey, str]:
-    """The same for rows of the output at ``uri``; none where it was deleted. Raises as :func:`dropped_contents`."""
+    """Return the same for rows of the output at ``uri``; none if it was deleted. Raises as :func:`dropped_contents`."""
     wanted = set(keys)
     ids = {key.sample_id for key in wanted}
     if not ids:
@@ -89,7 +90,7 @@ def _contents(rows: pa.Table, wanted: Collection[RowKey]) -> Iterable[tuple[RowK
 
 
 def place_of(source_ref: str | None) -> str:
-    """The member of a locator, with its frame; the locator as it is where it cannot be read."""
+    """Return the member of a locator, with its frame; the locator as it is if it cannot be parsed."""
     try:
         ref = parse_source_ref(source_ref)
     except ValueError:

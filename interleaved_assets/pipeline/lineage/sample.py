@@ -37,19 +37,19 @@ class TracedRow(NamedTuple):
     position: int
     modality: str
     outcome: str
-    """``kept``, ``scored``, ``exported``, ``dropped: <reason>``, or ``error: <code>`` of a row or an image with
-    a stored error."""
+    """``kept``, ``scored``, ``exported``, ``dropped: <reason>``, or ``error: <code>`` if the row or image has a stored
+    error."""
     scores: dict[str, float]
     """The scores in the stage's output, by name."""
     measured: float | None
-    """The value that a threshold dropped."""
+    """The value for which a threshold dropped the row."""
     threshold: float | None
     detail: str
     """The stored error, the detail of the ledger, or the tar and member of an exported image."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether the row has neither been dropped nor has an error."""
+        """True if the row was neither dropped nor has an error."""
         return self.outcome in (_KEPT, _SCORED)
 
 
@@ -57,9 +57,9 @@ class SampleInTar(NamedTuple):
     """The members of one sample in a final tar."""
 
     uri: str
-    """Of the tar; of a shard that is split, of one of its parts."""
+    """URI of the tar; if the final tar is split, of one of its parts."""
     members: list[TarMember]
-    """Its JSON, its images, and members that no document names; in the order of the tar."""
+    """The sample's JSON, its images, and members that no document names, in the order of the tar."""
 
 
 class StageTrace(NamedTuple):
@@ -72,10 +72,10 @@ class StageTrace(NamedTuple):
     left: int
     """Number of the sample's rows that the stage has kept."""
     in_tar: SampleInTar | InterleavedError | None = None
-    """Where a final tar has the sample, or why that is not known; None if the stage writes tables, or kept no row."""
+    """The sample in a final tar, or the error if it cannot be read; None if the stage writes tables or kept no row."""
 
     def rows(self) -> list[TracedRow]:
-        """The sample's rows, kept and dropped, by position."""
+        """Return the sample's rows, kept and dropped, by position."""
         found = [_kept_row(row) for row in ([] if self.kept is None else row_values(self.kept))]
         found += [
             TracedRow(
@@ -96,7 +96,7 @@ def _kept_row(row: Mapping[str, Any]) -> TracedRow:
     if "tar_file" in row:
         place = f"{row['tar_file']}: {row['member']}"
         return TracedRow(row["position"], "image", _EXPORTED, {}, None, None, place)
-    # a table of scores has only images
+    # a table of scores has only images, and no modality
     error = row.get("score_error") if "modality" not in row else row["materialize_error"]
     outcome = f"error: {error_code(error)}" if error else _KEPT if "modality" in row else _SCORED
     scores = {name: value for name, value in row.items() if isinstance(value, float) and "modality" not in row}
@@ -104,12 +104,12 @@ def _kept_row(row: Mapping[str, Any]) -> TracedRow:
 
 
 def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> list[StageTrace]:
-    """The rows of ``sample_id`` at each of ``stages`` of one shard; empty if the shard does not contain it.
+    """Return the rows of ``sample_id`` at each of ``stages`` of one shard; empty if the shard does not contain it.
 
     Row groups whose statistics exclude the sample are skipped, and image bytes are not read.
     """
     traces = []
-    rows = 0  # of the sample in the last table
+    rows = 0  # number of rows of the sample in the last table
     for record in read_records(paths, stages).values():
         kept, in_tar = None, None
         if record.columns:
@@ -126,9 +126,10 @@ def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> li
 
 
 def _in_tar(sample_id: str, paths: ShardPaths, record: Record) -> SampleInTar | InterleavedError:
-    """The members of a sample that ``final_tars`` kept, or why they cannot be told. Only headers of tars are read.
+    """Return the members of a sample that ``final_tars`` kept, or the error if they cannot be read.
 
-    Final tars are often moved elsewhere: without them the stages before are shown nevertheless.
+    Only headers of tars are read. Final tars are often moved elsewhere: the error is returned, not raised, so that the
+    stages before are shown nevertheless.
     """
     start = f"{member_key(sample_id)}."
     try:
@@ -145,7 +146,7 @@ def _in_tar(sample_id: str, paths: ShardPaths, record: Record) -> SampleInTar | 
 
 
 def _by_likelihood(sample_id: str, paths: ShardPaths, record: Record) -> Iterator[OutputFile]:
-    """The tars, first the one that should have the sample, then those next to it."""
+    """Yield the tar that should have the sample, then the others by their distance from it."""
     files = record.rows_files
     if len(files) == 1:
         yield from files.values()
@@ -154,7 +155,7 @@ def _by_likelihood(sample_id: str, paths: ShardPaths, record: Record) -> Iterato
         ids = source.read(["sample_id"])["sample_id"]
     starts = sample_starts(ids)
     number = pc.index(ids.take(starts), sample_id).as_py()
-    # samples that the error policy dropped are in no tar, so that it may be an earlier one
+    # the error policy drops samples before the tars are written, so the sample may be in an earlier tar
     ends = [*accumulate(record.parts[role].samples for role in files)]
     likely = bisect_right(ends, number)
     for _, tar in sorted(enumerate(files.values()), key=lambda item: abs(item[0] - likely)):
@@ -164,11 +165,11 @@ def _by_likelihood(sample_id: str, paths: ShardPaths, record: Record) -> Iterato
 def find_sample(
     sample_id: str, keys: Iterable[str], storage: StorageSettings, stages: Collection[str]
 ) -> Iterator[tuple[str, list[StageTrace] | InterleavedError]]:
-    """Each of ``keys`` whose shard contains ``sample_id``, with the sample's rows at each stage.
+    """Yield each of ``keys`` whose shard contains ``sample_id``, with the sample's rows at each stage.
 
-    Several shards can have the same sample id. Shards are searched in parallel and yielded in the order of ``keys``. Of
-    a shard without the sample, only the record and the ids of ``normalized`` are read. A shard that cannot be read is
-    yielded with its error.
+    Several shards can have the same sample id. Shards are searched in parallel and yielded in the order of ``keys``.
+    For a shard without the sample, only the record and the ids of ``normalized`` are read. A shard that cannot be read
+    is yielded with its error.
     """
 
     def trace(key: str) -> tuple[str, list[StageTrace] | InterleavedError]:
@@ -184,7 +185,7 @@ def find_sample(
 
 
 def _may_have(sample_id: str, paths: ShardPaths) -> bool:
-    """False if ``normalized`` neither kept nor dropped the sample: then no later stage has it either."""
+    """Return False if ``normalized`` neither kept nor dropped the sample: no later stage has it either."""
     record = read_record(paths.record(NORMALIZED), paths.options)
     if record is None:  # later stages may still have their records
         return True
@@ -210,7 +211,7 @@ def _rows_of(sample_id: str, uri: str, options: Mapping[str, object]) -> pa.Tabl
 
 
 def groups_with(sample_ids: Collection[str], row_groups: Sequence[RowGroup]) -> list[int]:
-    """The row groups whose smallest and largest id do not rule all of the samples out."""
+    """Return the row groups whose smallest and largest id do not rule all of the samples out."""
     wanted = [sample_id.encode() for sample_id in sample_ids]
     found = []
     for number, group in enumerate(row_groups):

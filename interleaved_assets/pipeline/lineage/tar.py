@@ -20,7 +20,7 @@ _STAGES: Final = (FINAL_TARS, IMAGE_EXPORT)
 
 
 class TarPlace(NamedTuple):
-    """Of which shard and stage a tar is an output."""
+    """The shard and the stage that a tar is an output of."""
 
     key: str
     stage: str
@@ -36,9 +36,9 @@ class TarTrace(NamedTuple):
     sha256: str
     """SHA-256 of the present content of the tar, as 64 hex digits."""
     recorded: OutputFile
-    """The tar as its record describes it: the final tar of the shard, or the part of it that this is."""
+    """The tar as its record describes it: the final tar of the shard, or one of its parts."""
     source: RawSource | None
-    """The raw shard as it was when it was read; None in records of older versions, which do not have it."""
+    """The raw shard as it was when it was read; None for records of older versions, which do not name it."""
     records: dict[str, Record]
     """The present records of the shard by stage, in the order of the DAG."""
     remade: list[str]
@@ -52,10 +52,10 @@ class TarTrace(NamedTuple):
 
 
 def trace_tar(uri: str, settings: Settings) -> TarTrace:
-    """The raw shard, settings and code versions that a tar was made from: a final tar, or one of exported images.
+    """Return the raw shard, settings and code versions that a final tar, or a tar of exported images, was made from.
 
-    A tar below the output root is found by its path, a copy elsewhere by its content in the records of all tars. Raises
-    ShardError if no record names it.
+    A tar below the output root is found by its path. A copy elsewhere is found by its content in the records of all
+    tars. Raises ShardError if no record names it.
     """
     if is_local(uri):
         uri = str(local_path(uri))
@@ -94,19 +94,19 @@ def _named(record: Record) -> str:
 
 
 def _recorded(uri: str, sha256: str, record: Record) -> OutputFile | None:
-    """The tar that is at ``uri`` according to ``record``, or else has this content."""
+    """Return the tar that ``record`` names at ``uri``, or else the one with this content; None if there is none."""
     at_place = (file for file in _tars(record) if file.uri == uri)
     return next(at_place, None) or next((file for file in _tars(record) if file.sha256 == sha256), None)
 
 
 def _stages_up_to(place: TarPlace, settings: Settings) -> list[str]:
-    """The stages that the tar is made from, and its own, which present settings may not have."""
+    """Return the stages that the tar is made from, and its own stage, which present settings may not have."""
     before = [name for name in stage_dag(settings) if name not in _STAGES]
     return [*before, *_STAGES[: _STAGES.index(place.stage) + 1]]
 
 
 def tar_at(uri: str, storage: StorageSettings) -> TarPlace | None:
-    """The shard and stage of the tar that a path or URL below the output root names; None for others."""
+    """Return the shard and stage of the tar that a path or URL below the output root names; None for others."""
     if (key := shard_of_tar(uri, storage.output_root)) is not None:
         return TarPlace(key, FINAL_TARS)
     images = join(storage.output_root, f"{IMAGES_FOLDER}/")
@@ -117,7 +117,7 @@ def tar_at(uri: str, storage: StorageSettings) -> TarPlace | None:
 
 
 def _tar_with(sha256: str, storage: StorageSettings) -> TarPlace | None:
-    """The tar that has this content, by the records of all shards; None if there is none."""
+    """Return the tar that has this content, by the records of all shards; None if there is none."""
 
     def tar_of(recorded: tuple[str, str]) -> TarPlace | None:
         key, stage = recorded
@@ -129,7 +129,7 @@ def _tar_with(sha256: str, storage: StorageSettings) -> TarPlace | None:
 
 
 def _remade(records: dict[str, Record]) -> list[str]:
-    """Stages whose present data version is not the one that went into the tar."""
+    """Return the stages whose present data version is not the one that went into the tar."""
     remade: set[str] = set()
     for name in reversed(records):
         if name not in remade:  # the inputs of a stage that ran again are not those of this tar

@@ -24,14 +24,14 @@ _EDGE_SLASH: Final = re.compile(r"(?:(?<=/)|^)/|/$")
 
 
 def shard_extension(path: str) -> str | None:
-    """The ending that makes the file at ``path`` a shard; None for a file that is none."""
+    """Return the ending that makes the file at ``path`` a shard; None for a file that is no shard."""
     if path.rpartition("/")[2].startswith("."):
         return None
     return next((extension for extension in SHARD_EXTENSIONS if path.endswith(extension)), None)
 
 
 def shard_key(path: str) -> str:
-    """The key of the shard at ``path`` below the raw root (``/`` between folders); at most 200 bytes of ASCII."""
+    """Return the key of the shard at ``path`` below the raw root (``/`` between folders), at most 200 ASCII bytes."""
     key = _encode(path.removesuffix(shard_extension(path) or ""))
     if len(key) <= MAX_KEY_BYTES:
         return key
@@ -40,12 +40,12 @@ def shard_key(path: str) -> str:
 
 
 def is_cut(key: str) -> bool:
-    """Whether the key was cut, so that its path is found only by listing the raw root."""
+    """Return whether the key was cut, so that its path is found only by listing the raw root."""
     return _CUT_MARK in key
 
 
 def shard_paths(key: str) -> list[str]:
-    """The paths below the raw root that have this key, which must not be cut; the one that is preferred first."""
+    """Return the paths below the raw root that have this key, which must not be cut; the preferred one is first."""
     if is_cut(key):
         raise ValueError(f"key {key!r} was cut, its path cannot be read from it")
     stem = unquote(key, errors="surrogateescape")
@@ -53,9 +53,9 @@ def shard_paths(key: str) -> list[str]:
 
 
 def may_lie_below(key: str, folder: str) -> bool:
-    """Whether the shard with this key may lie in ``folder``, a path below the raw root, or below it.
+    """Return whether the shard with this key may be in ``folder``, a path below the raw root, or below that folder.
 
-    Of a key that was cut, only the beginning of the folder is known.
+    For a key that was cut, only the beginning of its path is known.
     """
     start = _start_of_keys(folder)
     known = key.partition(_CUT_MARK)[0]
@@ -74,6 +74,6 @@ def _encode(stem: str) -> str:
 
 
 def is_key(text: str) -> bool:
-    """Whether ``text`` may be the key of a shard; a path made of it then lies below its folder."""
+    """Return whether ``text`` may be the key of a shard; a path made of it then stays below its folder."""
     safe = re.fullmatch(r"[\w.~%/-]+", text, re.ASCII) and len(text) <= MAX_KEY_BYTES
     return bool(safe) and not _DOT_FOLDER.search(text) and not _EDGE_SLASH.search(text)

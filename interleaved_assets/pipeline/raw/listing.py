@@ -59,14 +59,14 @@ class RawListing(NamedTuple):
     """The files below the raw root: the shards with the fsspec info of their files, and all other files."""
 
     files: list[tuple[RawShard, Mapping[str, Any]]]
-    """In the order of their paths."""
+    """Shards with the info of their files, in the order of their paths."""
     ignored: list[str]
-    """Paths below the raw root, sorted, of the files that are no shards by the rule in ``keys.py``."""
+    """Sorted paths, below the raw root, of files that are no shards by the rule in ``keys.py``."""
     unlisted: dict[str, str]
-    """By path below the raw root, the error of each folder that cannot be listed."""
+    """Error of each folder that cannot be listed, by its path below the raw root."""
 
     def may_hide(self, key: str) -> bool:
-        """Whether the shard with this key may be in a folder that cannot be listed: it is not known to be gone then."""
+        """Return whether the shard with this key may be in a folder that cannot be listed; it may then still exist."""
         return any(may_lie_below(key, folder) for folder in self.unlisted)
 
     @property
@@ -76,13 +76,14 @@ class RawListing(NamedTuple):
 
 
 def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
-    """Every shard below the raw root that can be listed, in the order of their paths."""
+    """Yield every shard below the raw root that can be listed, in the order of their paths."""
     return (shard for shard, _ in list_raw_files(storage).files)
 
 
 def list_raw_files(storage: StorageSettings) -> RawListing:
-    """Every shard below the raw root with the fsspec info of its file, the files that are ignored, and the folders that
-    cannot be listed. Raises StorageError if the raw root itself cannot.
+    """List every shard below the raw root with its fsspec info, the ignored files, and the unlisted folders.
+
+    Raises StorageError if the raw root itself cannot be listed.
     """
     with storage_errors(storage.raw_root, "list the raw shards below"):
         fs, folder = filesystem(storage.raw_root, storage.options)
@@ -98,7 +99,7 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         if (info["type"] != "other" or info.get("islink"))  # no FIFO, socket or device
         and (extension := shard_extension(path)) is not None
     }
-    # of several files that differ in their ending only, the preferred one comes last and stays
+    # files that differ in their ending only have one key; the preferred one comes last and so replaces the others
     by_stem = {
         path.removesuffix(extensions[path]): path
         for path in sorted(extensions, key=lambda path: SHARD_EXTENSIONS.index(extensions[path]), reverse=True)
@@ -117,7 +118,10 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
 
 
 def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None = None) -> RawShard:
-    """The shard with this partition key; ``known`` is its source in an earlier record, with the path of a cut key."""
+    """Return the shard with this partition key.
+
+    ``known`` is its source in an earlier record, with the path of a cut key.
+    """
     if not is_cut(key):
         paths = shard_paths(key)
     elif known is not None and shard_key(_below(known.uri, storage)) == key:
@@ -131,14 +135,14 @@ def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None =
 
 
 def raw_shard_at(uri: str, key: str, storage: StorageSettings) -> RawShard:
-    """The shard with this key at ``uri``, as it is now; raises StorageError if it is not there."""
+    """Return the shard with this key at ``uri``, as it is now; raise StorageError if it is not there."""
     if (found := _look_at(uri, key, storage)) is None:
         raise _not_there(key, storage)
     return found
 
 
 def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
-    """The shard at ``uri`` as it is now; None if there is no such file."""
+    """Return the shard at ``uri`` as it is now; None if there is no such file."""
     info = file_info(uri, storage.options)
     if info is None or info["type"] == "directory":
         return None
@@ -146,7 +150,7 @@ def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
 
 
 def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSource | None = None) -> str:
-    """The data version of a raw shard: ``etag:…`` where the store has one, else ``sha256:…`` of the content.
+    """Return the data version of a raw shard: ``etag:…`` if the store has one, else ``sha256:…`` of the content.
 
     ``known`` is the shard's source in an earlier record: if its stamp is unchanged, its version is returned without
     reading the shard. Raises StorageError also if its name is not UTF-8.
@@ -160,10 +164,10 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
 
 
 def just_written(shard: RawShard, seconds: float) -> bool:
-    """Whether the shard's file was written within the last ``seconds``, and may still be growing.
+    """Return whether the shard's file was written within the last ``seconds``, and may still be growing.
 
-    False for object stores, which show an object only once its upload is complete, and if the time is unknown. For a
-    time in the future, the distance to now counts.
+    The result is False for object stores, which show an object only once its upload is complete, and if the time is
+    unknown. For a time in the future, the distance to now counts.
     """
     kind, _, modified = shard.stamp.partition(":")
     if kind != "modified" or not seconds:
@@ -175,13 +179,13 @@ def just_written(shard: RawShard, seconds: float) -> bool:
 
 
 def _cut_path(key: str, storage: StorageSettings) -> str:
-    """The path below the raw root of a key that was cut. One listing gives the paths of all such keys.
+    """Return the path below the raw root of a key that was cut. One listing finds the paths of all such keys.
 
     A key always stands for the same path, so the paths are kept while the process lives. For a key that is not among
     them, the raw root is listed again, unless another thread began a listing after this call.
     """
     called = time.monotonic()
-    with _listing:  # of several threads, one lists and the others use its result
+    with _listing:  # one thread lists, and the others use its result
         began, paths = _cut_paths.get(storage.raw_root, (-math.inf, {}))
         if key not in paths and began < called:
             began = time.monotonic()

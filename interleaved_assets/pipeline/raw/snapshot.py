@@ -1,8 +1,8 @@
-"""Compare listings of the raw root: which shards are new, changed, still growing or gone since the last one.
+"""Comparison of listings of the raw root: the shards that are new, changed, still growing or gone since the last one.
 
-The snapshot is one small Parquet file below the output root. Its times are of our own clock, so that a wrong clock of
-the storage does no harm: a shard counts as complete once two listings, at least ``quiet_seconds`` apart, show the same
-stamp.
+The snapshot is one small Parquet file below the output root. Its times come from the clock of this machine, so that a
+wrong clock of the storage does no harm: a shard counts as complete once two listings, at least ``quiet_seconds`` apart,
+show the same stamp.
 """
 
 import math
@@ -48,11 +48,11 @@ class SnapshotEntry(NamedTuple):
     version: str | None = None
     """The version of the content with this stamp; None while the file may be growing."""
     handled: str | None = None
-    """The content version that was last reported and, where it was due, requested."""
+    """The content version that was last reported and, if the shard was due, requested."""
 
     @property
     def source(self) -> RawSource:
-        """The shard with its content version, which has to be known."""
+        """The shard with its content version, which must be known."""
         assert self.version is not None
         return RawSource(uri=self.uri, size=self.size, stamp=self.stamp, version=self.version)
 
@@ -62,12 +62,12 @@ Snapshot = Mapping[str, SnapshotEntry]
 
 
 class SnapshotChanges(NamedTuple):
-    """The new snapshot, and the shards of which the version is not known yet."""
+    """The new snapshot, and the shards whose version is not known yet."""
 
     growing: list[str]
-    """New or changed, but not yet unchanged for ``quiet_seconds``."""
+    """New or changed shards that have not been unchanged for ``quiet_seconds`` yet."""
     left: list[str]
-    """New or changed and quiet, but left for the next snapshot: ``at_most`` or ``until`` was reached."""
+    """New or changed shards that are quiet, but left for the next snapshot: ``at_most`` or ``until`` was reached."""
     unreadable: dict[str, str]
     """Error message of each shard whose content or name could not be read."""
     snapshot: dict[str, SnapshotEntry]
@@ -134,8 +134,8 @@ def compare_with_snapshot(
 def read_snapshot(storage: StorageSettings, cursor: str | None) -> dict[str, SnapshotEntry]:
     """Return the entries that were in force when a tick ended with ``cursor``; empty if there is no snapshot.
 
-    With another cursor than that of the file, the tick that wrote the file has failed, and what it marked as handled
-    was not. Without a cursor, nothing counts as handled.
+    If the file has another cursor, the tick that wrote it failed, and what it marked as handled was not handled.
+    Without a cursor, nothing counts as handled.
 
     Raises:
         StorageError: the file is damaged, or the storage refuses it.
@@ -153,7 +153,7 @@ def read_snapshot(storage: StorageSettings, cursor: str | None) -> dict[str, Sna
 
 
 def write_snapshot(snapshot: Snapshot, before: Snapshot, storage: StorageSettings) -> str:
-    """Write ``snapshot``, a few dozen bytes per shard, in place of ``before``; returns its cursor."""
+    """Write ``snapshot``, a few dozen bytes per shard, in place of ``before``, and return its cursor."""
     cursor = uuid.uuid4().hex
     rows = sorted(snapshot.values())
     columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in SnapshotEntry._fields}

@@ -1,1 +1,1 @@
-"""Releases: which final tars with which hashes make up a data set, its card and index, and whether it is still so."""
+"""Releases of a data set: its final tars with their hashes, its card and index, and the later verification."""

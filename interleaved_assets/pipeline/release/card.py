@@ -16,9 +16,10 @@ _KNOWN_LICENCE: Final = re.compile(r"cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-[234]\.[05]|
 
 
 def data_set_card(manifest: Manifest, *, documents: bool) -> str:
-    """The card of the release, the same for the same manifest: counts, filters, drops, licences, sources, checksums.
+    """Return the card of the release: counts, filters, drops, licences, sources and checksums.
 
-    ``documents``: whether the release has them as Parquet too.
+    The same manifest always gives the same card. ``documents`` says whether the release has its documents as Parquet
+    too.
     """
     counts, before = manifest.counts, manifest.counts_in
     parts = [
@@ -99,7 +100,7 @@ def _size_category(samples: int) -> str:
 
 
 def _single_licence(manifest: Manifest) -> str | None:
-    """The identifier of the licence that every document names; None if they differ, or it has no identifier."""
+    """Return the identifier of the licence that every document names; None if they differ, or it has no identifier."""
     # a column that only some documents have contradicts the others too
     found = {re.sub(r"[\s_]+", "-", value.casefold().strip()) for values in manifest.licences for value in values.most}
     in_every = any(values.documents == manifest.counts.samples for values in manifest.licences)

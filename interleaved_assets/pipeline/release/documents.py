@@ -1,7 +1,7 @@
-"""The documents of a release as Parquet, a row for each, in the form that ``datasets.load_dataset`` reads.
+"""The documents of a release as Parquet, one row each, in the form that ``datasets.load_dataset`` reads.
 
-``datasets`` cannot read interleaved tars: it takes the members of the first samples for the columns of all, and so
-leaves out images at other positions.
+``datasets`` cannot read interleaved tars: it takes the members of the first samples as the columns of all samples, and
+so leaves out images at other positions.
 """
 
 import json
@@ -19,7 +19,7 @@ from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_sam
 DOCUMENTS_FOLDER: Final = "documents"
 _GROUP_BYTES: Final = 64 * 2**20
 _MOST_BYTES: Final = 2**31 - 2**20
-"""Of the images of a row: ``datasets`` reads them with 32-bit offsets."""
+"""Most bytes of the images of a row: ``datasets`` reads them with 32-bit offsets."""
 _TEXT: Final = {"dtype": "string", "_type": "Value"}
 # `Sequence` is read by every version of datasets, `List` since 4.0
 _FEATURES: Final = {
@@ -44,7 +44,7 @@ _LEAVES: Final = ("key", "texts.list.element", "images.list.element.path", "fiel
 
 
 def documents_files(manifest: Manifest) -> list[str]:
-    """The path of each tar's documents, in the order of the tars.
+    """Return the path of each tar's documents, in the order of the tars.
 
     Names are numbers, as on Hugging Face: ``datasets`` leaves out files whose names begin with a dot.
     """
@@ -53,10 +53,10 @@ def documents_files(manifest: Manifest) -> list[str]:
 
 
 def write_documents(tar: ReleasedTar, folder: str, path: str, options: StorageOptions) -> None:
-    """Write the documents of ``tar`` as ``path``, both in ``folder``; a file that exists is complete and stays.
+    """Write the documents of ``tar`` as ``path``, both in ``folder``. A file that exists is complete and stays.
 
     Raises:
-        ShardError: a document is too large for a row, or the tar has another number of documents than it should.
+        ShardError: a document is too large for a row, or the tar has another number of documents than recorded.
     """
     target = join(folder, path)
     if exists(target, options):
@@ -81,7 +81,7 @@ def write_documents(tar: ReleasedTar, folder: str, path: str, options: StorageOp
 
 
 def _groups(file: Any, tar: str) -> Iterator[list[dict[str, Any]]]:
-    """Rows of at most ``_GROUP_BYTES``, unless one alone has more."""
+    """Yield groups of rows of at most ``_GROUP_BYTES``; a single larger row is a group of its own."""
     rows: list[dict[str, Any]] = []
     size = 0
     for key, members in webdataset_samples(file):

@@ -1,8 +1,8 @@
-"""The folder of a release while it is written: only one content at a time, and a repeated command goes on with it.
+"""The folder of a release while it is written: it takes one content only, and a repeated command continues the work.
 
 ``manifest.unfinished.json`` is created before any other file and removed after the last one. It is the manifest that
-the folder will have. Where it says the same as the manifest of a later call, that call goes on with what a killed one
-has left; where it says something else, the call is refused.
+the folder will have. If it equals the manifest of a later call, that call continues with the files that a killed call
+has left. If it differs, the call is refused.
 """
 
 from collections.abc import Collection
@@ -29,11 +29,11 @@ def begin_folder(
 ) -> bool:
     """Mark ``folder`` as the place where the release with the manifest ``content`` is being written.
 
-    Returns whether it has the manifest already, and with it all files. ``own`` are the other files that it will have.
-    With ``is_copy`` it has to be empty, but for what a killed call with the same content has left.
+    Returns whether the folder has the manifest already, and with it all files. ``own`` are the other files that it will
+    have. With ``is_copy`` the folder must be empty, except for files that a killed call with the same content has left.
 
     Raises:
-        OptionError: it holds a release, another content is being written there, or it is not empty.
+        OptionError: the folder holds a release, another content is being written there, or it is not empty.
     """
     found = sorted(files_below(folder, options))
     has_manifest = MANIFEST_FILE in found
@@ -54,7 +54,7 @@ def begin_folder(
             f"process is making it, delete {folder} and repeat this command."
         )
     if is_new and not has_manifest and read_small(join(folder, MANIFEST_FILE), options) is not None:
-        # another process has finished between the first look and the mark
+        # another process has finished between the first check and the mark
         remove_file(mark, options)
         raise made_by_another(name, folder)
     return has_manifest
@@ -66,7 +66,7 @@ def end_folder(folder: str, options: StorageOptions) -> None:
 
 
 def made_by_another(name: str, place: str) -> OptionError:
-    """The error for a release that another process has made since this one began."""
+    """Return the error for a release that another process has made since this one began."""
     return OptionError(
         f"another process has made release {name} at the same time: {place}. A release is never changed; check that "
         f"one with: interleaved verify {place}"
@@ -76,7 +76,7 @@ def made_by_another(name: str, place: str) -> OptionError:
 def _check_files(
     folder: str, found: Collection[str], allowed: Collection[str], own: Collection[str], options: StorageOptions
 ) -> None:
-    """Refuse files that are not ``allowed``, but for the temporary ones of killed writers, which are removed."""
+    """Refuse files that are not ``allowed``, except for temporary files of killed writers, which are removed."""
     finals = {*own, MANIFEST_FILE, UNFINISHED_FILE}
     unfinished = {name: _unfinished_of(name, finals) for name in found if name not in allowed}
     if others := [name for name, final in unfinished.items() if final is None]:
@@ -86,7 +86,7 @@ def _check_files(
 
 
 def _unfinished_of(name: str, own: Collection[str]) -> str | None:
-    """Which file of ``own`` a killed writer has left ``name`` for; None if it is no temporary file of one."""
+    """Return the file of ``own`` for which a killed writer has left ``name``; None if ``name`` is not temporary."""
     place, _, found = name.rpartition("/")
     if target_name(found) is None:
         return None

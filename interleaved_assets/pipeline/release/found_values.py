@@ -20,17 +20,20 @@ from interleaved_assets.settings.shard_paths import ShardPaths
 LICENCE_COLUMNS: Final = ("license", "licence", "license_name", "licence_name", "license_url", "rights")
 SOURCE_COLUMNS: Final = ("source", "dataset", "source_dataset")
 URL_COLUMNS: Final = ("url", "source_url", "page_url")
-"""Names of columns, in any case; of the last the host is counted, not the value."""
+"""Names of columns, in any case. For ``URL_COLUMNS`` the host is counted, not the value."""
 MOST: Final = 100
 _LONGEST: Final = 200
-"""Characters of a value; longer ones are cut."""
+"""Most characters of a value; longer values are cut."""
 
 Counted = dict[str, Counter[str]]
-"""Documents by value, by column."""
+"""By column, the number of documents with each value."""
 
 
 def values_of_shard(paths: ShardPaths, records: Mapping[str, Record]) -> Counted:
-    """Count the values of those columns over the documents of one shard's final tar; what is no text counts as JSON."""
+    """Count the values of licence and source columns over the documents of one shard's final tar.
+
+    A value that is no text counts as JSON.
+    """
     record = records[FILTERED]
     wanted = {*LICENCE_COLUMNS, *SOURCE_COLUMNS, *URL_COLUMNS}
     columns = [name for name in record.columns if name.casefold() in wanted]
@@ -62,12 +65,12 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     text = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    # JSON may have half of a surrogate pair, which no file can
+    # JSON may hold half of a surrogate pair, which cannot be encoded as UTF-8
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _host(url: str) -> str:
-    """The host of a URL; empty where it has none, as a text that is no URL."""
+    """Return the host of a URL; empty if it has none, such as a text that is no URL."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:  # brackets that enclose no address
@@ -75,12 +78,12 @@ def _host(url: str) -> str:
 
 
 def licences_and_sources(shards: Collection[Counted]) -> tuple[list[Values], list[Values]]:
-    """The values of both kinds of columns over all shards."""
+    """Return the values of the columns of licences, and those of the columns of sources, over all shards."""
     return summed(shards, LICENCE_COLUMNS), summed(shards, (*SOURCE_COLUMNS, *URL_COLUMNS))
 
 
 def summed(shards: Iterable[Counted], columns: Iterable[str]) -> list[Values]:
-    """The values of ``columns`` over all shards, columns in their order; columns without a value are left out."""
+    """Return the values of ``columns`` over all shards, in their order; columns without a value are left out."""
     totals: Counted = {}
     for shard in shards:
         for name, found in shard.items():

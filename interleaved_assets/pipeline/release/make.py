@@ -47,14 +47,14 @@ INDEX_FILE: Final = "wids.json"
 CARD_FILE: Final = "README.md"
 _COPIERS: Final = 4
 _WRITERS: Final = 2
-"""Threads that write documents; each holds some 200 MB."""
+"""Threads that write documents; each holds about 200 MB."""
 _BLOCK: Final = 4 * 2**20
 _SHARDS_NAMED: Final = 10
 _PACKAGES: Final = ("interleaved-assets", "numpy", "opencv-python-headless", "pillow", "pyarrow", "webdataset")
 
 
 Watch = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
-"""Called with what is counted and how many there are; while its context is open, its function is called for each."""
+"""Called with the name and the number of the items; the function that its context gives is called after each item."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -64,7 +64,7 @@ class Release(NamedTuple):
 
     manifest: Manifest
     uri: str
-    """Of its manifest below the output root."""
+    """URI of its manifest below the output root."""
     folder: str
     """The folder with its index and its card, and with its tars if they were copied."""
 
@@ -90,17 +90,17 @@ def make_release(
     """Write the release ``name`` of the final tars of all current shards.
 
     Below the output root it is ``releases/<name>/`` with ``manifest.json``, ``wids.json`` and ``README.md``; the tars
-    stay where they are, and a later run may replace them. With ``to`` these three and the tars are written into that
-    folder, and ``releases/<name>/manifest.json`` names it. The manifest is written last: without one there
-    is no release.
+    stay where they are, and a later run may replace them. With ``to`` these three files and the tars are written into
+    that folder, and ``releases/<name>/manifest.json`` names it. The manifest is written last: without it there is no
+    release.
 
-    A call that ends early, or whose process is killed, is repeated with the same arguments: it goes on with what is
-    there. Of several calls that make one release, or write to one folder, at the same time, one succeeds, where the
-    storage supports it (see :func:`~interleaved_assets.io.storage.create_file`).
+    A call that ended early, or whose process was killed, is repeated with the same arguments: it continues with the
+    files that are there. If several calls make one release, or write to one folder, at the same time, one succeeds,
+    provided that the storage supports it (see :func:`~interleaved_assets.io.storage.create_file`).
 
     Args:
         name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``.
-        to: an empty folder or URL outside both roots; local tars are linked (hard links) where the file system allows.
+        to: an empty folder or URL outside both roots; local tars are linked (hard links) if the file system allows it.
         documents: whether to write the documents as Parquet too, for ``datasets.load_dataset``; needs ``to``.
         incomplete: whether to leave out shards that are not current, instead of refusing.
         allow_duplicates: whether to release shards with the same documents, instead of refusing; the manifest names
@@ -134,7 +134,7 @@ def make_release(
     values = _watched(
         watch, "reading shards", lambda shard: values_of_shard(storage.shard(shard.key), shard.records), shards, READERS
     )
-    # the tars are named by their place below the output root, also where this is a copy
+    # the tars are named by their path below the output root, also in a copy
     above = "" if to is not None else "../../"
     manifest = _manifest(name, shards, left_out, duplicates, values, dataset.stages, settings, above)
     index = _index(manifest).encode()
@@ -157,7 +157,7 @@ def make_release(
             _write_documents(manifest, folder, options, watch)
         _write(join(folder, INDEX_FILE), index, options)
         _write(join(folder, CARD_FILE), data_set_card(manifest, documents=documents).encode(), options)
-    # also where it is there: this removes what a writer that was killed has left beside it
+    # also if the manifest exists: this removes temporary files that a killed writer has left beside it
     if not create_file(join(folder, MANIFEST_FILE), _json(manifest), options) and not has_all:
         raise made_by_another(name, folder)
     is_registered = to is None or create_file(manifest_at, _json(release.manifest), settings.storage.options)
@@ -185,7 +185,7 @@ def _check_finished(manifest: Manifest, folder: str, storage: StorageSettings) -
 def _watched(
     watch: Watch | None, what: str, work: Callable[[Item], Result], items: Sequence[Item], threads: int
 ) -> list[Result]:
-    """``work`` of each of ``items``, in parallel, counted by ``watch``."""
+    """Return ``work`` of each of ``items``, done in parallel and counted by ``watch``."""
     found = []
     with watch(what, len(items)) if watch else nullcontext(lambda: None) as advance:
         for result in parallel_map(work, items, threads=threads):
@@ -197,7 +197,7 @@ def _watched(
 def _current_shards(
     dataset: DatasetStatus, watch: Watch | None, *, incomplete: bool
 ) -> tuple[list[_Shard], dict[str, str]]:
-    """The current shards; and by key, why the others are left out."""
+    """Return the current shards, and by key the reason why each other shard is left out."""
     if dataset.problem:
         raise StorageError(f"no release without a look at the raw shards: {dataset.problem}")
     found = _watched(watch, "comparing shards", lambda key: _look(dataset, key), dataset.keys, READERS)
@@ -217,16 +217,16 @@ def _current_shards(
 
 
 def _same_documents(shards: Iterable[_Shard]) -> list[list[str]]:
-    """The keys of shards that have a final tar with the same bytes, and so the same documents; each group sorted.
+    """Return sorted groups of shard keys that have a final tar with the same bytes, and so the same documents.
 
-    A final tar does not say which raw shard it was made from, so that a renamed or compressed copy gives the same.
+    A final tar does not name its raw shard, so a renamed or compressed copy of a raw shard gives the same final tar.
     """
     by_content: dict[str, list[str]] = {}
     for shard in shards:
         for role, tar in _tars_of(shard).items():
-            if _counts_of(shard, role).samples:  # all tars without documents are the same
+            if _counts_of(shard, role).samples:  # all tars without documents have the same bytes
                 by_content.setdefault(tar.sha256, []).append(shard.key)
-    # of shards that are split each part is the same
+    # equal shards that are split have equal parts, so their group is found once for each part
     groups = {tuple(sorted(keys)) for keys in by_content.values() if len(keys) > 1}
     return [list(keys) for keys in sorted(groups)]
 
@@ -305,18 +305,18 @@ def _released(shard: _Shard, role: str, tar: OutputFile, storage: StorageSetting
 
 
 def _tars_of(shard: _Shard) -> dict[str, OutputFile]:
-    """The final tars by role: one, or the parts."""
+    """Return the final tars by role: one, or the parts."""
     return shard.records[FINAL_TARS].rows_files
 
 
 def _counts_of(shard: _Shard, role: str) -> Counts:
-    """The counts of one of the final tars."""
+    """Return the counts of one of the final tars."""
     record = shard.records[FINAL_TARS]
     return record.parts.get(role, record.counts_out)
 
 
 def _index(manifest: Manifest) -> str:
-    """The index of ``wids``; tars without samples are left out, since no number of a sample leads to them."""
+    """Return the index of ``wids``. Tars without samples are left out, since no number of a sample leads to them."""
     shards = [
         {"url": tar.path, "nsamples": tar.counts.samples, "filesize": tar.size}
         for tar in manifest.tars
@@ -348,7 +348,7 @@ def _copy_tars(
         recorded, tar = pair
         source, target = recorded.uri, join(folder, tar.path)
         if compare_file(target, tar.size, tar.sha256, options) is None:
-            return  # of a call that was killed, or of one at the same time
+            return  # a killed call, or one at the same time, has copied it
         if is_local(source) and is_local(target) and _link(source, target):
             if recorded.stamp is not None and read_stamp(target) == recorded.stamp:
                 return
@@ -379,9 +379,9 @@ def _write_documents(manifest: Manifest, folder: str, options: StorageOptions, w
 
 
 def _link(source: str, target: str) -> bool:
-    """Link ``target`` to the local file ``source``; False where the file system cannot.
+    """Link ``target`` to the local file ``source``; return False if the file system cannot.
 
-    Runs replace a tar by another file and never write into it, so that the link keeps the content.
+    Runs replace a tar by another file and never write into it, so the link keeps the content.
     """
     path, origin = local_path(target), local_path(source)
     with storage_errors(target, "write"):
@@ -389,7 +389,7 @@ def _link(source: str, target: str) -> bool:
         while True:
             try:
                 path.hardlink_to(origin)
-            except FileExistsError:  # of a call at the same time, or damaged
+            except FileExistsError:  # a call at the same time made it, or it is damaged
                 if path.samefile(origin):
                     return True
                 check_output(target)

@@ -30,14 +30,14 @@ class ReleasedTar(_Part):
     """One tar of a release, and what it was made from; size in bytes."""
 
     shard: str
-    """Partition key."""
+    """Partition key of the raw shard."""
     path: str
-    """Relative to the folder of the manifest, or to :attr:`Manifest.folder` where that is given."""
+    """Path relative to the folder of the manifest, or to :attr:`Manifest.folder` if that is given."""
     size: int = Field(ge=0)
     sha256: str = _Sha256
     counts: Counts
     source: RawSource | None
-    """The raw shard; None in records of older versions, which do not have it."""
+    """The raw shard; None for records of older versions, which do not name it."""
     versions: dict[str, str]
     """Data version of each stage's output, by stage."""
 
@@ -61,19 +61,19 @@ class Manifest(_Part):
     release_version: Literal[1] = 1
     name: str
     folder: str | None = None
-    """Folder or URL that the paths are relative to; None: the folder that the manifest is in."""
+    """Folder or URL that the paths are relative to; None for the folder of the manifest."""
     counts: Counts
-    """Of all tars together."""
+    """Counts of all tars together."""
     counts_in: Counts
-    """Of the raw shards that they were made from."""
+    """Counts of the raw shards that the tars were made from."""
     dropped: dict[str, int]
-    """Rows that were dropped between the two, by reason."""
+    """Rows dropped between ``counts_in`` and ``counts``, by reason."""
     filters: dict[str, tuple[float | None, float | None]]
     """Lower and upper bound of each filter that was applied, in their order."""
     settings: dict[str, dict[str, object]]
     """By stage, the settings that its outputs depend on."""
     code_versions: dict[str, str]
-    """By stage."""
+    """Code version of each stage, by stage."""
     packages: dict[str, str]
     """Versions of the packages that wrote the release, by name."""
     licences: list[Values]
@@ -81,37 +81,37 @@ class Manifest(_Part):
     left_out: dict[str, str]
     """Shards that are not in the release because they were not current, with the reason."""
     duplicates: list[list[str]] = []
-    """Shards with the same documents, which were allowed; in groups."""
+    """Groups of shards with the same documents, which were allowed."""
     tars: list[ReleasedTar]
-    """In the order of their shards' keys."""
+    """The tars in the order of their shards' keys."""
     files: dict[str, str]
     """SHA-256 of the release's other files that readers rely on, by name."""
     checksum: str = ""
     """SHA-256 of this manifest's JSON without this field."""
 
     def sealed(self) -> Self:
-        """The same with its checksum."""
+        """Return the manifest with its checksum."""
         return self.model_copy(update={"checksum": self._content_hash()})
 
     @property
     def is_sound(self) -> bool:
-        """Whether the checksum is that of the content."""
+        """True if the checksum is that of the content."""
         return self.checksum == self._content_hash()
 
     @property
     def tars_checksum(self) -> str:
-        """SHA-256 of what ``sha256sum`` prints for the tars in their order, one for the whole data set."""
+        """SHA-256, one for the whole data set, of the lines that ``sha256sum`` prints for the tars in their order."""
         lines = "".join(f"{tar.sha256}  {tar.path}\n" for tar in self.tars)
         return hashlib.sha256(lines.encode()).hexdigest()
 
     def _content_hash(self) -> str:
-        # manifests of older versions, which have no duplicates, keep their checksums
+        # an empty list is left out, so that the checksums of manifests of older versions stay valid
         content = self.model_dump(mode="json", exclude={"checksum"} if self.duplicates else {"checksum", "duplicates"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def release_folder(name: str, output_root: str) -> str:
-    """The folder of the release ``name`` below the output root; raises OptionError if it is not a name."""
+    """Return the folder of the release ``name`` below the output root; raise OptionError if it is not a name."""
     if not is_release_name(name):
         raise OptionError(
             f"{name!r} cannot be the name of a release: take 1 to 100 letters, digits, '.', '_' and '-', of which the "
@@ -121,19 +121,19 @@ def release_folder(name: str, output_root: str) -> str:
 
 
 def is_release_name(text: str) -> bool:
-    """Whether ``text`` can be the name of a release, and is no path."""
+    """Return whether ``text`` can be the name of a release, and is no path."""
     return _NAME.fullmatch(text) is not None and not text.endswith(".json")
 
 
 def manifest_uri(place: str) -> str:
-    """The manifest at ``place``, a path or URL of it or of its folder; local paths are made absolute."""
+    """Return the URI of the manifest at ``place``, a path or URL of it or of its folder; make local paths absolute."""
     if is_local(place):
         place = str(local_path(place))
     return place if place.endswith(".json") else join(place, MANIFEST_FILE)
 
 
 def read_manifest(uri: str, storage_options: StorageOptions = None) -> Manifest:
-    """The manifest at ``uri``; raises ShardError if it was changed since it was written."""
+    """Return the manifest at ``uri``; raise ShardError if it was changed since it was written."""
     content = read_small(uri, storage_options)
     if content is None:
         raise StorageError(f"no release at {uri}: there is no such file. Check the name or path for a typo.")

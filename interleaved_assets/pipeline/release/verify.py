@@ -1,4 +1,4 @@
-"""Compare a release with its manifest: every tar is there, with the size and the bytes that it had."""
+"""Comparison of a release with its manifest: every tar must exist, with the size and the bytes that it had."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -11,7 +11,8 @@ from interleaved_assets.pipeline.run.parallel import parallel_map
 from interleaved_assets.settings.shard_paths import TARS_FOLDER
 
 _READERS: Final = 8
-"""Threads; each reads one tar at a time in blocks, and hashing leaves the interpreter to the others."""
+"""Number of threads. Each reads one tar at a time in blocks, and hashing releases the interpreter lock for the others.
+"""
 
 
 class Finding(NamedTuple):
@@ -26,10 +27,10 @@ class Finding(NamedTuple):
 def verify_release(
     manifest: Manifest, uri: str, options: StorageOptionsByScheme | None = None
 ) -> Iterator[Finding | None]:
-    """Compare every file of the release; yields a finding, or None for a file that is as it was, as each is done.
+    """Compare every file of the release; yield a finding, or None for an unchanged file, as each is done.
 
-    The order is that of the manifest; tars that it does not name come last, where the release has a ``tars`` folder of
-    its own. Each tar is read once, in blocks; one whose size differs is not read.
+    The order is that of the manifest. Tars that it does not name come last, if the release has a ``tars`` folder of its
+    own. Each tar is read once, in blocks; a tar whose size differs is not read.
     """
     folder = manifest.folder or uri.rpartition("/")[0]
     files: list[tuple[str, int | None, str]] = [
@@ -50,9 +51,9 @@ def verify_release(
 
 
 def compare_file(uri: str, size: int | None, sha256: str, options: StorageOptions) -> Finding | None:
-    """The difference of the file at ``uri`` from this size in bytes and this SHA-256; None if there is none.
+    """Return the difference of the file at ``uri`` from this size in bytes and this SHA-256; None if there is none.
 
-    A file of another size is not read; None as the size compares the hash alone.
+    A file of another size is not read. With ``size`` None, only the hash is compared.
     """
     try:
         info = file_info(uri, options)

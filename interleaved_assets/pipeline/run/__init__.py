@@ -1,1 +1,1 @@
-"""A run of stages over shards: what a stage, a check and a record are, one shard and many, threads and Ray."""
+"""A run of stages over shards: stages, checks and records, one shard and many, threads and Ray."""

@@ -1,8 +1,8 @@
 """One shard at one stage: compare it with its record, check that its inputs stay the same, write the new record.
 
-Nothing current is done again. A record is written last and names the stamps of the outputs, so that no record is valid
-for outputs that are half written or that another run has replaced. Runs on one shard and stage at the same time do not
-wait for each other: a record is valid if the run that wrote it also wrote all outputs.
+A stage whose record is current is not run again. A record is written last and names the stamps of the outputs, so that
+no record is valid for outputs that are half written or that another run has replaced. Runs on one shard and stage at
+the same time do not wait for each other: a record is valid if the run that wrote it also wrote all outputs.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class Attempt:
     stamps: dict[str, str | None] = field(default_factory=dict)
     """Stamp of each file that the stage reads by URI, as of :meth:`begin`; empty before."""
     uploads: dict[str, str] = field(default_factory=dict)
-    """Time of the upload of each such file in S3, as of :meth:`begin`."""
+    """Time of the upload of each of these files in S3, as of :meth:`begin`."""
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
@@ -89,7 +89,7 @@ class Attempt:
         return self.shard.paths.record(self.stage.name)
 
     def current(self) -> StageOutcome | None:
-        """The outcome if the record is current, else None; stamps of outputs that were only copied are renewed."""
+        """Return the outcome if the record is current, else None; renew the stamps of outputs that were only copied."""
         found = self._same_work(self.found)
         if found is None:
             return None
@@ -101,7 +101,7 @@ class Attempt:
     def begin(self) -> StageOutcome | None:
         """Check that the inputs are those recorded; return the outcome if another run has done the work since.
 
-        Raises ShardError if outputs of an input stage are not those that its record names.
+        Raises ShardError if the outputs of an input stage are not those that its record names.
         """
         shard, options = self.shard, self.shard.options
         if (now := read_record(self.record_uri, options)) != self.found:
@@ -165,7 +165,7 @@ class Attempt:
         return StageOutcome(present, unchanged=False, seconds=time.perf_counter() - self.started)
 
     def withdraw(self) -> None:
-        """After a failure, remove the record that existed before; an error of the storage is only logged."""
+        """Remove, after a failure, the record that existed before; an error of the storage is only logged."""
         try:
             if self.found is not None and read_record(self.record_uri, self.shard.options) == self.found:
                 remove_file(self.record_uri, self.shard.options)
@@ -173,8 +173,10 @@ class Attempt:
             logger.warning("shard %s: the record of %s is not removed: %s", self.shard.key, self.stage.name, error)
 
     def _same_work(self, record: Record | None) -> Record | None:
-        """``record`` with present stamps if it has the same inputs, code version, packages and output content, else
-        None."""
+        """Return ``record`` with present stamps if the work is the same, else None.
+
+        The work is the same if inputs, code version, packages and the content of the outputs are.
+        """
         if record is None or (record.inputs, record.code_version) != (self.inputs, self.code_version):
             return None
         if changed_packages(record.packages, self.shard.packages):
@@ -185,7 +187,7 @@ class Attempt:
         return StageOutcome(record, unchanged=True, seconds=time.perf_counter() - self.started)
 
     def _renew(self, stage: str, before: Record | None, renewed: Record) -> None:
-        """Replace ``before`` by ``renewed``, which has new stamps, unless the record is another one by now."""
+        """Replace ``before`` by ``renewed``, which has new stamps, unless another record has replaced it since."""
         uri = self.shard.paths.record(stage)
         if read_record(uri, self.shard.options) == before:
             write_record(renewed, uri, self.shard.options)
@@ -193,8 +195,8 @@ class Attempt:
     def _check_inputs(self) -> None:
         """Check that the inputs are still the files that existed when the work began.
 
-        A file in S3 that is replaced while it is open fails at the next read. One that was replaced before it was
-        opened, and restored since, has its first ETag again, and is found by the time of its upload.
+        If a file in S3 is replaced while it is open, the next read fails. A file that was replaced before it was
+        opened, and restored since, has its first ETag again; the time of its upload shows the change.
         """
         shard, raw = self.shard, self.shard.raw
         if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage) != raw:
@@ -222,6 +224,6 @@ class Attempt:
 
 
 def _content_hash(outputs: Mapping[str, OutputFile]) -> str:
-    """Hash of the content of all outputs, as 64 hex digits."""
+    """Return a hash of the content of all outputs, as 64 hex digits."""
     text = json.dumps({role: output.sha256 for role, output in outputs.items()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -10,9 +10,9 @@ from interleaved_assets.settings import Settings
 Severity = Literal["WARN", "ERROR"]
 _FAILED: Final[Mapping[Severity, str]] = MappingProxyType({"WARN": "warning", "ERROR": "error"})
 MATERIALIZATION_ERRORS: Final = "materialization_errors"
-"""The check of each stage that holds all that judge a shard alone: each evaluation takes 1.7 kB, and time."""
+"""Name of the one check of each stage that combines all checks of a single shard, since an evaluation takes 1.7 kB."""
 PUBLISHED_ONCE: Final = "published_once"
-"""The check of the data set that no content is published twice, nor from a shard that is gone."""
+"""Name of the check of the data set that no content is published twice, or from a shard that is gone."""
 NO_OTHERS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -38,8 +38,8 @@ class ShardCheck(NamedTuple):
 
     ``judge`` judges the record of a shard that completed the stage. If the stage raised one of the exceptions
     ``failed_by``, there is no record, and the check fails with the message of the exception. A check that ``compares``
-    needs figures of other shards and is judged once all shards of a step are done. The others are shown together
-    (:func:`combine`), with the figures of one that ``counts`` also where it passes.
+    needs figures of other shards and is judged once all shards of a step are done. The other checks are shown together
+    (:func:`combine`). The figures of a check that ``counts`` are shown also if it passes.
     """
 
     name: str
@@ -51,11 +51,11 @@ class ShardCheck(NamedTuple):
 
 
 def combine(verdicts: Mapping[ShardCheck, Verdict]) -> Verdict:
-    """One verdict for several checks of a shard: it passes where all of them do.
+    """Return one verdict for several checks of a shard: it passes if all of them pass.
 
-    It has the severity of the worst check that fails, and the summaries of those that fail; none where all pass. Its
-    figures are those of the check that counts; the result and the summary of each check, by name; and of each other
-    one that fails its figures too, as ``<check>/<figure>``.
+    The verdict has the severity of the worst check that fails, and the summaries of those that fail; it has no summary
+    if all pass. Its figures are those of the check that counts, and the result and summary of each check, by name. For
+    each other check that fails, its figures are added as ``<check>/<figure>``.
     """
     failed = {check: verdict for check, verdict in verdicts.items() if not verdict.passed}
     severity: Severity = "WARN" if all(verdict.severity == "WARN" for verdict in failed.values()) else "ERROR"
@@ -72,5 +72,5 @@ def combine(verdicts: Mapping[ShardCheck, Verdict]) -> Verdict:
 
 
 def lacking(what: str) -> Verdict:
-    """The verdict on a record without the figures that a check needs: the check fails, since it cannot be judged."""
+    """Return a verdict that fails, for a record without the figures that the check needs."""
     return Verdict(False, "ERROR", f"the record lacks {what}: materialize the shard again", {})

@@ -1,4 +1,4 @@
-"""What records count of a shard besides its rows: the names of the counts, and what checks conclude from them."""
+"""Counts of a shard's record besides its rows: their names, and the conclusions that checks draw from them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,7 +12,7 @@ UNREFERENCED: Final = "unreferenced_members"
 UNREFERENCED_BYTES: Final = "unreferenced_bytes"
 UNREFERENCED_IMAGES: Final = "unreferenced_images"
 IMAGE_MEMBERS: Final = "image_members"
-"""Images that a shard has, named by a document or not, for the stages that score."""
+"""Number of images that a shard has, named by a document or not; for the stages that score."""
 REPEATED_KEYS: Final = "repeated_keys"
 REPEATED_SAMPLES: Final = "repeated_samples"
 UNEXPLAINED: Final = "rows_without_score_or_reason"
@@ -22,7 +22,7 @@ BYTES_READ: Final = "bytes_read_back"
 
 
 def layout_problems(samples: int, counted: Mapping[str, int], bounds: PublishSettings) -> list[str]:
-    """What is not as a layout should be, by the counts of ``publishable.ContentCounter`` over ``samples`` samples."""
+    """Return which bounds of a layout ``samples`` samples exceed, by the counts of ``publishable.ContentCounter``."""
     problems = []
     empty = samples - counted[SAMPLES_WITH_CONTENT]
     if samples and empty > bounds.max_empty_samples * samples:
@@ -40,11 +40,14 @@ def layout_problems(samples: int, counted: Mapping[str, int], bounds: PublishSet
 
 
 def unreferenced_share(counted: Mapping[str, int]) -> float:
-    """Bytes of members that no document names ÷ bytes of texts, images and these members, 0 to 1."""
+    """Return bytes of members that no document names ÷ bytes of texts, images and these members, 0 to 1."""
     unreferenced = counted[UNREFERENCED_BYTES]
     return unreferenced / (unreferenced + counted[CONTENT_BYTES]) if unreferenced else 0.0
 
 
 def image_members(normalized: Facts) -> int:
-    """Images of the raw shard, by the record of ``normalized``: named by a document or not, dropped or not."""
+    """Return the number of images of the raw shard, by the record of ``normalized``.
+
+    Images count whether a document names them or not, and whether they were dropped or not.
+    """
     return normalized.counts_in.images + normalized.counted.get(UNREFERENCED_IMAGES, 0)

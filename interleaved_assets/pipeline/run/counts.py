@@ -20,7 +20,7 @@ from interleaved_assets.pipeline.run.stage import ShardTask
 
 
 def count_errors(errors: pa.ChunkedArray) -> Counter[str]:
-    """How often each error code stands in a column of errors, in the order of their first rows; nulls do not count."""
+    """Count each error code in a column of errors, in the order of their first rows; nulls do not count."""
     return Counter(map(error_code, errors.drop_null().to_pylist()))
 
 
@@ -62,20 +62,18 @@ class UniqueKeys:
         self._repeated: Counter[str] = Counter({REPEATED_KEYS: 0, REPEATED_SAMPLES: 0})
 
     def add(self, table: pa.Table) -> None:
-        """Count repetitions in ``table``: its columns ``sample_id``, ``position`` and ``modality`` have no nulls."""
+        """Count repetitions in ``table``, whose columns ``sample_id``, ``position`` and ``modality`` have no nulls."""
         keys = table.select(ROW_KEY)
         distinct = keys.group_by(list(ROW_KEY)).aggregate([]).num_rows
         self._repeated[REPEATED_KEYS] += keys.num_rows - distinct
-        # the rows of a sample are consecutive: an id that returns after another id belongs to a second sample
+        # the rows of a sample are consecutive, so an id that returns after another id belongs to a second sample
         runs, before = len(sample_starts(table["sample_id"])), len(self._ids)
         self._ids.update(pc.unique(table["sample_id"]).to_pylist())
         self._repeated[REPEATED_SAMPLES] += runs - (len(self._ids) - before)
 
     @property
     def counted(self) -> dict[str, int]:
-        """Number of rows with the key of an earlier row (``repeated_keys``), and of samples with an earlier id
-        (``repeated_samples``).
-        """
+        """Number of rows with the key of an earlier row, and of samples with an earlier id."""
         return dict(self._repeated)
 
 
@@ -88,7 +86,7 @@ def column_facts(schema: pa.Schema) -> dict[str, Any]:
 
 
 def extents(scores: pa.Table) -> dict[str, Extent]:
-    """The range of each column of numbers but the keys; for vectors of floats, of their Euclidean lengths."""
+    """Return the range of each column of numbers except the keys; for vectors of floats, of their Euclidean lengths."""
     found: dict[str, Extent] = {}
     for field in scores.schema:
         if field.name in IMAGE_KEY:
@@ -102,7 +100,7 @@ def extents(scores: pa.Table) -> dict[str, Extent]:
 
 
 def unexplained(scores: pa.Table, error_column: str, groups: Mapping[str, Sequence[str]]) -> int:
-    """Number of rows without an error that are null in all columns of a group."""
+    """Return the number of rows without an error that are null in all columns of a group."""
     lacking = pa.chunked_array([pa.repeat(pa.scalar(False), scores.num_rows)])
     for columns in groups.values():
         empty = pa.chunked_array([pa.repeat(pa.scalar(True), scores.num_rows)])
@@ -113,7 +111,7 @@ def unexplained(scores: pa.Table, error_column: str, groups: Mapping[str, Sequen
 
 
 def _lengths(vectors: pa.ChunkedArray, width: int) -> np.ndarray:
-    """Euclidean length of each vector that is not null, float32."""
+    """Return the Euclidean length of each vector that is not null, as float32."""
     parts = [chunk.drop_null().flatten().to_numpy(zero_copy_only=False) for chunk in vectors.chunks]
     flat = np.concatenate(parts) if parts else np.zeros(0)
     return np.linalg.norm(flat.astype(np.float32).reshape(-1, width), axis=1)
@@ -131,7 +129,7 @@ def _extent(values: np.ndarray) -> Extent:
 def write_by_error_policy(
     batches: Iterable[pa.Table], shard: ShardTask, stage: str, write: Callable[[pa.Table], None]
 ) -> tuple[Facts, pa.Table]:
-    """Apply the error policy to each batch and ``write`` the rows it keeps; returns counts, and the ledger of the rest.
+    """Apply the error policy to each batch and ``write`` the rows it keeps; return counts, and the ledger of the rest.
 
     Raises IncompleteShard if too many samples lost rows to errors.
     """

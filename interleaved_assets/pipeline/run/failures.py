@@ -1,6 +1,7 @@
-"""The failure of a shard at a stage, as a file below the output root until the stage succeeds: why, when, of which tar.
+"""The failure of a shard at a stage, as a file below the output root: its reason, its time and its raw tar.
 
-A shard that failed has no record. Without this file only the log of the run would say why.
+A shard that failed has no record. Without this file, only the log of the run would give the reason. The file stays
+until the stage succeeds.
 """
 
 import logging
@@ -30,24 +31,24 @@ class Failure(BaseModel):
     shard: str
     stage: str
     error: str
-    """The sentence that the run has reported."""
+    """The sentence that the run reported."""
     failed_at: datetime
     raw_size: int | None = None
     raw_stamp: str | None = None
-    """Size in bytes and stamp of the raw shard after the failure; None if it could not be looked at."""
+    """Size in bytes and stamp of the raw shard after the failure; None if they could not be read."""
 
     def concerns(self, raw: RawShard | None) -> bool:
-        """Whether the raw shard is the one that failed; so it counts where one of them is not known."""
+        """Return whether the raw shard is the one that failed; True also if one of them is not known."""
         return raw is None or self.raw_stamp is None or (self.raw_size, self.raw_stamp) == (raw.size, raw.stamp)
 
     @property
     def when(self) -> str:
-        """The time, for people."""
+        """The time, formatted for people."""
         return f"{self.failed_at:%Y-%m-%d %H:%M} UTC"
 
 
 class FailureLog:
-    """Keeps the failures of one stage up to date while shards go through it. An error of the storage is only logged."""
+    """The failures of one stage, kept up to date while shards go through it. An error of the storage is only logged."""
 
     def __init__(self, stage: str, storage: StorageSettings) -> None:
         """List the failures that are stored, so that the success of any other shard takes no request."""
@@ -95,13 +96,13 @@ class FailureLog:
 
 
 def failed_keys(storage: StorageSettings, stage: str) -> list[str]:
-    """Keys of the shards of which a failure at ``stage`` is stored: one listing."""
+    """Return the keys of the shards with a stored failure at ``stage``: one listing."""
     names = files_below(join(storage.output_root, f"{FAILURES_FOLDER}/{stage}"), storage.options)
     return sorted(name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING))
 
 
 def read_failures(storage: StorageSettings, stages: Collection[str]) -> dict[str, dict[str, Failure]]:
-    """By stage and shard, the failures that are stored; a damaged file is left out with a warning."""
+    """Return the stored failures by stage and shard; a damaged file is left out with a warning."""
     places = [(stage, key) for stage in stages for key in failed_keys(storage, stage)]
     found: dict[str, dict[str, Failure]] = {stage: {} for stage in stages}
 

@@ -27,14 +27,14 @@ Shown = TypeVar("Shown")
 
 
 class Made(NamedTuple, Generic[Shown]):
-    """A shard that was taken through a stage, and what ``then`` has returned for it."""
+    """A shard that was taken through a stage, and the result of ``then`` for it."""
 
     outcome: StageOutcome
     shown: Shown
 
 
 _Found = tuple[str, Made[Shown] | Exception]
-"""A shard's key with what was made of it, or with its error."""
+"""A shard's key with its result or its error."""
 
 
 def run_shards(
@@ -47,9 +47,9 @@ def run_shards(
 ) -> Iterator[ShardResult[Made[Shown]]]:
     """Take shards through ``stages``, without an orchestrator: the same outputs, records and failures.
 
-    ``run.shards_per_run`` shards at a time go through all of them, so that the first final tars come early. Of them
-    ``threads`` are worked on at once, by default ``run.parallel_shards``, and all together on a device. A shard that
-    failed at a stage is not taken through the stages after it.
+    ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Of these,
+    ``threads`` shards are processed at once, by default ``run.parallel_shards``; on a device all are processed
+    together. A shard that failed at a stage is not taken through the later stages.
     """
     in_order = tuple(stages)
     for start in range(0, len(keys), settings.run.shards_per_run):
@@ -76,14 +76,15 @@ def take_many(
     """Take shards through ``stage``, and yield each with its outcome or its error as it completes.
 
     While the storage does not answer, a shard is tried ``run.storage_tries`` times. A shard that takes longer than
-    ``run.max_shard_seconds`` fails, except of a stage that takes its shards together in this process.
+    ``run.max_shard_seconds`` fails, except at a stage that takes its shards together in this process.
 
     Args:
-        then: called with each outcome where the shard was made. It may raise nothing, and for a cluster what it returns
-            has to be picklable.
+        then: called with each outcome, in the process that made the shard. It may not raise, and for a cluster its
+            result must be picklable.
         threads: shards at a time in this process, by default ``run.parallel_shards``.
         cluster: whether the shards are tasks of the Ray cluster of this machine.
-        log: called every 30 seconds with a line that says how many shards are done, at what speed, and what is left.
+        log: called every 30 seconds with a line that says how many shards are done, at what speed, and how many are
+            left.
     """
     progress = Progress(stage.name, len(keys), log)
     failures = FailureLog(stage.name, settings.storage)
@@ -104,12 +105,12 @@ def take_many(
         try:
             write_throughput(whole, settings.storage)
         except StorageError as error:
-            log(f"the report lacks how fast {stage.name} went: {error}")  # its shards are made
+            log(f"the report lacks how fast {stage.name} went: {error}")  # only logged, because the shards are complete
 
 
 @dataclass(frozen=True)
 class _Work(Generic[Shown]):
-    """The work of one stage on any shards, in this process or in that of a Ray worker.
+    """The work of one stage on any shards, in this process or in a Ray worker.
 
     Its methods yield None about once a second while no shard is done.
     """
@@ -145,7 +146,7 @@ class _Work(Generic[Shown]):
     def _tried(
         self, keys: Sequence[str], take: Callable[[Sequence[str]], Iterator[_Found[Shown] | None]]
     ) -> Iterator[_Found[Shown] | None]:
-        """Yield what ``take`` yields, and give it shards whose storage did not answer again."""
+        """Yield the results of ``take``, and try shards again whose storage did not answer."""
         for attempt in itertools.count(1):
             unavailable = []
             for found in take(keys):
@@ -173,16 +174,16 @@ class _Work(Generic[Shown]):
             for key, outcome in take_together(self.stage, keys, self.settings):
                 del left[key]
                 yield key, Made(outcome, self.then(outcome)) if isinstance(outcome, StageOutcome) else outcome
-        except Exception as error:  # any error that ends the work of all: a model that cannot be loaded, a device
+        except Exception as error:  # any error that ends the work of all, of the model or the device
             if not left:
                 raise
-            # every shard gets the sentence; the traceback of a defect stays with the first
+            # every shard gets the message; only the first keeps the traceback of a defect
             first, *others = left
             yield first, error
             yield from ((key, ShardError(describe(error))) for key in others)
 
     def _together_in_time(self, keys: Sequence[str]) -> Iterator[_Found[Shown] | None]:
-        """Take shards together on a thread; one that takes too long fails, and another call takes those after it."""
+        """Take shards together on a thread. One that takes too long fails, and another call takes those after it."""
         left, limit_s = dict.fromkeys(keys), self.settings.run.max_shard_seconds
         while left:
             results = self._together(list(left))
@@ -190,7 +191,7 @@ class _Work(Generic[Shown]):
                 if one is None:
                     yield None
                 elif isinstance(one[1], ShardTimeout):
-                    slow = next(iter(left))  # shards come in order
+                    slow = next(iter(left))  # shards are processed in order
                     del left[slow]
                     yield slow, too_slow(slow, self.stage.name, limit_s)
                     break

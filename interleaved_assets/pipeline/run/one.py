@@ -37,7 +37,7 @@ def take_through(stage: Stage, key: str, settings: Settings) -> StageOutcome:
 def take_together(
     stage: Stage, keys: Iterable[str], settings: Settings
 ) -> Iterator[tuple[str, StageOutcome | InterleavedError]]:
-    """Bring the outputs of many shards up to date with one call; yields each key with its outcome or its error.
+    """Bring the outputs of many shards up to date with one call; yield each key with its outcome or its error.
 
     StorageUnavailable is the outcome of a shard whose files the storage does not serve, and of every unfinished shard
     if the stage's function raises it. Such shards can be tried again.
@@ -75,7 +75,7 @@ def take_together(
         since = time.perf_counter()
         for key, work in stage.together(begin(), settings) if attempts else ():
             del left[key]
-            attempts[key].started = since  # shards are read ahead: a shard's seconds begin where the one before ended
+            attempts[key].started = since  # shards are read ahead: a shard's time begins when the one before ended
             yield key, _finish(attempts[key], work)
             since = time.perf_counter()
         if missing := [key for key in left if key not in not_begun]:
@@ -97,7 +97,7 @@ def take_together(
 def _attempts(
     stage: Stage, keys: Iterable[str], settings: Settings
 ) -> Iterator[tuple[str, Attempt | StageOutcome | InterleavedError]]:
-    """Compare many shards at a time; yields each key with its attempt, or with its outcome if its record is current."""
+    """Compare many shards at a time; yield each key with its attempt, or with its outcome if its record is current."""
     keys = list(keys)
     code_version = stage.code_version(settings)
     try:

@@ -1,7 +1,7 @@
-"""Versions of the packages that compute scores: an upgrade of one can change them, and makes stored ones stale.
+"""Versions of the packages that compute scores. An upgrade can change scores, and so makes stored ones stale.
 
-Only the first two numbers of a version are compared: a patch release repairs, and does not measure otherwise. A package
-that a record does not name, or that is not installed here, counts as unchanged.
+Only the first two numbers of a version are compared, because a patch release repairs errors and does not change
+measurements. A package that a record does not name, or that is not installed here, counts as unchanged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,13 +10,13 @@ from importlib import metadata
 
 
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of ``packages``, which are names of distributions; those that are not installed are left out."""
+    """Return the versions of ``packages``, which are names of distributions; those not installed are left out."""
     found = {name: _version(name) for name in packages}
     return {name: version for name, version in sorted(found.items()) if version is not None}
 
 
 def changed_packages(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What has changed between two sets of versions, such as ``pillow 11.3.0 → 12.0.0``."""
+    """Return the changes between two sets of versions, such as ``pillow 11.3.0 → 12.0.0``."""
     return [
         f"{name} {before[name]} → {version}"
         for name, version in now.items()
@@ -25,7 +25,7 @@ def changed_packages(before: Mapping[str, str], now: Mapping[str, str]) -> list[
 
 
 def feature_release(version: str) -> str:
-    """The first two numbers of a version: ``4.12`` of ``4.12.0.88``."""
+    """Return the first two numbers of a version: ``4.12`` of ``4.12.0.88``."""
     return ".".join(version.split(".")[:2])
 
 

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from interleaved_assets.io.rows.workers import Workers
 
 READERS: Final = 32
-"""Threads for reading many small files, which mostly waits for the storage; each thread holds one file."""
+"""Threads for reading many small files. They mostly wait for the storage, and each thread holds one file."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -18,8 +18,8 @@ def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], *, threa
     """Yield ``work`` of each of ``items``, in their order, done on ``threads`` threads.
 
     At most ``2 * threads`` results are in progress or not yet consumed, which bounds memory. An exception of ``work``
-    is raised at the place of its item, and items not yet begun are not begun. Closing the generator takes no lock and
-    does not wait, so that the garbage collector can do it.
+    is raised at the place of its item, and later items that have not begun do not begin. Closing the generator takes no
+    lock and does not wait, so that the garbage collector can close it.
     """
     waiting: deque[Future[Result]] = deque()
     with Workers(threads, getattr(work, "__name__", "work")) as workers:

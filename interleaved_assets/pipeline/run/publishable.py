@@ -1,4 +1,4 @@
-"""What a shard must be like to be published: most samples have content, few bytes are unreferenced, few rows lost."""
+"""Requirements for publishing a shard: most samples have content, few bytes are unreferenced, few rows are lost."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ _NAMED: Final = 8
 
 
 class ContentCounter:
-    """Counts over batches of whole samples which samples have content, and the members that no document names."""
+    """Counts of samples with content, and of members that no document names, over batches of whole samples."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter(
@@ -37,7 +37,7 @@ class ContentCounter:
         self._fields: list[str] = []
 
     def counting(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """``batches``, counted as they pass."""
+        """Yield ``batches``, and count each as it passes."""
         for table in batches:
             content = pc.not_equal(table["modality"], "metadata")
             self._counts[SAMPLES_WITH_CONTENT] += pc.count_distinct(table["sample_id"].filter(content)).as_py()
@@ -76,7 +76,7 @@ class ContentCounter:
 
 
 def other_layout(samples: int, counted: Mapping[str, int], settings: Settings) -> list[str]:
-    """What shows that a shard is not laid out as ``settings`` say; the last one ends in what they expect instead."""
+    """Return the signs that a shard is not laid out as ``settings`` say; the last one ends with the expected layout."""
     problems = layout_problems(samples, counted, settings.publish)
     if problems:
         problems[-1] += f". {expected_layout(settings.reading)}"
@@ -84,7 +84,7 @@ def other_layout(samples: int, counted: Mapping[str, int], settings: Settings) -
 
 
 def expected_layout(reading: ReadingSettings) -> str:
-    """What a shard has to look like under these settings, and which of them to change for another layout."""
+    """Describe the layout that these settings expect, and name the settings to change for another layout."""
     if reading.layout == "images":
         return (
             "Expected is for each sample an image, alone or with <key>.txt or <key>.json beside it, as "

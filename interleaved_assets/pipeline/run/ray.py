@@ -1,8 +1,8 @@
 """Shards as tasks of a Ray cluster. Ray itself repeats the tasks of a node or a worker that was lost.
 
-A task takes one shard, or many where one worker has to take them together, and sends each result as soon as it is
-ready. What a task needs is sent along; a node needs the package, access to the storage, and nothing of Dagster. That a
-task is repeated does no harm: what a stage writes and records is valid as a whole or not at all.
+A task takes one shard, or many if one worker has to take them together, and sends each result as soon as it is ready. A
+task carries everything that it needs; a node needs the package and access to the storage, and nothing of Dagster.
+Repeating a task does no harm: the outputs and the record of a stage are valid as a whole or not at all.
 """
 
 import faulthandler
@@ -37,17 +37,17 @@ Result = TypeVar("Result")
 Work = Callable[[Sequence[str]], Iterator[tuple[str, Result | Exception] | None]]
 
 _TRIES: Final = 3
-"""Workers that may be lost with a task before its shards fail: it may be one of them that ends its worker."""
+"""Workers that may be lost with a task before its shards fail, since one of the shards may be what ends its worker."""
 _AHEAD: Final = 2
-"""Tasks for each CPU or GPU of the cluster that are given to it at a time, so that no worker waits for this process."""
+"""Tasks given at a time for each CPU or GPU of the cluster, so that no worker waits for this process."""
 _GRACE_S: Final = 60.0
-"""Seconds beyond the time limit after which a worker ends that has not even found the limit exceeded."""
+"""Seconds beyond the time limit after which a worker ends if it has not noticed that the limit is exceeded."""
 _END_S: Final = 5.0
-"""Seconds after which a worker ends that has a hanging thread. Its result is sent by then."""
+"""Seconds after which a worker with a hanging thread ends. Its result is sent by then."""
 
 
 class _Given(NamedTuple):
-    """A task that was given to the cluster: its shards without a result, and when."""
+    """A task that was given to the cluster: its shards without a result, and the time."""
 
     left: dict[str, None]
     at: float
@@ -65,17 +65,20 @@ def on_cluster(
 ) -> Iterator[ShardResult[Result] | None]:
     """Yield the result of ``work`` for each of ``keys`` from the Ray cluster; None about once a second in between.
 
-    Closing the generator cancels what is left, with the workers that work on it.
+    Closing the generator cancels the remaining tasks, with the workers that work on them.
 
     Args:
-        work: called on a worker with some of the keys, yields each of them with its result or its error, and None about
-            once a second while it waits. It holds the time limit itself. cloudpickle has to be able to pickle it.
-        together: whether a task takes many shards, as many tasks as there are GPUs or CPUs; else each task takes one.
+        work: called on a worker with some of the keys. It yields each of them with its result or its error, and None
+            about once a second while it waits. It enforces the time limit itself. cloudpickle must be able to pickle
+            it.
+        together: whether a task takes many shards, with as many tasks as there are GPUs or CPUs; else each task takes
+            one.
         gpu: whether a task takes one GPU of its node, or one CPU.
         limit_s: seconds that ``work`` may take for one shard.
 
     Raises:
-        ClusterUnavailable: there is no cluster, it does not accept this process, or a node of it cannot do the work.
+        ClusterUnavailable: there is no cluster, it does not accept this process, or one of its nodes cannot do the
+            work.
     """
     _connect()
     import ray
@@ -102,16 +105,16 @@ def on_cluster(
             try:
                 key, result, host, seconds = ray.get(next(ready[0]))
             except ray.exceptions.RayTaskError as error:
-                # the work sends its errors: this is a node that cannot load it, and would go on to fail every shard
+                # the work sends its own errors, so this node cannot load the work, and would fail every shard
                 raise ClusterUnavailable(f"a worker cannot do {name}: {error.cause or error}") from error
             except (StopIteration, ray.exceptions.RayError) as error:
                 del given[ready[0]]
                 if len(some := list(left)) == 1:
                     yield ShardResult(some[0], name, _lost(some[0], name, error))
-                elif some:  # one of them may end its worker, and is found by halves
+                elif some:  # one of the shards may end its worker; halving finds it
                     waiting.extend((some[: len(some) // 2], some[len(some) // 2 :]))
             else:
-                if key in left:  # else it was sent by a task that was repeated
+                if key in left:  # else a repeated task sent it before
                     del left[key]
                     queued = max(0.0, time.monotonic() - at - seconds)
                     yield ShardResult(key, name, result, host, queued)
@@ -138,7 +141,7 @@ def _remote(work: Work[Any], name: str, plugins: PluginSettings, limit_s: float)
     release = _release()
 
     def watch_interpreter() -> None:
-        """End this process if a thread keeps the interpreter to itself, so that not even the time limit goes on."""
+        """End this process if a thread keeps the interpreter lock, so that not even the time limit is checked."""
         faulthandler.dump_traceback_later(limit_s + _GRACE_S, exit=True)
 
     def task(keys: list[str]) -> Iterator[tuple[str, object, str, float]]:
@@ -157,7 +160,7 @@ def _remote(work: Work[Any], name: str, plugins: PluginSettings, limit_s: float)
                 hangs = hangs or isinstance(result, ShardTimeout)
                 yield key, _sendable(key, result, name), host, time.monotonic() - began
         faulthandler.cancel_dump_traceback_later()
-        if hangs:  # Ray repeats what the worker has begun until then
+        if hangs:  # Ray repeats tasks that the worker begins until then
             threading.Timer(_END_S, os._exit, [1]).start()
 
     try:
@@ -171,9 +174,9 @@ def _remote(work: Work[Any], name: str, plugins: PluginSettings, limit_s: float)
 
 
 def _sendable(key: str, result: object, name: str) -> object:
-    """Return ``result``, or an error of this shard where it cannot be pickled: Ray would fail the whole task.
+    """Return ``result``, or an error of this shard if it cannot be pickled: Ray would fail the whole task.
 
-    An error takes its traceback along as a note, which pickling keeps.
+    The traceback of an error is added as a note, which pickling keeps.
     """
     import ray
 
@@ -192,7 +195,7 @@ def _sendable(key: str, result: object, name: str) -> object:
 
 @cache
 def _release() -> str:
-    """Return a hash of the package's source: with other code, a worker writes other outputs under the same version."""
+    """Return a hash of the package's source: with other code, a worker would write other outputs."""
     root = Path(__file__).parents[2]
     found = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
@@ -201,7 +204,7 @@ def _release() -> str:
 
 
 def _connect() -> None:
-    """Join the cluster that ``RAY_ADDRESS`` names, or that has a node on this machine; once for the process."""
+    """Join the cluster that ``RAY_ADDRESS`` names, or that has a node on this machine, once for the process."""
     try:
         import ray
     except ImportError as error:
@@ -223,7 +226,7 @@ def _connect() -> None:
 def _kept_handlers() -> Iterator[None]:
     """Keep the signal handlers of this process: Ray replaces that of SIGTERM, by which Dagster ends a run."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Ray leaves them alone there
+        yield  # Ray replaces no handler on another thread
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

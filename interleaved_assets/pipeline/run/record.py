@@ -1,11 +1,11 @@
-"""The record beside each output: what went in, what came out, under which code and settings.
+"""The record beside each output: the inputs, the outputs, the code and the settings of one stage for one shard.
 
 A stage writes its outputs, each of them atomically, and then this file. A record is valid while every output has the
 stamp that the record names. A run that replaces an output thereby makes the record invalid, whether the run then ends,
 fails or is killed. There are no locks, and runs do not communicate with each other.
 
-A record shows whether the outputs are current (same inputs, same code version), which raw shard they come from and what
-was dropped, without reading an output.
+A record shows whether the outputs are current (same inputs, same code version), the raw shard they come from and the
+drops, without reading an output.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ class OutputFile(BaseModel):
 
     @classmethod
     def of(cls, written: "Written") -> "OutputFile":
-        """The facts of a committed output.
+        """Return the facts of a committed output.
 
         Raises:
             ValueError: it was not committed, or not hashed.
@@ -110,11 +110,11 @@ class Facts(BaseModel):
     extents: dict[str, Extent] = {}
     """Range of the values of each column of scores, by column."""
     counted: dict[str, int] = {}
-    """Further counts that the checks need, by name; they are counted while the output is written."""
+    """Further counts that the checks need, by name, counted while the output is written."""
     notes: dict[str, float | int | str] = {}
     """Further facts (repeated ids, filters, device, …)."""
     parts: dict[str, Counts] = {}
-    """Counts of each part of a final tar that is split, by its role; else empty."""
+    """Counts of each part of a split final tar, by its role; else empty."""
 
 
 class Record(Facts):
@@ -137,8 +137,8 @@ class Record(Facts):
     settings: dict[str, object]
     """The settings that this output depends on."""
     packages: dict[str, str] = {}
-    """Versions of the packages that computed values of the output, by name. Empty where there are none, and in records
-    of older versions: then an upgrade makes nothing stale."""
+    """Versions of the packages that computed values of the output, by name. Empty if there are none, and in records of
+    older versions, which no upgrade makes stale."""
     source: RawSource | None = None
     """The raw shard that the outputs were made from, as it was when ``normalized`` read it."""
     seconds: float | None = None
@@ -146,12 +146,12 @@ class Record(Facts):
 
     @property
     def rows_files(self) -> dict[str, OutputFile]:
-        """The files with the rows of the stage, by role, in order: one, or the parts of a final tar that is split."""
+        """The files with the rows of the stage, by role, in order: one, or the parts of a split final tar."""
         return {role: output for role, output in sorted(self.outputs.items()) if is_rows_role(role)}
 
     @property
     def rows_uri(self) -> str:
-        """Where the rows are; of several tars with their numbers in braces, as ``webdataset`` takes it."""
+        """URI of the rows; for several tars with their numbers in braces, as ``webdataset`` takes it."""
         uris = [output.uri for output in self.rows_files.values()]
         if len(uris) == 1:
             return uris[0]
@@ -169,9 +169,9 @@ def write_record(record: Record, uri: str, storage_options: Mapping[str, object]
 
 
 def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
-    """The record at ``uri``, or None if there is none. Whether its outputs still exist is not checked.
+    """Return the record at ``uri``, or None if there is none. Whether its outputs still exist is not checked.
 
-    The URIs of its outputs are those below the output root that the record lies in, which may be a copied one.
+    The URIs of its outputs are moved to the output root that holds the record, which may be a copied one.
     """
     content = read_small(uri, storage_options)
     return None if content is None else _parse(content, uri)
@@ -179,7 +179,7 @@ def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | Non
 
 def _parse(content: bytes, uri: str) -> Record | None:
     if not content.strip(b"\0"):
-        return None  # a file without content, or with zeros only, as a power failure can leave it, is no record
+        return None  # a power failure can leave a file without content, or with zeros only: it is no record
     try:
         record = Record.model_validate_json(content)
     except ValidationError as error:
@@ -191,31 +191,31 @@ def _parse(content: bytes, uri: str) -> Record | None:
         return record
     places = {role: paths.place(record.stage, role) or output.uri for role, output in record.outputs.items()}
     if all(places[role] == output.uri for role, output in record.outputs.items()):
-        return record  # it lies where it was written
+        return record  # the record is where it was written
     outputs = {role: output.model_copy(update={"uri": places[role]}) for role, output in record.outputs.items()}
     return record.model_copy(update={"outputs": outputs})
 
 
 def _paths_beside(record: Record, uri: str) -> "ShardPaths | None":
-    """The shard's paths below the output root that the record at ``uri`` lies in; None if ``uri`` is another place."""
+    """Return the shard's paths below the output root that holds the record at ``uri``; None for another place."""
     paths = ShardPaths(output_root="", key=record.shard)
     inside = paths.record(record.stage)
     return ShardPaths(output_root=uri.removesuffix(inside), key=record.shard) if uri.endswith(inside) else None
 
 
 def read_valid_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
-    """The record at ``uri`` if every output has the stamp that the record names, else None. No output is read."""
+    """Return the record at ``uri`` if every output has the stamp that it names, else None. No output is read."""
     record = read_record(uri, storage_options)
     present = partial(read_stamp, storage_options=storage_options)
     return record if record is not None and has_its_outputs(record, present) else None
 
 
 def has_its_outputs(record: Record, *stamps_at: Callable[[str], str | None]) -> bool:
-    """Whether every output has the stamp that the record names. No output is read.
+    """Return whether every output has the stamp that the record names. No output is read.
 
     Args:
-        stamps_at: each returns the stamp of the file at a URI, or None: as it was when files were listed, or as it is
-            now. The later ones are asked only for outputs that have another stamp, or none, in those before.
+        stamps_at: each returns the stamp of the file at a URI, or None: either at the time of a listing, or now. A
+            later one is asked only for outputs whose stamp in the earlier ones differs or is missing.
     """
     return all(any(_matches(output, at(output.uri)) for at in stamps_at) for output in record.outputs.values())
 
@@ -225,7 +225,7 @@ def _matches(output: OutputFile, stamp: str | None) -> bool:
 
 
 def with_present_stamps(record: Record, storage_options: Mapping[str, object]) -> Record | None:
-    """``record`` with the present stamps of its outputs; None if an output is missing or has other content.
+    """Return ``record`` with the present stamps of its outputs; None if an output is missing or has other content.
 
     An output with a new stamp (it was copied, or written again with the same bytes) is read and compared by its hash.
     The record is not written.
@@ -240,11 +240,12 @@ def with_present_stamps(record: Record, storage_options: Mapping[str, object]) -
 
 
 def _present_stamp(output: OutputFile, storage_options: Mapping[str, object]) -> str | None:
-    """The present stamp of the file; None if there is no file, or if its content is not that of ``output``."""
+    """Return the present stamp of the file; None if there is no file, or if its content is not that of ``output``."""
     stamp = read_stamp(output.uri, storage_options)
     while stamp is not None and stamp != output.stamp:
         same = _has_content(output, storage_options)
-        # the file may have been replaced after its stamp was read: the hash counts only if the stamp is still the same
+        # the file may have been replaced after its stamp was read, so the hash counts only if the stamp is still the
+        # same
         before, stamp = stamp, read_stamp(output.uri, storage_options)
         if stamp == before:
             return stamp if same else None

@@ -1,4 +1,4 @@
-"""What a stage is: its inputs, the settings it depends on, the function that does its work, and what that returns."""
+"""Definition of a stage: its inputs, the settings it depends on, the function that does its work, and its results."""
 
 import hashlib
 import json
@@ -34,13 +34,13 @@ class ShardTask:
     raw: RawShard | None = None
     """The raw shard, for the stage that reads it."""
     read: Mapping[str, Record] = field(default_factory=dict)
-    """Records of the input stages, by stage, as of the comparison with the shard's own record."""
+    """Records of the input stages, by stage, at the time of the comparison with the shard's own record."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Version of each file that the settings name for this stage, such as a checkpoint, by the setting."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of the packages that compute values of the output, by name."""
     recorded: Record | None = None
-    """The shard's own record, as of that comparison; None if there was none. Its outputs may be gone."""
+    """The shard's own record at the time of that comparison; None if there was none. Its outputs may be gone."""
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -49,8 +49,8 @@ class ShardTask:
     def rows_of(
         self, stage: str, columns: Iterable[str] | None = None, most_bytes: int | None = None
     ) -> "Iterator[pa.Table]":
-        """The rows in the output of ``stage``, in tables of whole samples of at most ``run.max_batch_bytes``."""
-        from interleaved_assets.io.parquet.reader import read_parquet_shard  # what declares a stage reads nothing
+        """Yield the rows in the output of ``stage``, in tables of whole samples of at most ``run.max_batch_bytes``."""
+        from interleaved_assets.io.parquet.reader import read_parquet_shard  # declaring a stage reads nothing
 
         allowed = self.settings.run.max_batch_bytes
         return read_parquet_shard(
@@ -62,16 +62,16 @@ class ShardTask:
 
 
 class Work(Facts):
-    """What a stage's function returns for the shard that it has written."""
+    """The result of a stage's function for the shard that it has written."""
 
     outputs: dict[str, OutputFile]
     data_version: str | None = None
-    """If the bytes may differ from device to device: hash of inputs, model and settings; else None."""
+    """Hash of inputs, model and settings if the bytes may differ from device to device; else None."""
 
 
 @dataclass(frozen=True)
 class StageOutcome:
-    """A shard whose outputs are up to date; ``unchanged`` if they were so before, and nothing was done."""
+    """A shard whose outputs are up to date; ``unchanged`` if they were so before, so that no work was done."""
 
     record: Record
     unchanged: bool
@@ -87,20 +87,18 @@ class ShardResult(NamedTuple, Generic[Result]):
     host: str = ""
     """Address of the cluster's node that did the work; empty for this process."""
     queue_seconds: float = 0.0
-    """Seconds from the moment that the shard was given to the cluster until a worker began with it."""
+    """Seconds between giving the shard to the cluster and the start of the work on it."""
 
 
 RunOne = Callable[[ShardTask], Work]
-"""Reads the inputs of one shard and writes its outputs."""
+"""A function that reads the inputs of one shard and writes its outputs."""
 RunTogether = Callable[[Iterator[ShardTask], Settings], Iterator[tuple[str, Work | InterleavedError]]]
-"""The same for many shards with one call, for work that fills a device.
-
-Yields each shard's key with its work or its error, as soon as the shard is done. An exception ends the work on all
-shards."""
+"""A function that does the same for many shards with one call, for work that fills a device. It yields each shard's key
+with its work or its error, as soon as the shard is done. An exception ends the work on all shards."""
 
 
 class Display(NamedTuple):
-    """How a stage appears in the UI."""
+    """The appearance of a stage in the UI."""
 
     description: str
     group: str
@@ -114,7 +112,7 @@ PLAIN: Final = Display("", "", frozenset())
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the DAG: all that is known of it. Its work is imported when it is called (:func:`work`).
+    """One stage of the DAG with all its properties. Its work is imported when it is called (:func:`work`).
 
     Attributes:
         name: also the name of the asset and of the folder of the outputs.
@@ -122,12 +120,12 @@ class Stage:
         settings: returns the settings that the output depends on, and no others.
         run: does the work for one shard; None if ``together`` is given.
         together: does the work for many shards with one call; None if ``run`` is given.
-        files: returns the version of each file that those settings name, by the setting (``clip.pretrained``). They
-            are inputs: they are read when the stage executes, and the code version does not depend on them.
+        files: returns the version of each file that those settings name, by the setting (``clip.pretrained``). The
+            files are inputs: they are read when the stage executes, and the code version does not depend on them.
         packages: returns the names of the distributions that compute values of the output. Their versions are recorded,
             and the code version does not depend on them, since not every machine has them.
         checks: judge each shard after the stage.
-        display: how it appears in the UI.
+        display: its appearance in the UI.
     """
 
     name: str
@@ -142,14 +140,14 @@ class Stage:
     display: Display = PLAIN
 
     def code_version(self, settings: Settings) -> str:
-        """Changes when the stage's code or one of its settings does; ``<version>-<hash of settings>``."""
+        """Return ``<version>-<hash of settings>``, which changes when the stage's code or one of its settings does."""
         return version_with_settings(self.version, self.settings(settings))
 
 
 def work(place: str) -> RunOne:
     """Return a function that imports the function at ``place``, such as ``"package.module:function"``, and calls it.
 
-    So what declares a stage loads nothing of what does its work.
+    Thus a stage is declared without loading the modules that do its work.
     """
     return partial(_imported, place)
 
@@ -165,6 +163,6 @@ def _imported(place: str, *arguments: Any) -> Any:
 
 
 def version_with_settings(version: int, settings: Mapping[str, object]) -> str:
-    """A code version that changes with ``settings``, which JSON can hold: ``<version>-<hash of settings>``."""
+    """Return ``<version>-<hash of settings>``: a code version that changes with ``settings``, which JSON can hold."""
     text = json.dumps(settings, sort_keys=True)
     return f"{version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""The records in the storage: those of one shard, and which shards have one."""
+"""The records in the storage: those of one shard, and the keys of shards that have one."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -11,15 +11,15 @@ from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
 Stamps: TypeAlias = Mapping[str, str]
-"""By URI, the stamp that each file had when files were listed."""
+"""Stamp of each file at the time of a listing, by URI."""
 NOT_LISTED: Final[Stamps] = {}
-"""The storage is asked for the stamp of each file."""
+"""No stamps: the storage is asked for the stamp of each file."""
 
 
 def read_records(paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record]:
-    """The records of one shard by stage, in the order of ``stages``; stages without a record are left out.
+    """Return the records of one shard by stage, in the order of ``stages``; stages without a record are left out.
 
-    Whether the outputs are still those that the records name is not checked.
+    It is not checked whether the outputs are still those that the records name.
     """
     found = {name: read_record(paths.record(name), paths.options) for name in stages}
     return {name: record for name, record in found.items() if record is not None}
@@ -29,8 +29,8 @@ def read_valid_records(paths: ShardPaths, stages: Iterable[str], listed: Stamps 
     """Return the valid records of one shard by stage, in the order of ``stages``.
 
     A stage is left out if it has no record, or if its outputs are not those that its record names: they were deleted or
-    replaced, or a run is writing them or was killed while it wrote them. An output with another stamp in ``listed``
-    than its record names, or with none, is looked at.
+    replaced, or a run is writing them or was killed while it wrote them. If the stamp of an output in ``listed``
+    differs from the record, or is missing, the storage is asked for it.
     """
     found = read_records(paths, stages)
     present = partial(read_stamp, storage_options=paths.options)
@@ -38,7 +38,7 @@ def read_valid_records(paths: ShardPaths, stages: Iterable[str], listed: Stamps 
 
 
 def recorded_stages(storage: StorageSettings, stages: Iterable[str]) -> dict[str, list[str]]:
-    """By shard, those of ``stages`` that have a record: one listing per stage, no record is read."""
+    """Return, by shard, those of ``stages`` that have a record: one listing per stage, no record is read."""
     found: dict[str, list[str]] = {}
     for name in stages:
         for key in recorded_keys(storage, name):
@@ -47,7 +47,7 @@ def recorded_stages(storage: StorageSettings, stages: Iterable[str]) -> dict[str
 
 
 def recorded_keys(storage: StorageSettings, stage: str, below: str = "") -> list[str]:
-    """Keys of the shards that have a record of ``stage``: one listing.
+    """Return the keys of the shards that have a record of ``stage``: one listing.
 
     Args:
         below: part of the keys before a slash; other keys are left out, and not listed.

@@ -29,17 +29,17 @@ def on_threads(
 ) -> Iterator[tuple[Item, Result | Exception] | None]:
     """Yield each item with the result or the error of ``work``, as they become ready; None about once a second.
 
-    An item that takes longer than ``limit_s`` seconds fails with ShardTimeout. Nothing can end its thread: another one
-    takes its place, and nothing waits for it. If the caller is interrupted, items in work are waited for, up to their
-    limit, and the others are not begun.
+    An item that takes longer than ``limit_s`` seconds fails with ShardTimeout. Its thread cannot be ended: another
+    thread takes its place, and nothing waits for it. If the caller is interrupted, items in work are waited for, up to
+    their limit, and the others do not begin.
 
     Args:
-        name: of the work, for the error of an item that is too slow.
+        name: name of the work, for the error of an item that is too slow.
         threads: items in work at a time.
-        ended: is set when the generator ends or is interrupted, for ``work`` to end early.
+        ended: is set when the generator ends or is interrupted, so that ``work`` can end early.
 
     Raises:
-        BaseException: what ``work`` has raised and is no ``Exception``.
+        BaseException: an exception of ``work`` that is no ``Exception``.
     """
     waiting = deque(items)
     idle = [Workers(1, name) for _ in range(min(threads, len(items)))]
@@ -70,7 +70,7 @@ def on_threads(
             if not done:
                 yield None
     except GeneratorExit:
-        is_closed = True  # perhaps by the garbage collector, where waiting could deadlock
+        is_closed = True  # the garbage collector may be closing it, and waiting could deadlock there
         raise
     finally:
         if ended is not None:

@@ -1,4 +1,4 @@
-"""How fast a stage goes: progress of a step in its log, and the figures of its last step for the report."""
+"""The speed of a stage: progress of a step in its log, and the figures of its last step for the report."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from interleaved_assets.settings import StorageSettings
 logger = logging.getLogger(__name__)
 
 ENOUGH: Final = 10
-"""Shards that a step has to make for its figures to say something."""
+"""Shards that a step must make before its figures are meaningful."""
 _FOLDER: Final = "state/throughput"
 _EVERY_S: Final = 30.0
 _HOSTS_SHOWN: Final = 8
@@ -25,11 +25,11 @@ _HOSTS_SHOWN: Final = 8
 
 @dataclass
 class Throughput:
-    """What a step has done so far. Shards that were current count as shards, their images do not."""
+    """Figures of a step so far. Shards that were current count as shards, their images do not."""
 
     stage: str
     seconds: float = 0.0
-    """Since the step began."""
+    """Seconds since the step began."""
     shards: int = 0
     made: int = 0
     """Shards that were not current."""
@@ -37,7 +37,7 @@ class Throughput:
     images: int = 0
     image_bytes: int = 0
     queue_seconds: float = 0.0
-    """Sum over the shards of the time that they waited for a worker."""
+    """Seconds that shards waited for a worker, summed over the shards."""
     device_wait_seconds: float = 0.0
     hosts: dict[str, int] = field(default_factory=dict)
     """Shards by node of the cluster; empty in one process."""
@@ -48,7 +48,7 @@ class Throughput:
 
     @property
     def mean_queue_seconds(self) -> float:
-        """Seconds that a shard waited for a worker."""
+        """Mean seconds that a shard waited for a worker."""
         return self.queue_seconds / self.shards if self.shards else 0.0
 
     @property
@@ -95,7 +95,7 @@ class Progress:
             done.device_wait_seconds += float(outcome.record.notes.get(DEVICE_WAIT, 0))
 
     def tick(self) -> None:
-        """Log a line if it is time; to be called about once a second."""
+        """Log a line if it is due. Call this about once a second."""
         now = self._clock()
         if now - self._told >= _EVERY_S:
             self._told = now
@@ -122,7 +122,7 @@ class Progress:
 
 
 def write_throughput(done: Throughput, storage: StorageSettings) -> None:
-    """Store the figures of a step for the report, in place of those of the stage's step before."""
+    """Store the figures of a step for the report, in place of those of the stage's previous step."""
     with atomic_output(_uri(done.stage, storage), storage.options) as out:
         out.write(json.dumps(asdict(done), sort_keys=True, indent=1).encode())
 

@@ -1,4 +1,4 @@
-"""The stage ``clip_scores``: what the CLIP model and its heads say of each image."""
+"""The stage ``clip_scores``: scores of each image from the CLIP model and its heads."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ WORK: Final = "interleaved_assets.pipeline.stages.score_clip:score_together"
 
 
 def declare(settings: Settings) -> Stage | None:
-    """Return the stage, if ``clip.enabled`` is set."""
+    """Return the stage, if ``clip.enabled`` is set, else None."""
     if not settings.clip.enabled:
         return None
     return Stage(
@@ -37,7 +37,7 @@ def declare(settings: Settings) -> Stage | None:
 
 
 def _settings(settings: Settings) -> dict[str, object]:
-    """Return those that change a score; not the device, which changes speed and rounding."""
+    """Return the settings that change a score. The device is left out: it changes speed and rounding."""
     return {"clip": identity.version_settings(settings.clip)}
 
 

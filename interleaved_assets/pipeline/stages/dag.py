@@ -1,4 +1,4 @@
-"""The order of the stages, and what follows from it."""
+"""The stages in their order, and the code versions and successors that follow from it."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -18,19 +18,19 @@ from interleaved_assets.settings import Settings
 _DECLARATIONS: Final = (normalized, image_scores, clip_scores, filtered, final_tars, image_export)
 """The modules that declare the stages, each after those whose outputs its stage reads."""
 WORK: Final = tuple(declaration.WORK.partition(":")[0] for declaration in _DECLARATIONS)
-"""The modules with the work of the stages, which import it where it begins."""
+"""The modules with the work of the stages. They are imported when the work begins."""
 StageDag = Mapping[str, Stage]
 """Stages by name, each after the stages whose outputs it reads."""
 
 
 def stage_dag(settings: Settings) -> StageDag:
-    """Return the stages under ``settings``: ``clip_scores`` and ``image_export`` only where they are enabled."""
+    """Return the stages under ``settings``: ``clip_scores`` and ``image_export`` only if they are enabled."""
     declared = (declaration.declare(settings) for declaration in _DECLARATIONS)
     return {stage.name: stage for stage in declared if stage is not None}
 
 
 def code_versions(stages: StageDag, settings: Settings) -> dict[str, str]:
-    """By stage, a version that changes with its own code version and with those of all stages upstream.
+    """Return, by stage, a version that changes with its own code version and with those of all stages upstream.
 
     After a change of a threshold, all stages downstream are therefore shown as outdated. A run compares data versions:
     a stage whose inputs have not changed does nothing.
@@ -44,7 +44,7 @@ def code_versions(stages: StageDag, settings: Settings) -> dict[str, str]:
 
 
 def downstream_of(name: str, stages: StageDag) -> frozenset[str]:
-    """Names of the stages that read the output of ``name``, directly or through others."""
+    """Return the names of the stages that read the output of ``name``, directly or through others."""
     found = {name}
     for stage in stages.values():
         if found & set(stage.inputs):
@@ -53,5 +53,5 @@ def downstream_of(name: str, stages: StageDag) -> frozenset[str]:
 
 
 def is_last_of(name: str, selected: Iterable[str], stages: StageDag) -> bool:
-    """Whether none of the ``selected`` stages comes after ``name``."""
+    """Return whether none of the ``selected`` stages comes after ``name``."""
     return not downstream_of(name, stages) & set(selected)

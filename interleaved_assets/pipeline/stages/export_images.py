@@ -1,4 +1,4 @@
-"""The work of image_export: writes the images that selection has kept, with their tables."""
+"""The work of image_export: write the images that selection has kept, with their tables."""
 
 import json
 import uuid
@@ -30,8 +30,10 @@ _TARS: Final = "tars"
 
 
 def export_images(shard: ShardTask) -> Work:
-    """Write ``images/<key>/images-<hash>-<number>.tar`` with a Parquet file beside each, ``image_export/<key>.parquet``
-    with the rows of all of them, and the ledger of the images that failed.
+    """Write the kept images as tars, each with a table beside it, one table of all of them, and the ledger.
+
+    The tars are ``images/<key>/images-<hash>-<number>.tar``, each with a Parquet file beside it.
+    ``image_export/<key>.parquet`` has the rows of all of them. The ledger has the images that failed.
 
     The table of all images is replaced once every tar is complete, and the tars of an earlier export are removed after
     that: the files that it names are always those of one export.
@@ -93,10 +95,11 @@ def export_images(shard: ShardTask) -> Work:
 
 
 def _kept_scores(shard: ShardTask) -> pa.Table:
-    """The scores of the images that selection has kept, in the order of the images.
+    """Return the scores of the images that selection has kept, in the order of the images.
 
-    ``filtered`` may renumber positions. The scores are in the order of the images of ``normalized``, and its ledger
-    names those that it dropped by their positions there: what is left has the order of the rows that it kept.
+    ``filtered`` may renumber positions. The scores have the order of the images of ``normalized``, and the ledger of
+    ``filtered`` names the dropped images by their positions there. The remaining scores have the order of the kept
+    rows.
     """
     scores = read_scores(shard.paths, shard.read)
     if not shard.read[FILTERED].dropped:
@@ -114,7 +117,7 @@ def _other_images(shard: ShardTask) -> ShardError:
 
 
 def _set_name(shard: ShardTask) -> str:
-    """16 hex digits, the same for the same images, scores and settings of one shard; else random ones."""
+    """Return 16 hex digits, the same for the same images, scores and settings of one shard, else random ones."""
     settings = shard.settings
     if not settings.export.deterministic_name:
         return set_name(uuid.uuid4().hex)

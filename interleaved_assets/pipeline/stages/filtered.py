@@ -33,6 +33,6 @@ def declare(settings: Settings) -> Stage:
 
 
 def _settings(settings: Settings) -> dict[str, object]:
-    """Return those of selection, a changed threshold of which changes no score, and what else is left out."""
+    """Return the settings of selection and for unreferenced images. Changing a threshold changes no score."""
     unreferenced = {"unreferenced_images": settings.publish.unreferenced_images}
     return {**json.loads(selection_version(settings.selection)), "publish": unreferenced}

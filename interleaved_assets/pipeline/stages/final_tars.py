@@ -30,6 +30,6 @@ def declare(_: Settings) -> Stage:
 def _settings(settings: Settings) -> dict[str, object]:
     """Return the policy for rows that have an error, and the bounds that are set.
 
-    The limits change no tar: a sample over one of them fails it.
+    The limits change no tar: a sample that exceeds one of them fails it.
     """
     return {"on_materialize_error": settings.errors.on_materialize_error, **settings.final_tars.bounds()}

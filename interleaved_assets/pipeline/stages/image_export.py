@@ -11,12 +11,12 @@ WORK: Final = "interleaved_assets.pipeline.stages.export_images:export_images"
 
 
 def declare(settings: Settings) -> Stage | None:
-    """Return the stage, if ``export.enabled`` is set."""
+    """Return the stage, if ``export.enabled`` is set, else None."""
     if not settings.export.enabled:
         return None
     return Stage(
         IMAGE_EXPORT,
-        # it does not read the final tar, and runs after it: what failed there is not exported
+        # it does not read the final tar, but runs after it, so that a shard that failed there is not exported
         (FILTERED, *score_stages(settings), FINAL_TARS),
         version=2,
         settings=lambda settings: settings.export.stage_version(settings.scoring.max_pixels),

@@ -1,4 +1,4 @@
-"""The stage ``image_scores``: what is measured of each image on the CPU."""
+"""The stage ``image_scores``: the measurements of each image on the CPU."""
 
 import json
 from typing import Final

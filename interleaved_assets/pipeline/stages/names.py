@@ -1,4 +1,4 @@
-"""Names of the stages, for their work and for what only names them."""
+"""Names of the stages, apart from their declarations, for modules that only name them."""
 
 from typing import TYPE_CHECKING, Final
 

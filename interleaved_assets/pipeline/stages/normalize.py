@@ -1,4 +1,4 @@
-"""The work of normalized: reads a raw tar, applies the error policy, writes the rows with the image bytes."""
+"""The work of normalized: read a raw tar, apply the error policy, write the rows with the image bytes."""
 
 import itertools
 from collections import Counter
@@ -19,8 +19,8 @@ from interleaved_assets.pipeline.stages.names import NORMALIZED as NAME
 def normalize(shard: ShardTask) -> Work:
     """Read the raw tar, write ``normalized/<key>.parquet`` and the ledger of the rows that the policy dropped.
 
-    Raises IncompleteShard if it is cut or too many samples lose rows, UnexpectedLayout if too few have content or too
-    many bytes are unreferenced.
+    Raises IncompleteShard if the tar is cut or too many samples lose rows, and UnexpectedLayout if too few samples have
+    content or too many bytes are unreferenced.
     """
     settings = shard.settings
     assert shard.raw is not None

@@ -34,10 +34,10 @@ def declare(_: Settings) -> Stage:
 def _settings(settings: Settings) -> dict[str, object]:
     """Return the layout, the policy and the limits beyond which rows get errors.
 
-    The size of batches changes no output, nor do ``max_unpacked_bytes`` and the bounds of ``[publish]``: a shard over
-    one of them fails.
+    The size of batches changes no output. Neither do ``max_unpacked_bytes`` and the bounds of ``[publish]``: a shard
+    that exceeds one of them fails.
     """
-    # records of shards that were made before there was a choice of layouts stay valid
+    # the default layout is left out, so that records from before the setting existed stay valid
     by_default = {"layout"} if settings.reading.layout == "interleaved" else None
     return {
         "reading": settings.reading.model_dump(mode="json", exclude=by_default),

@@ -1,4 +1,4 @@
-"""Read the outputs that stages have stored for a shard: scores and ledgers."""
+"""The stored outputs of a shard, read again: scores and ledgers."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -20,8 +20,8 @@ from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
 LEDGER_STAGES: Final = (NORMALIZED, FILTERED, FINAL_TARS)
-"""The stages that write rows and a ledger, each from the rows of the one before. What image_export drops is in the
-final tars all the same."""
+"""The stages that write rows and a ledger, each from the rows of the one before. Images that image_export drops are in
+the final tars all the same."""
 
 
 def read_scores(paths: ShardPaths, inputs: Collection[str] = ()) -> pa.Table:
@@ -40,7 +40,7 @@ def read_scores(paths: ShardPaths, inputs: Collection[str] = ()) -> pa.Table:
 
 
 def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -> pa.Table | None:
-    """The scores that one stage has stored for a shard's images; None if the table is missing.
+    """Return the scores that one stage has stored for a shard's images; None if the table is missing.
 
     Embeddings are left out, and thumbnails unless ``thumbnails``.
     """
@@ -49,12 +49,12 @@ def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -
 
 
 def find_sample_scores(paths: ShardPaths) -> pa.Table | None:
-    """The values that the sample filters compared, one row per sample; None if the table is missing."""
+    """Return the values that the sample filters compared, one row per sample; None if the table is missing."""
     return find_table(paths.sample_scores(), paths, FILTERED)
 
 
 def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa.Table:
-    """The ledgers of a shard's ``stages``, one after the other; a stage without a ledger has no rows."""
+    """Return the ledgers of a shard's ``stages``, one after the other; a stage without a ledger has no rows."""
     ledgers = [empty_ledger()]
     for stage in stages:
         if (ledger := find_table(paths.ledger(stage), paths, stage)) is not None:
@@ -63,12 +63,12 @@ def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa
 
 
 def scored_keys(storage: StorageSettings) -> list[str]:
-    """Partition keys of all shards with a record of ``image_scores``, sorted.
+    """Return the partition keys of all shards with a record of ``image_scores``, sorted.
 
-    Shards whose scores a run is replacing are left out. Those whose scores were deleted are not: reading them fails
-    with the shard's name, and no answer silently lacks them.
+    Shards whose scores a run is replacing are left out. Shards whose scores were deleted are included: reading them
+    fails with the shard's name, so that no result silently lacks them.
     """
-    # a listing alone would be empty if the storage refuses the folder
+    # if the storage refuses the folder, a listing alone would be empty
     if not exists(join(storage.output_root, f"records/{IMAGE_SCORES}"), storage.options):
         return []
     keys = sorted(recorded_stages(storage, [IMAGE_SCORES]))
@@ -83,7 +83,7 @@ def scored_keys(storage: StorageSettings) -> list[str]:
 
 
 def find_table(uri: str, paths: ShardPaths, stage: str, left_out: Collection[str] = ()) -> pa.Table | None:
-    """The table at ``uri`` that the stage has stored, without the columns ``left_out``; None if it is missing."""
+    """Return the table at ``uri`` that the stage has stored, without columns ``left_out``; None if it is missing."""
     try:
         with open_parquet(uri, paths.options, advice=f"Delete it and materialize {stage} again.") as source:
             return source.read([name for name in source.schema.names if name not in left_out])

@@ -1,8 +1,8 @@
-"""Write the final tar of a shard as one tar or as several, and find the parts that an earlier run has left.
+"""The final tar of a shard as one tar or as several, and the search for parts that an earlier run has left.
 
 All tars are stored before the first one becomes visible. Then the tars that they replace are removed, from the last
 part to the first, and the new ones appear, from the first part to the last. A reader of the folder never sees a sample
-twice, and a run that is killed leaves parts 0, 1, … without a gap, which the next run finds.
+twice. A run that is killed leaves parts 0, 1, … without a gap, which the next run finds.
 """
 
 import sys
@@ -23,7 +23,7 @@ from interleaved_assets.pipeline.stages.read_back import WrittenSamples
 from interleaved_assets.settings.shard_paths import FINAL_TARS, ROWS, ShardPaths, part_role
 
 UNSPLIT: Final = (sys.maxsize,)
-"""Numbers of samples of the tars of a shard that is not split, however many samples it has."""
+"""Numbers of samples of the tars of an unsplit shard, for any number of samples."""
 
 
 class WrittenTar(NamedTuple):
@@ -34,9 +34,9 @@ class WrittenTar(NamedTuple):
 
 
 def stored_parts(paths: ShardPaths, recorded: Record | None) -> list[str]:
-    """The parts of the shard's final tar that are stored, from the last to the first.
+    """Return the stored parts of the shard's final tar, from the last to the first.
 
-    They are looked for from the first on, up to one that is missing; beyond it those that the record names.
+    Parts are searched from the first on, until one is missing. Beyond it, the parts that the record names are added.
     """
     named = {tar.uri for role, tar in recorded.rows_files.items() if role != ROWS} if recorded else set()
     found: set[str] = set()
@@ -51,7 +51,7 @@ class _Part(NamedTuple):
 
     tar: TarShard
     commits: ExitStack
-    """Makes the tar visible when it is closed, and discards it when it ends with an error; either once."""
+    """Makes the tar visible when it is closed, or discards it when it ends with an error; each happens once."""
     samples: WrittenSamples
     counter: RowCounter
 
@@ -60,7 +60,7 @@ class _Part(NamedTuple):
 
 
 class PartTars:
-    """The tars of a shard being written; what :func:`part_tars` gives. ``tars`` are those committed, by role."""
+    """The tars of a shard being written; :func:`part_tars` yields it. ``tars`` are those committed, by role."""
 
     def __init__(self, shard: ShardTask, samples: Sequence[int]) -> None:
         paths = shard.paths
@@ -74,7 +74,7 @@ class PartTars:
         self.tars: dict[str, WrittenTar] = {}
 
     def write(self, table: pa.Table) -> None:
-        """Append whole samples, the rows of each adjacent; raises ShardError if they are more than the tars are for."""
+        """Append whole samples, the rows of each adjacent; raise ShardError if they exceed what the tars are for."""
         borders = [*sample_starts(table["sample_id"]).tolist(), table.num_rows]
         first, last = 0, len(borders) - 1
         while first < last:
@@ -103,7 +103,7 @@ class PartTars:
         paths = self._shard.paths
         replaced = stored_parts(paths, self._shard.recorded)
         if len(self._places) > 1:
-            replaced.append(paths.output(FINAL_TARS))  # otherwise the new tar takes its place
+            replaced.append(paths.output(FINAL_TARS))  # a single tar is replaced by the new one
         for uri in replaced:
             remove_file(uri, paths.options)
         for part in self._begun:
@@ -141,10 +141,10 @@ class PartTars:
 
 @contextmanager
 def part_tars(shard: ShardTask, samples: Sequence[int]) -> Iterator[PartTars]:
-    """Write the final tars of ``shard``, which replace all that it had at the end of the block, or not at all.
+    """Write the final tars of ``shard``. At the end of the block they replace all its earlier tars, or none of them.
 
-    ``samples`` are the numbers of samples of the tars; :data:`UNSPLIT` for one tar. Raises ShardError if others were
-    written.
+    ``samples`` are the numbers of samples of the tars; :data:`UNSPLIT` for one tar. Raises ShardError if other numbers
+    were written.
     """
     tars = PartTars(shard, samples)
     try:

@@ -1,13 +1,13 @@
-"""Check that ``webdataset`` reads from a tar the samples that were written to it.
+"""A check that ``webdataset`` reads from a tar the samples that were written to it.
 
 The tar is read once from the storage, and two things are shown:
 
 * The storage holds every byte that the writer wrote: the SHA-256 of the whole tar is compared with the one that was
   computed while it was written. This covers other fields of the JSON and members that no document names.
-* A loader finds the rows in these bytes: keys, order, texts, images and positions. What is expected is noted from the
-  rows, before the writer turns them into documents and members, so this does not depend on how the writer names, orders
-  and encodes them. Since the bytes are known to be the written ones, an image is compared by its length and CRC-32,
-  which tell a wrong, cut or exchanged image apart, and is not hashed with SHA-256 a second and third time.
+* A loader finds the rows in these bytes: keys, order, texts, images and positions. The expected values are noted from
+  the rows, before the writer turns them into documents and members, so that this does not depend on how the writer
+  names, orders and encodes them. Since the bytes are known to be the written ones, an image is compared by its length
+  and CRC-32. These tell a wrong, cut or exchanged image apart, and no second or third SHA-256 is computed.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _TEXT, _IMAGE = b"t", b"i"
 _KINDS: Final = {"text": _TEXT, "image": _IMAGE}
 _BLOCK: Final = 2**20
 _CANNOT_BE_READ: Final = (tarfile.TarError, ValueError, KeyError, TypeError, EOFError)
-"""Errors of the tar, of its samples and of malformed documents; errors of the storage are others."""
+"""Errors of the tar, of its samples and of malformed documents. Errors of the storage are not among them."""
 
 
 class _Item(NamedTuple):
@@ -100,17 +100,17 @@ class WrittenSamples:
     def compare(
         self, tar: OutputFile, storage_options: StorageOptions, *, all_tars: Sequence[OutputFile] = ()
     ) -> dict[str, int]:
-        """Read ``tar`` as ``webdataset`` does, sample by sample; returns the number of samples, images and bytes read.
+        """Read ``tar`` as ``webdataset`` does, sample by sample; return the number of samples, images and bytes read.
 
-        A tar with the bytes that were written, but other samples, is deleted, so that no training can use it. So are
-        the other tars of the shard, where it is split: ``all_tars``, from the last to the first. Then, and if the bytes
-        differ, ReadBackError is raised.
+        A tar with the bytes that were written, but other samples, is deleted, so that no training can use it. If the
+        final tar is split, the other tars of the shard are deleted too: ``all_tars``, from the last to the first. Then,
+        and if the bytes differ, ReadBackError is raised.
         """
         with open_input(tar.uri, storage_options) as file:
             stream = _Hashed(file, tar.uri)
             problem = self._problem(stream)
             while stream.read(_BLOCK):
-                pass  # to hash what follows the samples too
+                pass  # read on, to hash the bytes after the samples too
         if stream.hexdigest != tar.sha256:
             raise ReadBackError(
                 f"{tar.uri} does not hold the {tar.size} bytes that were written to it: it was replaced meanwhile, or "
@@ -143,7 +143,7 @@ class WrittenSamples:
 
 
 def _difference(expected: _Expected, key: str, members: Mapping[str, bytes]) -> str | None:
-    """The difference between a sample that was read and the one written; None if they are equal."""
+    """Return the difference between a sample that was read and the one written; None if they are equal."""
     if key != expected.key:
         return f"sample {key!r} was read instead"
     if "json" not in members:
@@ -164,20 +164,20 @@ def _difference(expected: _Expected, key: str, members: Mapping[str, bytes]) -> 
         return f"{expected.images} images were written and {found.images} were read"
     if found.contents != expected.contents:
         return "texts or bytes of images differ, or their order"
-    # if gaps between positions are too wide for lists, the lists have no gaps and the positions are in EXACT_FIELD
+    # if gaps between positions are too wide for lists, the lists have no gaps, and EXACT_FIELD has the positions
     is_dense = len(items) == len(document["texts"]) and EXACT_FIELD in document
     return None if found.places == expected.places or is_dense else "texts or images stand at other positions"
 
 
 class _Hashed:
-    """A stream that hashes the bytes read from it. ``seek`` goes forwards only, and reads what lies between."""
+    """A stream that hashes the bytes read from it. ``seek`` only goes forwards, and reads the bytes in between."""
 
     def __init__(self, file: BinaryIO, uri: str) -> None:
         self._file, self._uri, self._digest = file, uri, hashlib.sha256()
         self.size = 0
 
     def read(self, size: int = -1) -> bytes:
-        """The next ``size`` bytes, or all that are left."""
+        """Return the next ``size`` bytes, or all that are left."""
         with storage_errors(self._uri, "read"):
             data = self._file.read(size)
         self._digest.update(data)

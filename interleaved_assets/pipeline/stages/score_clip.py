@@ -1,4 +1,4 @@
-"""The work of clip_scores: compares images with the texts of their samples, and applies the heads."""
+"""The work of clip_scores: compare images with the texts of their samples, and apply the heads."""
 
 import hashlib
 import json
@@ -33,11 +33,11 @@ def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[
     """Score the images of many shards with one model, in batches that go across shards.
 
     An error of one shard, StorageUnavailable included, is the outcome of that shard alone. The model stays loaded, so
-    that trying a shard again does not load it again.
+    that another try of a shard does not load it again.
 
     Raises:
-        MissingDependency, SettingsError: the model cannot be loaded, or is the demo's model and the raw root holds
-            other shards than the demo's. Raised before any work.
+        MissingDependency, SettingsError: the model cannot be loaded, or it is the demo's model and the raw root holds
+            other shards than the demo's. These are raised before any work.
         Exception: any failure of the device.
     """
     options = settings.storage.options_by_scheme()
@@ -66,8 +66,8 @@ def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[
 
 
 def _is_demo_data(storage: StorageSettings) -> bool:
-    """Whether the raw root holds shards of the demo and no others."""
-    from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO  # all that draws them, for this stage alone
+    """Return whether the raw root holds shards of the demo and no others."""
+    from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO  # imports all of the demo's drawing
 
     keys = {shard.key for shard in list_raw_shards(storage)}
     return bool(keys) and keys <= {shard_key(name) for name in SHARDS_OF_DEMO}
@@ -80,7 +80,7 @@ def _read_image_scores(shard: ShardTask) -> pa.Table:
 
 
 def _tables(shard: ShardTask, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
-    """The shard's rows. An error ends them and is stored in ``broken``; it does not reach the stream of all shards."""
+    """Yield the shard's rows. An error ends them and is stored in ``broken``, so that other shards go on."""
     try:
         yield from shard.rows_of(NORMALIZED, _COLUMNS)
     except InterleavedError as error:
@@ -118,7 +118,7 @@ def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | st
 
 
 def _computed_from(shard: ShardTask) -> str:
-    """Data version of the scores: a hash of their inputs, since another device may round differently."""
+    """Return the data version of the scores: a hash of their inputs, since another device may round differently."""
     versions = {name: record.data_version for name, record in shard.read.items()}
     packages = {name: feature_release(version) for name, version in shard.packages.items()}
     settings = identity.version_settings(shard.settings.clip)

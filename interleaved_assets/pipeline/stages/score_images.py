@@ -1,4 +1,4 @@
-"""The work of image_scores: measures each image of a shard."""
+"""The work of image_scores: measure each image of a shard."""
 
 from typing import Final
 
@@ -19,12 +19,12 @@ from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.score import score_images
 
 _BATCH_BYTES: Final = 16 * 2**20
-"""Smaller than a shard, so that images are scored while others are read."""
+"""Bytes of a batch: smaller than a shard, so that images are scored while others are read."""
 _IMAGE_COLUMNS: Final = ("sample_id", "position", "modality", "binary_content", "materialize_error")
 
 
 def score(shard: ShardTask) -> Work:
-    """Decode each image once, measure it, write ``image_scores/<key>.parquet`` in the order of the images."""
+    """Decode and measure each image once, and write ``image_scores/<key>.parquet`` in the order of the images."""
     settings = shard.settings
     seen = RowCounter()
     scored: list[pa.Table] = [scores_schema(settings.scoring).empty_table()]

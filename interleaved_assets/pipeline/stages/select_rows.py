@@ -1,4 +1,4 @@
-"""The work of filtered: decides on the rows from stored scores; all others go to the ledger."""
+"""The work of filtered: decide on the rows from stored scores; all others go to the ledger."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -49,7 +49,7 @@ def select_rows(shard: ShardTask) -> Work:
     members = shard.read[NORMALIZED].counted
     only_images = UNREFERENCED in members and members[UNREFERENCED] == members[UNREFERENCED_IMAGES]
     if only_images and not settings.publish.unreferenced_images:
-        # final tars would have to say that the column is there
+        # with the column in the table, final tars would have to declare it
         schema = pa.schema([field for field in schema if field.name != UNREFERENCED_MEMBERS], schema.metadata)
     seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()
     left_out = 0
@@ -73,7 +73,7 @@ def select_rows(shard: ShardTask) -> Work:
         samples_file.write(ratios)
         check_balance(f"shard {shard.key}, {NAME}", seen.counts.rows, written.counts.rows, selection.ledger)
     dropped = drop_reasons(selection.ledger)
-    # a missing score counts as an error whether the policy keeps the image or drops it
+    # a missing score counts as an error, whether the policy keeps or drops the image
     missing = Counter({reason: count for reason, count in dropped.items() if reason in ROW_ERROR_CODES})
     return Work(
         outputs={
@@ -96,7 +96,10 @@ def select_rows(shard: ShardTask) -> Work:
 
 
 def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None = None) -> pa.Table:
-    """Of a normalized shard ``sample_id``, ``position``, ``modality`` and ``words``, the number of words of a text."""
+    """Return ``sample_id``, ``position``, ``modality`` and ``words`` (number of words of a text) of a shard.
+
+    The shard is the output of ``normalized`` at ``uri``.
+    """
     tables = read_parquet_shard(
         uri, columns=_DECIDING_COLUMNS, max_batch_bytes=max_batch_bytes, storage_options=options
     )
@@ -116,7 +119,7 @@ def deciding_tables(paths: ShardPaths, inputs: Collection[str], max_batch_bytes:
 
 
 def _with_decisions(shard: ShardTask, keep: pa.BooleanArray) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
-    """The shard's batches, each with its part of ``keep``, which is in the order of the rows in the file."""
+    """Yield the shard's batches, each with its part of ``keep``, which is in the order of the rows in the file."""
     done = 0
     for table in prefetch(shard.rows_of(NORMALIZED)):
         yield table, keep.slice(done, table.num_rows)

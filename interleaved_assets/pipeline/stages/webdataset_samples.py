@@ -1,8 +1,8 @@
 """The samples that ``webdataset`` finds in a tar, read without importing it.
 
-``import webdataset`` imports torch where that is installed: three seconds and 200 MB in each process. The rules here
-are those of ``tar_file_iterator`` and ``group_by_keys`` in ``webdataset.tariterators`` 1.0 with their defaults, over
-the same ``tarfile``; the tests compare the two on tars of every kind of name.
+``import webdataset`` imports torch if that is installed: three seconds and 200 MB in each process. The rules here are
+those of ``tar_file_iterator`` and ``group_by_keys`` in ``webdataset.tariterators`` 1.0 with their defaults, over the
+same ``tarfile``. The tests compare the two on tars of every kind of name.
 """
 
 import re
@@ -17,10 +17,10 @@ _OWN_FIELDS: Final = ("__key__", "__url__")
 
 
 def webdataset_samples(stream: Any) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Each sample's key, and the bytes of its members by suffix in lower case.
+    """Yield each sample's key, and the bytes of its members by suffix in lower case.
 
     ``stream`` is the tar, uncompressed, at its start. It is read forwards only, by ``read``, ``tell`` and ``seek``.
-    Raises tarfile.TarError if it is no tar or cut, ValueError if a sample has two members with one suffix.
+    Raises tarfile.TarError if it is cut or no tar, and ValueError if a sample has two members with one suffix.
     """
     key: str | None = None
     sample: dict[str, bytes] = {}
@@ -41,11 +41,11 @@ def webdataset_samples(stream: Any) -> Iterator[tuple[str, dict[str, bytes]]]:
 
 
 def _members(stream: Any) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each regular file."""
+    """Yield name and content of each regular file."""
     with tarfile.open(fileobj=stream, mode="r:") as tar:
         for member in tar:
             if member.isreg() and not _SKIPPED.match(member.name):
                 file = tar.extractfile(member)
-                assert file is not None  # as for every regular file
+                assert file is not None  # every regular file has content to read
                 yield member.name, file.read()
-            tar.members = []  # type: ignore[attr-defined]  # else it keeps every header
+            tar.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps every header

@@ -1,4 +1,4 @@
-"""The work of final_tars: writes training tars, of at most as many samples and bytes as set, and reads them back."""
+"""The work of final_tars: write training tars within the bounds of samples and bytes, and read them back."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from interleaved_assets.pipeline.stages.split import split_evenly
 from interleaved_assets.settings.sections import FinalTarsSettings
 
 MAX_TARS: Final = 256
-"""Most tars of one shard: until the last one is complete, each of them is a file or an upload that is held open."""
+"""Most tars of one shard: each of them is a file or an upload that stays open until the last one is complete."""
 _KEYS: Final = ("sample_id", "position", "modality", "source_ref", "materialize_error")
 _NAMED: Final = 5
 
@@ -30,8 +30,8 @@ _NAMED: Final = 5
 def write_tars(shard: ShardTask) -> Work:
     """Write ``tars/<key>.tar`` from the filtered rows, and the ledger of the rows that the error policy drops.
 
-    Where that tar would be over a bound of ``[final_tars]``, it is split into ``tars/<key>~00000.tar`` and so on. Each
-    tar is then read back by the rules of ``webdataset`` and compared with the rows.
+    If that tar would exceed a bound of ``[final_tars]``, it is split into ``tars/<key>~00000.tar`` and so on. Each tar
+    is then read back by the rules of ``webdataset`` and compared with the rows.
     """
     samples = _samples_of_tars(shard)
     with (
@@ -55,7 +55,7 @@ def write_tars(shard: ShardTask) -> Work:
 
 
 def _samples_of_tars(shard: ShardTask) -> Sequence[int]:
-    """The number of samples of each tar of the shard. With a bound, the filtered rows are read for it once more."""
+    """Return the number of samples of each tar of the shard. With a bound, this reads the filtered rows once more."""
     settings = shard.settings.final_tars
     if not settings.bounds():
         return UNSPLIT
@@ -64,7 +64,7 @@ def _samples_of_tars(shard: ShardTask) -> Sequence[int]:
     room = None
     # the bytes of images are read only where sizes matter
     for table in prefetch(shard.rows_of(FILTERED, None if bound else _KEYS)):
-        if policy != "warn":  # which keeps all rows, and logs them when they are written
+        if policy != "warn":  # "warn" keeps all rows, and logs them when they are written
             table, _ = apply_error_policy(table, policy, shard=shard.key, stage=NAME)
         if bound is None:
             sizes += [1] * len(sample_starts(table["sample_id"]))
@@ -81,7 +81,7 @@ def _samples_of_tars(shard: ShardTask) -> Sequence[int]:
 
 
 def _notes(tars: Sequence[WrittenTar], final_tars: FinalTarsSettings) -> dict[str, float | int | str]:
-    """How the final tar was split; empty if no bound is set."""
+    """Describe how the final tar was split; empty if no bound is set."""
     bound = final_tars.max_tar_bytes
     if not final_tars.bounds():
         return {}

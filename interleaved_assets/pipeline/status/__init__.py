@@ -1,1 +1,1 @@
-"""The state of shards: which are current, due, vanished, and how one is forgotten."""
+"""The state of shards: current, due or vanished, and the removal of a shard's outputs."""

@@ -39,7 +39,7 @@ class DatasetStatus:
         raws: the raw shards by key; None if the raw root could not be listed.
         recorded: by shard, the stages that have a record.
         failed: by stage, the shards whose last run failed, as far as Dagster knows.
-        failures: by stage and shard, the failures that are stored and concern the present raw shard.
+        failures: by stage and shard, the stored failures that concern the present raw shard.
         problem: the error if the raw root or a folder of it could not be listed, else empty.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
         listed: the stamps of outputs in a bucket.
@@ -59,35 +59,35 @@ class DatasetStatus:
     may_be_hidden: Callable[[str], bool] = _not_hidden
 
     def valid_records(self, key: str) -> dict[str, Record]:
-        """The shard's valid records by stage; only records that were listed are read."""
+        """Return the shard's valid records by stage; only records that were listed are read."""
         return read_valid_records(self.storage.shard(key), self.recorded.get(key, ()), self.listed)
 
     def status(self, key: str, records: Mapping[str, Record]) -> Status:
-        """The status of the shard with these valid records."""
+        """Return the status of the shard with these valid records."""
         if self._has_vanished(key):
             return VANISHED if self.recorded.get(key) else VANISHED_UNUSED
         return next(iter(self.not_current(key, records).values()), COMPLETE)
 
     def problem_of(self, key: str, status: Status) -> str:
-        """The sentence with which a shard of this status failed, in one line; empty for a shard that did not."""
+        """Return the error with which a shard of this status failed, in one line; empty if it did not fail."""
         if status.state is not State.FAILED:
             return ""
         stored = self.failure_of(key, status)
         return " ".join(stored.error.split()) if stored else "its run ended before it reached the shard"
 
     def failure_of(self, key: str, status: Status) -> Failure | None:
-        """The stored failure of a shard of this status, if there is one."""
+        """Return the stored failure of a shard of this status, if there is one, else None."""
         return self.failures.get(status.stage or "", {}).get(key)
 
     def find_status(self, key: str) -> Status:
-        """The status of the shard, from its records; ``unreadable`` with the reason where these cannot be read."""
+        """Return the status of the shard, from its records; ``unreadable`` with the reason if they cannot be read."""
         try:
             return self.status(key, self.valid_records(key))
         except InterleavedError as error:
             return Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
 
     def not_current(self, key: str, records: Mapping[str, Record]) -> dict[str, Status]:
-        """By stage that is not current, the reason; none for a vanished shard, which no run can make current."""
+        """Return the reason for each stage that is not current; none for a vanished shard, which no run can mend."""
         if self._has_vanished(key):
             return {}
         raw = self.raws.get(key) if self.raws else None
@@ -110,9 +110,9 @@ def read_dataset_status(
     registered: Iterable[str] = (),
     failed: Mapping[str, AbstractSet[str]] | None = None,
 ) -> DatasetStatus:
-    """The shards at the raw root and in the records: one listing of the former, one per stage of the latter.
+    """Return the shards at the raw root and in the records: one listing of the former, one per stage of the latter.
 
-    ``registered`` are the keys of partitions, which may have neither.
+    ``registered`` are the keys of partitions, which may be in neither.
     """
     stages = CurrentStages.of(settings)
     raws: dict[str, RawShard] | None = None

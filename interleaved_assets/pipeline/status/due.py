@@ -1,4 +1,4 @@
-"""Which shards need a run, and why: the statuses from the records, and what the orchestrator knows of past runs."""
+"""The shards that need a run, and the reason: from the records, and from the orchestrator's knowledge of past runs."""
 
 import math
 import time
@@ -18,16 +18,17 @@ class Progress(NamedTuple):
     made: Mapping[str, AbstractSet[str]]
     """By stage, the shards with a materialization."""
     failed: Mapping[str, AbstractSet[str]]
-    """By stage, the shards whose last run failed, or was terminated before it told of them, where that is known."""
+    """By stage, the shards whose last run failed, or was terminated before it reported them, as far as known."""
     busy: AbstractSet[str]
     """Shards that a run or backfill in progress still has to process, at any stage."""
 
 
 class Due(NamedTuple):
-    """Which shards need a run, and which do not."""
+    """The shards that need a run, and those that cannot be judged."""
 
     shards: dict[str, Status]
-    """Shards that need a run, with their status: the first stage that is not current, and why. Later stages follow."""
+    """Shards that need a run, with their status: the first stage that is not current, and why. Later stages are made
+    too."""
     current: set[str]
     refused: set[str]
     """Shards whose records the storage refuses to read: neither due nor current."""
@@ -43,7 +44,7 @@ def due_shards(
     until: float = math.inf,
     all_shards: bool = False,
 ) -> Due:
-    """Which of ``raws`` need which stages, and why. Busy shards are left out.
+    """Find the shards of ``raws`` that need a run, and why. Busy shards are left out.
 
     A shard with current records is also due if the orchestrator has no materialization of it (a run was killed between
     record and event), or if its last run failed or was terminated (another run had completed the shard before).
@@ -71,10 +72,10 @@ def due_shards(
 
 
 def stages_due(statuses: Collection[Status], stages: StageDag) -> list[str]:
-    """The stages that make shards with these statuses current: all from the first that is not current of any of them.
+    """Return the stages that make shards with these statuses current: all from the first that any of them lacks.
 
-    Those after it in the order include stages that do not read it: they may be not current too, which a status does
-    not say. A shard with an unreadable record goes through all.
+    The later stages include some that do not read it: they may be not current too, which a status does not say. A shard
+    with an unreadable record goes through all stages.
     """
     order = list(stages)
     places = [order.index(status.stage) for status in statuses if status.stage]
@@ -83,7 +84,7 @@ def stages_due(statuses: Collection[Status], stages: StageDag) -> list[str]:
 
 
 def _status_in_progress(key: str, progress: Progress) -> Status:
-    """The status of a shard with current records, from the orchestrator's knowledge of it."""
+    """Return the status of a shard with current records, from the orchestrator's knowledge of it."""
     for stage, keys in progress.failed.items():
         if key in keys:
             text = f"{stage} failed: its records are current, and its last run failed or was terminated"

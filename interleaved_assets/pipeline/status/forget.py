@@ -1,7 +1,7 @@
-"""Forget shards whose raw tar is gone: find and remove everything that the stages have stored for them.
+"""Removal of shards whose raw tar is gone: it finds and removes every file that the stages have stored for them.
 
 The record of ``normalized`` is removed last. A removal that was cut off therefore leaves a shard that has a record, is
-still reported as vanished, and can be forgotten again; its final tars are the first outputs to go.
+still reported as vanished, and can be forgotten again. Its final tars are the first outputs to be removed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,10 +22,10 @@ from interleaved_assets.settings.shard_paths import ShardPaths
 
 
 def vanished_shards(storage: StorageSettings) -> list[str]:
-    """Keys of the shards that have a record or a failure but no raw tar, sorted; without those in folders that cannot
-    be listed.
+    """Return the sorted keys of the shards that have a record or a failure but no raw tar.
 
-    Raises OptionError if the raw root holds no shard at all, as where its disk is not mounted.
+    Shards in folders that cannot be listed are left out. Raises OptionError if the raw root holds no shard at all, for
+    example because its disk is not mounted.
     """
     listing = list_raw_files(storage)
     raws = {raw.key for raw, _ in listing.files}
@@ -37,9 +37,9 @@ def vanished_shards(storage: StorageSettings) -> list[str]:
 
 
 def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str, dict[str, int]]:
-    """By shard, URI and size in bytes of every file that is stored for it, in the order in which to remove them.
+    """Return, by shard, URI and size in bytes of every file stored for it, in the order in which to remove them.
 
-    Raises OptionError if a key cannot be that of a shard, or its raw tar is still there, or may be.
+    Raises OptionError if a key cannot be that of a shard, or its raw tar still exists or may exist.
     """
     for key in keys:
         if not is_key(key):
@@ -59,7 +59,7 @@ def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str
 
 
 def remove_files(files: Mapping[str, Mapping[str, int]], storage: StorageSettings) -> None:
-    """Remove what :func:`files_to_forget` has found; a file that is gone already is passed over."""
+    """Remove the files that :func:`files_to_forget` has found; a file that does not exist any more is passed over."""
 
     def remove(uris: Iterable[str]) -> None:
         for uri in uris:
@@ -76,15 +76,17 @@ def _stored_files(paths: ShardPaths) -> dict[str, int]:
         if info is not None and info["type"] == "file":
             found[uri] = info["size"]
         if uri == paths.record(IMAGE_EXPORT):
-            # how many tars there are is not known, and some may be left of an export that was ended
+            # the number of tars is not known, and an export that was ended may have left some
             names = files_in(paths.images(), paths.options)
             found |= {join(paths.images(), name): size for name, size in names.items() if is_image_file(name)}
     return found
 
 
 def _places(paths: ShardPaths) -> Iterator[str]:
-    """Every place at which a stage may have stored a file: of each stage its record first, so that nothing counts as
-    complete whose outputs are going."""
+    """Yield every place at which a stage may have stored a file.
+
+    The record of each stage comes before its outputs, so that nothing counts as complete while outputs are removed.
+    """
     for stage in reversed(EVERY_STAGE):
         if stage != NORMALIZED:
             yield paths.record(stage)

@@ -45,7 +45,7 @@ def judge_raw_root(
     times = {key: time for key, info in listing.items() if (time := _modified(info)) is not None}
     if not times:
         if not listing:
-            # a disk that is not mounted is an empty folder as well
+            # a disk that is not mounted also appears as an empty folder
             return Verdict(False, "WARN", f"no shard below {storage.raw_root}", figures)
         return Verdict(max_age_hours is None, "WARN", "the storage gives no times of its files", figures)
     newest = max(times, key=lambda key: times[key])
@@ -64,7 +64,7 @@ def judge_raw_root(
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:
-    """Time of a file's last change in seconds since 1970; None if it is missing or not in ISO format."""
+    """Return the time of a file's last change in seconds since 1970; None if it is missing or not in ISO format."""
     for name in _TIMES:
         value = info.get(name)
         if isinstance(value, int | float):

@@ -43,11 +43,11 @@ class Status(NamedTuple):
     state: State
     text: str
     stage: str | None = None
-    """The first stage that is not current; None if there is none, or it is not known."""
+    """The first stage that is not current; None if all are current, or it is not known."""
 
 
 COMPLETE: Final = Status(State.COMPLETE, CURRENT)
-# failed shards first: a changed setting can make thousands stale
+# failed shards come first, because a changed setting can make thousands stale
 URGENT: Final = (
     State.FAILED,
     State.UNREADABLE,
@@ -58,7 +58,7 @@ URGENT: Final = (
 )
 """The states in the order in which reports show them."""
 EXAMPLES: Final = 3
-"""Keys listed for each status."""
+"""Number of keys listed for each status."""
 
 
 class StatusLine(NamedTuple):
@@ -66,9 +66,9 @@ class StatusLine(NamedTuple):
 
     status: Status
     keys: list[str]
-    """Sorted."""
+    """Sorted keys of the shards."""
     problem: str = ""
-    """The error of the first shard, where it has one of its own."""
+    """The error of the first shard, if it has one of its own."""
 
     @property
     def shards(self) -> int:
@@ -76,20 +76,20 @@ class StatusLine(NamedTuple):
 
     @property
     def examples(self) -> str:
-        """The first keys, and how many of all they are: ``a, b, c (3 of 18)``."""
+        """The first keys, with their number and that of all keys: ``a, b, c (3 of 18)``."""
         cut = f" ({EXAMPLES} of {self.shards:,})" if self.shards > EXAMPLES else ""
         return f"{', '.join(self.keys[:EXAMPLES])}{cut}"
 
     @property
     def why(self) -> str:
-        """The reason in words; of several shards with errors of their own, the first error as an example."""
+        """The reason in words; for several shards with errors of their own, the first error as an example."""
         if not self.problem:
             return self.status.text
         return f"{self.status.text}{', for example' if self.shards > 1 else ''}: {self.problem}"
 
 
 def status_lines(statuses: Mapping[str, Status], problems: Mapping[str, str] | None = None) -> list[StatusLine]:
-    """Shards by status: the most urgent state first, within a state the most frequent status first.
+    """Group shards by status: the most urgent state first, within a state the most frequent status first.
 
     ``problems`` has the error of each shard that has one of its own.
     """
@@ -101,7 +101,7 @@ def status_lines(statuses: Mapping[str, Status], problems: Mapping[str, str] | N
 
 
 def in_short(lines: Sequence[StatusLine]) -> str:
-    """The most urgent reasons with their numbers of shards, in one line."""
+    """Return the most urgent reasons with their numbers of shards, in one line."""
     named = [f"{line.shards:,} {line.status.text}" for line in lines[:_REASONS_NAMED]]
     return "; ".join(named) + (f"; and {len(lines) - _REASONS_NAMED} more reasons" if len(lines) > len(named) else "")
 
@@ -120,7 +120,7 @@ class CurrentStages:
 
     @classmethod
     def of(cls, settings: Settings) -> "CurrentStages":
-        """The stages under ``settings``.
+        """Return the stages under ``settings``.
 
         If a file that the settings name, such as a checkpoint, cannot be read, a warning is logged and the stage's
         files count as unchanged; a run of the stage reports the error.
@@ -140,7 +140,7 @@ class CurrentStages:
         raw: RawShard | None = None,
         version: str | None = None,
     ) -> Status:
-        """Complete, or the first status of :meth:`not_current`, whose arguments it takes."""
+        """Return ``COMPLETE``, or the first status of :meth:`not_current`, whose arguments it takes."""
         return next(iter(self.not_current(records, raw, version).values()), COMPLETE)
 
     def not_current(
@@ -149,7 +149,7 @@ class CurrentStages:
         raw: RawShard | None = None,
         version: str | None = None,
     ) -> dict[str, Status]:
-        """By stage without a record, or with a record of other settings, code, inputs or packages, the reason.
+        """Return the reason by stage that has no record, or a record of other settings, code, inputs or packages.
 
         A stage that waits for such a stage has the status of the latter.
 
@@ -177,7 +177,7 @@ class CurrentStages:
         for upstream in stage.inputs:
             if upstream in records and record.inputs.get(upstream) != records[upstream].data_version:
                 return Status(State.STALE, f"{name} stale: {upstream} changed", name)
-        # such as CLIP scores after clip.enabled was unset: the stage's own version does not say so
+        # such as CLIP scores after clip.enabled was unset: the stage's own version does not show that
         if unused := record.inputs.keys() & _STAGES - set(stage.inputs):
             return Status(
                 State.STALE, f"{name} stale: made from {', '.join(sorted(unused))}, which it no longer reads", name
@@ -190,7 +190,7 @@ class CurrentStages:
         return None
 
     def _what_changed(self, record: Record) -> str:
-        """The changed settings; if none has changed, the change of the code."""
+        """Return the changed settings; if none has changed, the change of the code."""
         before, now = dict(_leaves(record.settings)), dict(_leaves(self.settings[record.stage]))
         changes = [
             f"{name} {_short(before.get(name))} → {_short(now.get(name))}"
@@ -213,7 +213,7 @@ def _files(stage: Stage, settings: Settings) -> Mapping[str, str]:
 def shard_statuses(
     raws: Iterable[RawShard], settings: Settings, versions: Mapping[str, str], *, all_shards: bool = False
 ) -> Iterator[tuple[str, Status | None]]:
-    """Key and status of each raw shard, in the order of ``raws``; None if the storage refuses to read its records.
+    """Yield key and status of each raw shard, in the order of ``raws``; None if the storage refuses its records.
 
     Args:
         raws: the shards, as they are now.
@@ -238,15 +238,15 @@ def shard_statuses(
 
 
 def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> bool:
-    # by the size too: a program that keeps times, such as rsync, may put another tar there with the time of the first
+    # the size counts too: a program that keeps times, such as rsync, may put another tar there with the same time
     return source is not None and ((source.size, source.stamp) == (raw.size, raw.stamp) or source.version == version)
 
 
 def _leaves(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Nested settings as single ones with dotted names, such as ``own.width.min``."""
+    """Yield nested settings as single ones with dotted names, such as ``own.width.min``."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            # selection and scoring store their settings under this name, which is not shown
+            # selection and scoring store their settings under this name, which is not part of the shown name
             yield from _leaves(value, "" if f"{prefix}{name}" == "settings" else f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

@@ -1,4 +1,4 @@
-"""Whether every shard is current at a stage: a check of each stage over all shards."""
+"""Check of each stage over all shards: every shard is current at the stage."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +17,7 @@ DESCRIPTION: Final = (
 
 
 def shards_not_current(dataset: DatasetStatus) -> dict[str, dict[str, Status]]:
-    """By stage and shard, why the shard is not current there; every record is read once."""
+    """Return, by stage and shard, why the shard is not current there; every record is read once."""
 
     def not_current(key: str) -> dict[str, Status]:
         try:
@@ -33,7 +33,7 @@ def shards_not_current(dataset: DatasetStatus) -> dict[str, dict[str, Status]]:
 
 
 def judge_up_to_date(statuses: Mapping[str, Status], shards: int, problem: str = "") -> Verdict:
-    """The verdict on one stage, from the statuses of the shards that are not current there.
+    """Return the verdict on one stage, from the statuses of the shards that are not current there.
 
     ``problem`` is the error if the raw root or a folder of it cannot be listed: new and changed shards are not known
     then, and the check does not pass.
