@@ -1,1 +1,1 @@
-"""Reports on one shard and on the data set, and what they share: the facts of shards, scores, texts, templates."""
+"""Reports on one shard and on the data set, with their shared parts: facts of shards, scores, texts and templates."""

@@ -3,4 +3,4 @@
 from typing import Final
 
 REPORT_FILE: Final = "dataset_report.html"
-"""Its name below the output root."""
+"""Name of the report below the output root."""

@@ -1,4 +1,4 @@
-"""What a report says of itself: when it was made, with which versions, and under which settings."""
+"""The origin of a report: its date, the versions that made it, and the settings."""
 
 import platform
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ class About(NamedTuple):
     made: str
     """Date and time in UTC, such as ``2026-01-31 06:00 UTC``."""
     versions: dict[str, str]
-    """By package; of Python too."""
+    """Version by package, with Python among them."""
     settings: list[SettingLine]
 
     @property
@@ -24,7 +24,7 @@ class About(NamedTuple):
 
 
 def about(settings: Settings, now: datetime | None = None) -> About:
-    """Date, versions and settings of a report that is made here and now; torch and open_clip where CLIP is on."""
+    """Return date, versions and settings of a report made now. torch and open_clip are named if CLIP is enabled."""
     packages = ["interleaved-assets", "dagster", *(["torch", "open_clip_torch"] if settings.clip.enabled else [])]
     versions = {name: _version(name) for name in packages} | {"Python": platform.python_version()}
     return About(f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC", versions, list(setting_lines(settings)))

@@ -1,4 +1,4 @@
-"""Sums of the facts of many shards, one shard at a time; of an image its scores are kept."""
+"""Sums of the facts of many shards, one shard at a time. Of each image only the scores are kept."""
 
 import itertools
 from collections import Counter
@@ -17,7 +17,7 @@ from interleaved_assets.reporting.figures.facts import ShardFacts, Tally, tallie
 from interleaved_assets.reporting.figures.measures import Measure
 
 EXAMPLE_ROWS: Final = 6
-"""Dropped rows shown for each reason."""
+"""Number of dropped rows shown for each reason."""
 
 
 class Reason(NamedTuple):
@@ -53,29 +53,31 @@ class ShardLine(ShardFacts):
 
     @property
     def why(self) -> str:
-        """Its status in words, with the error where there is one."""
+        """Status in words, with the error if there is one."""
         return f"{self.status.text}: {self.problem}" if self.problem else self.status.text
 
     @property
     def is_current(self) -> bool:
-        """Whether every stage is done from the present inputs, settings and code."""
+        """True if every stage is done from the present inputs, settings and code."""
         return self.status.state is State.COMPLETE
 
     @property
     def counted_in_part(self) -> str | None:
-        """The last counted stage, where later stages are not counted yet."""
+        """The last counted stage, if later stages are not counted yet, else None."""
         return self.counted_to if self.counted_to != FINAL_TARS else None
 
     @property
     def selected_before(self) -> bool:
-        """Whether selection has to run again: its counted drops are from earlier inputs, settings or code."""
+        """True if selection must run again, so that its counted drops come from earlier inputs, settings or code."""
         is_selected = self.counted_to in (FILTERED, FINAL_TARS)
         return is_selected and self.status.stage not in (None, FINAL_TARS, IMAGE_EXPORT)
 
     @property
     def keep_rate(self) -> float | None:
-        """Share of the images that were kept, of the rows where there are no images; None for an empty shard and where
-        selection has not run."""
+        """Share of the images that were kept, or of the rows if there are no images, 0 to 1.
+
+        None for an empty shard, and if selection has not run.
+        """
         if self.counted_to == NORMALIZED:
             return None
         if self.counts_in.images:
@@ -89,9 +91,9 @@ class DatasetAggregate:
 
     Attributes:
         measures: the filters and scores to add up, with their bounds, in the order of the report.
-        counts_in, counts_out: sums of those of the shards.
+        counts_in, counts_out: sums of the counts of the shards.
         rows, images, samples: dropped rows, dropped images and samples with a dropped row, by reason.
-        examples: the first rows dropped for each reason, at most :data:`EXAMPLE_ROWS`, of one shard at most half.
+        examples: the first rows dropped for each reason: at most :data:`EXAMPLE_ROWS`, and at most half from one shard.
     """
 
     measures: Sequence[Measure]
@@ -118,7 +120,7 @@ class DatasetAggregate:
         self.errors.update(facts.errors)
         self.counts_in += facts.counts_in
         self.counts_out += facts.counts_out
-        # of equally frequent reasons the first by name: the same data must give the same report
+        # equally frequent reasons are ordered by name, so that the same data gives the same report
         main = min(by_reason, key=lambda reason: (-by_reason[reason], reason.name), default=None)
         self.shards.append(
             ShardLine(
@@ -130,14 +132,14 @@ class DatasetAggregate:
 
     @property
     def scored(self) -> list[Distribution]:
-        """The scores that some image has or lacks."""
+        """The scores that at least one image has or lacks."""
         return [
             distribution for distribution in self.distributions.values() if distribution.count or distribution.missing
         ]
 
     @property
     def totals(self) -> list[Tally]:
-        """Samples, images and rows of all shards: in and kept."""
+        """Samples, images and rows of all shards: before and after."""
         return tallies(self.counts_in, self.counts_out)
 
     def by_state(self) -> Counter[State]:
@@ -149,15 +151,15 @@ class DatasetAggregate:
         )
 
     def published_without_raw(self) -> list[str]:
-        """Keys of the shards with a final tar whose raw tar is gone, sorted."""
+        """Return the sorted keys of the shards with a final tar whose raw tar is gone."""
         return sorted(shard.key for shard in self.shards if shard.published and shard.status.state is State.VANISHED)
 
     def published_before_failing(self) -> list[str]:
-        """Keys of the failed shards with a final tar, which is of earlier content, sorted."""
+        """Return the sorted keys of the failed shards with a final tar, which is of earlier content."""
         return sorted(shard.key for shard in self.shards if shard.published and shard.status.state is State.FAILED)
 
     def published_twice(self) -> list[tuple[str, ...]]:
-        """Groups of keys with final tars of the same content, by the raw tars or by the final tars; sorted."""
+        """Return sorted groups of keys with final tars of the same content, by the raw tars or by the final tars."""
         keys: dict[str, list[str]] = {}
         for shard in self.shards:
             for version in shard.published:
@@ -165,18 +167,18 @@ class DatasetAggregate:
         return sorted({tuple(sorted(found)) for found in keys.values() if len(found) > 1})
 
     def worst(self, count: int | None = None) -> list[ShardLine]:
-        """Shards to check first: by urgency of the state, then with unaccounted rows, low keep rate, many errors."""
+        """Return the shards to check first: by urgency of the state, then unaccounted rows, low keep rate and errors."""
         ordered = sorted(self.shards, key=_urgency)
         return ordered if count is None else ordered[:count]
 
     def by_frequency(self) -> list[Reason]:
-        """The reasons, most dropped rows first."""
+        """Return the reasons, most dropped rows first."""
         return sorted(self.rows, key=lambda reason: (-self.rows[reason], reason))
 
     def dropped_by(self, measure: Measure) -> tuple[int, int]:
-        """Images and samples that one filter dropped, after the filters before it.
+        """Return the numbers of images and samples that one filter dropped, after the filters before it.
 
-        Of a filter that drops images, the samples are those that lost an image to it; images dropped together with
+        For a filter that drops images, the samples are those that lost an image to it. Images dropped together with
         their sample have a reason of their own.
         """
         reasons = [
@@ -185,7 +187,7 @@ class DatasetAggregate:
         return sum(self.images[reason] for reason in reasons), sum(self.samples[reason] for reason in reasons)
 
     def _add_ledger(self, shard: str, ledger: pa.Table) -> Counter[Reason]:
-        # ledgers are small: starting threads takes longer than counting
+        # ledgers are small, so starting threads would take longer than counting
         counts = ledger.group_by(["stage", "reason", "modality"], use_threads=False).aggregate([([], "count_all")])
         by_reason = Counter[Reason]()
         for line in counts.to_pylist():
@@ -218,7 +220,7 @@ def _examples(shard: str, ledger: pa.Table, reason: Reason, limit: int) -> list[
     modalities: dict[str, list[int]] = {"image": [], "text": []}
     for place, modality in zip(places.to_pylist(), ledger["modality"].take(places).to_pylist(), strict=True):
         modalities.setdefault(modality, []).append(place)
-    # a picture and a text are told apart at a glance, so each comes in turn
+    # modalities alternate, so that both pictures and texts are shown
     by_turns = [place for turn in itertools.zip_longest(*modalities.values()) for place in turn if place is not None]
     rows = ledger.take(pa.array(by_turns[:limit], pa.int64())).to_pylist()
     return [Example(shard, *(row[name] for name in Example._fields[1:])) for row in rows]

@@ -1,4 +1,4 @@
-"""What the example rows of a report held: thumbnails and texts, read for these rows alone."""
+"""Contents of the example rows of a report: thumbnails and texts, read for these rows alone."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,18 +14,18 @@ from interleaved_assets.reporting.dataset.aggregate import Example
 from interleaved_assets.reporting.figures.facts import ImageKey, thumbnails_in
 from interleaved_assets.settings import StorageSettings
 
-_READERS = 8  # each holds the thumbnails of one shard
+_READERS = 8  # threads; each holds the thumbnails of one shard
 
 
 class Held(NamedTuple):
-    """What a dropped row held."""
+    """The content of a dropped row."""
 
     thumbnail: bytes | None = None
     text: str | None = None
 
 
 def held_by(examples: Iterable[Example], storage: StorageSettings) -> dict[Example, Held]:
-    """What each of ``examples`` held, as far as it is stored; a shard that cannot be read has nothing."""
+    """Return the content of each of ``examples``, as far as it is stored; none for a shard that cannot be read."""
     by_shard: dict[str, list[Example]] = {}
     for example in examples:
         by_shard.setdefault(example.shard, []).append(example)

@@ -1,4 +1,4 @@
-"""What the threshold explorer of the report needs: thresholds to choose from for each bound, with exact counts."""
+"""Input of the threshold explorer of the report: thresholds to choose from for each bound, with exact counts."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,13 +12,13 @@ from interleaved_assets.selection.filters import BUILT_IN
 from interleaved_assets.selection.settings import SelectionSettings, bound_settings
 
 STEPS: Final = 280
-"""Thresholds that a slider offers, at most."""
+"""Most thresholds that a slider offers."""
 _TICKS: Final = 5
 Side = Literal["minimum", "maximum"]
 
 
 class Step(NamedTuple):
-    """A threshold, and how many values it drops, exactly."""
+    """A threshold, and the exact number of values that it drops."""
 
     threshold: float | int
     dropped: int
@@ -29,9 +29,9 @@ class Slider(NamedTuple):
 
     Attributes:
         name, label, unit: as in the measure of the score.
-        setting: below ``selection``, such as ``min_sharpness`` or ``own.brightness.min``.
-        sign: of the rule, such as ``≥``.
-        values: how many there are; ``missing`` more images have none.
+        setting: name below ``selection``, such as ``min_sharpness`` or ``own.brightness.min``.
+        sign: sign of the rule, such as ``≥``.
+        values: number of values; ``missing`` more images have none.
         steps: thresholds in ascending order.
         in_force: the bound of the settings; None without one.
     """
@@ -49,14 +49,14 @@ class Slider(NamedTuple):
 
     @property
     def ticks(self) -> list[float | int]:
-        """Thresholds for the axis below the slider, evenly spread over its stops, which are no even scale of values."""
+        """Thresholds for the axis below the slider, evenly spread over its stops, not over the values."""
         last = len(self.steps) - 1
         parts = min(_TICKS - 1, last)
         return [self.steps[round(part * last / parts)].threshold for part in range(parts + 1)]
 
 
 def sliders(distributions: Sequence[Distribution], selection: SelectionSettings) -> list[Slider]:
-    """The bounds that can be explored: of scores with values, whose filters the settings apply."""
+    """Return the bounds that can be explored: those of scores with values, whose filters the settings apply."""
     return [
         slider
         for distribution in distributions
@@ -73,7 +73,8 @@ def _sliders(distribution: Distribution) -> Iterator[Slider]:
             continue
         is_allowed = _validator(setting)
         bound: float | None = getattr(measure, side)
-        # a value equal to an inclusive maximum is kept, one equal to any other bound lies on the other side of it
+        # values equal to an inclusive maximum are kept, so they are below it; values equal to any other bound are above
+        # it
         inclusive = side == "maximum" and not measure.judge.open_maximum
         steps = [
             Step(threshold, gap.below if side == "minimum" else distribution.count - gap.below)
@@ -98,9 +99,9 @@ def _sliders(distribution: Distribution) -> Iterator[Slider]:
 
 
 def _threshold(gap: Gap, *, inclusive: bool, is_allowed: Callable[[float], bool]) -> float | int | None:
-    """The roundest threshold in a gap that the setting allows; None where there is none.
+    """Return the roundest threshold in a gap that the setting allows; None if there is none.
 
-    A bound that drops values equal to it lies in ``[low, high)`` for an inclusive maximum; else in ``(low, high]``.
+    A bound that drops values equal to it is in ``[low, high)`` for an inclusive maximum, else in ``(low, high]``.
     """
     low, high, _ = gap
     if math.isinf(low):
@@ -122,9 +123,9 @@ def _threshold(gap: Gap, *, inclusive: bool, is_allowed: Callable[[float], bool]
 
 
 def _validator(setting: str) -> Callable[[float], bool]:
-    """Whether ``selection.<setting>`` may have a value, by itself."""
+    """Return a function that tells whether ``selection.<setting>`` may have a value, by itself."""
     field = SelectionSettings.model_fields.get(setting)
-    if field is None:  # a bound of an own filter may be any number
+    if field is None:  # the bound of a filter of a plugin may be any number
         return math.isfinite
     whole = field.annotation == (int | None)
     allowed = TypeAdapter(Annotated[float, *field.metadata])

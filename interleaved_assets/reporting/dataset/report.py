@@ -22,7 +22,7 @@ from interleaved_assets.selection.settings import SelectionSettings
 
 PERCENTS: Final = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 HTML_SHARDS: Final = 1000
-"""Shards in the table of the page: those to check first. Sums are over all shards."""
+"""Most shards in the table of the page: those to check first. Sums are over all shards."""
 _SPEED_HEADER: Final = (
     *("Stage", "shards made", "shards/s", "images/s", "MB/s", "s in the queue, mean", "s the device waited"),
     "shards/s by host",
@@ -41,7 +41,7 @@ def html_report(
     pages: Mapping[str, str] | None = None,
     throughput: Sequence[Throughput] = (),
 ) -> str:
-    """The report as one HTML page that contains its styles, script and charts, and loads nothing.
+    """Return the report as one HTML page that contains its styles, script and charts, and loads nothing.
 
     The page follows the light or dark theme of the browser and can be printed. The same arguments give the same page.
     All text from the data is escaped, and a content security policy allows only the script of the page itself.
@@ -128,12 +128,12 @@ def _speed_cells(done: Throughput) -> list[str]:
 
 
 def _states(data: DatasetAggregate) -> list[str]:
-    """``12 complete``, ``1 failed``: the most frequent first."""
+    """Return the shards by state as texts, such as ``12 complete``, ``1 failed``, the most frequent first."""
     return [f"{number:,} {state}" for state, number in text.most_frequent(data.by_state())]
 
 
 def _rows_by_name(data: DatasetAggregate) -> Counter[str]:
-    """Dropped rows by the name of the reason, over all stages."""
+    """Return the dropped rows by the name of the reason, over all stages."""
     found = Counter[str]()
     for reason, number in data.rows.items():
         found[reason.name] += number
@@ -141,7 +141,7 @@ def _rows_by_name(data: DatasetAggregate) -> Counter[str]:
 
 
 def publishing_problems(data: DatasetAggregate) -> list[str]:
-    """Warnings about final tars whose raw tar is gone or failed later, and about content that is published twice."""
+    """Return warnings about final tars whose raw tar is gone or failed later, and about content published twice."""
     found = []
     if gone := data.published_without_raw():
         found.append(
@@ -186,7 +186,7 @@ def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
 
 
 def _notes(data: DatasetAggregate) -> list[str]:
-    """Notes on the figures that are no warnings: shards not counted to the end, deleted intermediate outputs."""
+    """Return notes on the figures that are no warnings: shards not counted to the end, deleted intermediate outputs."""
     found = []
     if in_part := Counter(shard.counted_in_part for shard in data.shards if shard.counted_in_part):
         stages = ", ".join(

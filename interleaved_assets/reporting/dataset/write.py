@@ -1,4 +1,4 @@
-"""Making the report: from what is stored of all shards to one HTML file below the output root."""
+"""Production of the report: from the stored outputs of all shards to one HTML file below the output root."""
 
 import itertools
 from collections.abc import Sequence
@@ -23,20 +23,20 @@ class WrittenReport(NamedTuple):
 
     uri: str
     size: int
-    """Bytes of the file."""
+    """Size of the file in bytes."""
     page: str
-    """Its HTML."""
+    """HTML of the report."""
     data: DatasetAggregate
     problems: Sequence[str]
-    """What could not be listed, in sentences."""
+    """Sentences that name what could not be listed."""
     about: About
 
 
 def write_report(found: DatasetStatus, settings: Settings) -> WrittenReport:
-    """Sum up ``found`` and write the report; reads records, scores and ledgers, but no images.
+    """Sum up ``found`` and write the report. This reads records, scores and ledgers, but no images.
 
     Raises:
-        StorageError: the report cannot be written, or what it sums up cannot be read.
+        StorageError: the report cannot be written, or an output that it sums up cannot be read.
     """
     data = aggregate(all_shard_facts(found), measures_of(settings.selection))
     problems = [f"Changed and vanished raw shards cannot be recognized: {found.problem}"] if found.problem else []

@@ -1,1 +1,1 @@
-"""The page with the documents of a shard: which are shown, what is known of each, and their HTML."""
+"""The page with the documents of a shard: the choice of documents, the facts of each, and their HTML."""

@@ -1,4 +1,4 @@
-"""What of a page's documents is shown, so that the page stays small: smaller pictures, shorter texts, fewer rows."""
+"""The size limit of a page of documents: smaller pictures, shorter texts and fewer rows keep the page small."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,19 +10,19 @@ from interleaved_assets.scoring.images.thumbnail import SIDE, SMALL_SIDE, smalle
 
 _SMALLEST_PICTURE: Final = 1600
 PAGE_BYTES: Final = 4_500_000
-"""Most bytes of the documents on a page of up to :data:`FREE_DOCUMENTS`; more documents have more in proportion."""
+"""Most bytes of the documents on a page of up to :data:`FREE_DOCUMENTS`. More documents may have more in proportion."""
 FREE_DOCUMENTS: Final = 200
 SHORTEST_TEXT: Final = 300
-"""Characters of a text that are always shown."""
+"""Number of characters of a text that are always shown."""
 _DOCUMENT_BYTES, _ROW_BYTES, _IMAGE_BYTES, _SCORE_BYTES, _DROP_BYTES, _BLOCK_BYTES = 1500, 120, 300, 170, 400, 10
-"""What the markup of each takes, at most."""
+"""Most bytes that the markup of each takes."""
 
 
 def fit_documents(documents: Sequence[Document], page_bytes: int = PAGE_BYTES) -> list[Document]:
-    """The documents, made smaller where a page of up to :data:`FREE_DOCUMENTS` would have more than ``page_bytes``.
+    """Return the documents, made smaller if a page of up to :data:`FREE_DOCUMENTS` would exceed ``page_bytes``.
 
-    Long texts are cut, the longest ones most, and rows of the largest documents are left out, kept rows at the end
-    first, where smaller pictures would not be enough; then pictures become smaller, of 128 pixels or else of 80.
+    If smaller pictures are not enough, long texts are cut, the longest ones most, and rows of the largest documents are
+    left out, kept rows at the end first. Then pictures become smaller: 128 pixels, or else 80.
     """
     limit = page_bytes * max(1, len(documents) / FREE_DOCUMENTS)
     found = list(documents)
@@ -38,7 +38,7 @@ def fit_documents(documents: Sequence[Document], page_bytes: int = PAGE_BYTES) -
 
 
 def fair_cap(sizes: Sequence[float], room: float) -> float:
-    """The largest cap for which the sizes, each cut to the cap, add up to at most ``room``."""
+    """Return the largest cap for which the sizes, each cut to the cap, add up to at most ``room``."""
     for rank, size in enumerate(ordered := sorted(sizes)):
         left = len(ordered) - rank
         if size * left > room:
@@ -48,7 +48,7 @@ def fair_cap(sizes: Sequence[float], room: float) -> float:
 
 
 ItemSize = Callable[[Item], float]
-"""Bytes of HTML that a row takes, estimated from above."""
+"""A function that returns an upper estimate of the bytes of HTML of a row."""
 
 
 def _total(documents: Sequence[Document], item_size: ItemSize) -> float:
@@ -56,7 +56,7 @@ def _total(documents: Sequence[Document], item_size: ItemSize) -> float:
 
 
 def _size(document: Document, item_size: ItemSize) -> float:
-    """Bytes of HTML that a document takes, estimated from above."""
+    """Return an upper estimate of the bytes of HTML of a document."""
     own = 5 * len(document.sample_id) + escaped_bytes(document.fields_text) + len(document.scores) * _SCORE_BYTES
     own += _DROP_BYTES if document.drop else 0
     return _DOCUMENT_BYTES + own + sum(map(item_size, document.items))
@@ -72,7 +72,7 @@ def _item_size(item: Item) -> float:
 
 
 def _smallest_size(item: Item) -> float:
-    """The size of a row whose picture has become as small as can be."""
+    """Return the size of a row whose picture is as small as possible."""
     picture = len(item.picture or b"") * 4 / 3
     return _item_size(item) - max(picture - _SMALLEST_PICTURE, 0)
 
@@ -113,7 +113,7 @@ def _with_fewer_rows(documents: Sequence[Document], limit: float, item_size: Ite
 
 
 def _cut(document: Document, room: float, item_size: ItemSize) -> Document:
-    """Dropped rows stay before others, earlier rows before later ones."""
+    """Return ``document`` with the rows that fit: dropped rows stay before others, earlier rows before later ones."""
     room -= _size(replace(document, items=()), item_size)
     shown = set()
     for place in sorted(range(len(document.items)), key=lambda place: (document.items[place].drop is None, place)):

@@ -1,4 +1,4 @@
-"""Which documents of a shard a page shows."""
+"""The choice of the documents of a shard that a page shows."""
 
 import math
 from collections import defaultdict
@@ -12,17 +12,17 @@ from interleaved_assets.reporting.figures.drops import by_turns
 from interleaved_assets.reporting.wording import text
 
 DEFAULT_LIMIT: Final = 200
-"""Documents on a page."""
+"""Most documents on a page by default."""
 
 
 class Choice(NamedTuple):
-    """What was asked for.
+    """A request for documents of a shard.
 
     Attributes:
         sample_ids: only these documents; empty for any.
         reasons: only documents with a row dropped for one of these reasons; empty for any.
         random: that many documents at random; None for no random choice.
-        seed: of the random choice: the same seed chooses the same documents of the same shard.
+        seed: seed of the random choice: the same seed chooses the same documents of the same shard.
     """
 
     limit: int = DEFAULT_LIMIT
@@ -53,8 +53,9 @@ def check_choice(choice: Choice, sample_ids: Collection[str], reasons: Collectio
 def choose_documents(sample_ids: Sequence[str], reasons: Mapping[str, Sequence[str]], choice: Choice) -> Chosen:
     """Choose from ``sample_ids``; ``reasons`` has the drop reasons of the samples that lost rows.
 
-    Where the limit leaves documents out, three quarters of it are for documents with dropped rows, of every reason in
-    turn, and the rest for others, spread evenly over the shard; either takes what the other does not need.
+    If the limit leaves documents out, three quarters of it are for documents with dropped rows, of every reason in
+    turn, and the rest is for others, spread evenly over the shard. Each group takes the places that the other does not
+    need.
     """
     found, asked = list(sample_ids), ""
     if choice.sample_ids:

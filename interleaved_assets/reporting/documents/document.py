@@ -1,5 +1,6 @@
-"""Documents of a shard as people read them: texts and images in order, each with its scores and, where it was dropped,
-stage, reason, measured value and threshold.
+"""Documents of a shard for reading: texts and images in order, each with its scores.
+
+A dropped row has its stage, reason, measured value and threshold.
 """
 
 import json
@@ -23,31 +24,31 @@ from interleaved_assets.reporting.wording import text
 from interleaved_assets.selection.values import Values
 
 LONGEST_FIELDS: Final = 3000
-"""Characters of a document's fields on a page."""
+"""Most characters of a document's fields on a page."""
 _Key = TypeVar("_Key")
 
 
 class Drop(NamedTuple):
-    """Why a row was dropped, as its ledger has it."""
+    """The reason why a row was dropped, from its ledger."""
 
     stage: str
     reason: str
     measured: float | None
     rule: str
-    """The bound that it was compared with, such as ``keep ≥ 100``; empty where there was none."""
+    """The bound that the row was compared with, such as ``keep ≥ 100``; empty if there was none."""
     detail: str
-    """The stored error, or the row that the sample was dropped for; empty where the ledger has none."""
+    """The stored error, or the row for which the sample was dropped; empty if the ledger has none."""
 
 
 class Score(NamedTuple):
     """One score of an image or a document."""
 
     name: str
-    """Of the filter that judges it."""
+    """Name of the filter that judges it."""
     label: str
     value: float
     passes: bool | None
-    """Whether the bounds in force keep it; None without bounds."""
+    """True if the bounds in force keep it; None without bounds."""
     rule: str
 
 
@@ -56,14 +57,14 @@ class Item:
     """A text, an image, or another row of a document.
 
     Attributes:
-        text: of a text row; of other modalities than image, where they have one.
-        name: of an image: the member, or the file, that has its bytes.
-        size: of an image, such as ``400×300``; empty where it is not known.
-        picture: of an image: a small JPEG or WebP; None where there is none.
-        nearest: of an image, the text of its document that CLIP found nearest.
-        cut: characters of the whole text where ``text`` is only its beginning; else 0.
+        text: the text of a text row; also of modalities other than image, if they have one.
+        name: for an image, the member, or the file, that has its bytes.
+        size: for an image, its size, such as ``400×300``; empty if it is not known.
+        picture: for an image, a small JPEG or WebP; None if there is none.
+        nearest: for an image, the text of its document that CLIP found nearest.
+        cut: number of characters of the whole text if ``text`` is only its beginning, else 0.
         drop: why it was dropped; None for a kept row.
-        error: its stored error, where the ledger does not have it.
+        error: its stored error, if the ledger does not have it.
     """
 
     position: int
@@ -86,8 +87,8 @@ class Document:
     Attributes:
         items: its rows except the metadata row.
         fields: the passthrough fields of its metadata row, as JSON values by name.
-        drop: why its metadata row was dropped; None where it was kept.
-        left_out: rows that are not among ``items`` because the page would be too large.
+        drop: why its metadata row was dropped; None if it was kept.
+        left_out: number of rows that are not among ``items`` because the page would be too large.
     """
 
     sample_id: str
@@ -99,7 +100,7 @@ class Document:
 
     @property
     def fields_text(self) -> str:
-        """The fields as indented JSON; a long one is cut to :data:`LONGEST_FIELDS` characters."""
+        """The fields as indented JSON; a long text is cut to :data:`LONGEST_FIELDS` characters."""
         shown = json.dumps(self.fields, ensure_ascii=False, indent=1) if self.fields else ""
         whole = f"{len(shown):,} characters"
         return shown if len(shown) <= LONGEST_FIELDS else f"{shown[:LONGEST_FIELDS]}… ({whole})"
@@ -114,19 +115,22 @@ class Document:
 
     @property
     def is_gone(self) -> bool:
-        """Whether all of its rows were dropped."""
+        """True if all rows of the document were dropped."""
         rows = [item.drop for item in self.items]
         rows += [self.drop] if self.fields or self.drop else []
         return bool(rows) and all(rows)
 
     @property
     def common_drop(self) -> Drop | None:
-        """The reason that all of its rows were dropped for; None where it has kept rows or several reasons."""
+        """The one reason for which all rows were dropped; None if there are kept rows or several reasons."""
         drops = {item.drop for item in self.items} | ({self.drop} if self.fields or self.drop else set())
         return drops.pop() if len(drops) == 1 else None
 
     def extremes(self) -> dict[str, tuple[float, float]]:
-        """Smallest and largest value of each score; infinity, which JSON does not have, as the largest float."""
+        """Return the smallest and largest value of each score.
+
+        Infinity, which JSON does not have, becomes the largest float.
+        """
         values: dict[str, list[float]] = defaultdict(list)
         for score in (*self.scores, *(score for item in self.items for score in item.scores)):
             values[score.name].append(score.value)
@@ -144,7 +148,7 @@ def build_documents(
     ledger: pa.Table | None = None,
     sample_scores: pa.Table | None = None,
 ) -> list[Document]:
-    """The documents ``sample_ids``, in that order; one without ``rows`` has those of the ledger.
+    """Return the documents ``sample_ids``, in that order; a document without ``rows`` has those of the ledger.
 
     Args:
         rows: at least their ``sample_id``, ``position`` and ``modality``; their bytes are not needed.
@@ -182,7 +186,7 @@ def build_documents(
             )
         )
     for key, drop in drops.items():
-        # dropped before any output was written: only the ledger has them
+        # rows dropped before any output was written are only in the ledger
         if key not in shown and key.position != METADATA_POSITION:
             items[key.sample_id].append(Item(key.position, key.modality, drop=drop))
     fields = dict(_fields(rows))
@@ -199,7 +203,7 @@ def build_documents(
 
 
 def sortable_scores(documents: Iterable[Document]) -> dict[str, str]:
-    """The labels of all scores that some document has, by the name of their filter."""
+    """Return the labels of all scores that at least one document has, by the name of their filter."""
     return {
         score.name: score.label
         for document in documents
@@ -224,13 +228,13 @@ def _fields(rows: pa.Table) -> Iterable[tuple[str, dict[str, Any]]]:
     )
     for row in row_values(metadata):
         sample_id = row.pop("sample_id")
-        # values that JSON does not have, such as dates, become text
+        # values of types that JSON does not have, such as dates, become text
         plain = json.loads(json.dumps(row, default=str))
         yield sample_id, {name: value for name, value in plain.items() if value is not None}
 
 
 def _of_samples(table: pa.Table | None, sample_ids: Sequence[str]) -> pa.Table:
-    """The rows of these samples; for no table one without rows and scores."""
+    """Return the rows of these samples; without a table, an empty one."""
     if table is None:
         return empty_ledger()
     return table.filter(pc.is_in(table["sample_id"].cast(pa.string()), pa.array(set(sample_ids), pa.string())))
@@ -253,7 +257,7 @@ def _rule(drop: Mapping[str, Any], open_maximum: set[str]) -> str:
 
 
 def scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[Score]]:
-    """Scores of each image; unbounded ones that follow from its size are left out."""
+    """Return the scores of each image, without unbounded ones that follow from its size."""
     found: dict[ImageKey, list[Score]] = defaultdict(list)
     keys = image_keys(scores)
     for measure in measures:
@@ -283,7 +287,7 @@ def _add_scores(found: dict[_Key, list[Score]], measure: Measure, keys: Sequence
 def about_images(
     scores: pa.Table,
 ) -> tuple[dict[ImageKey, str], dict[ImageKey, int | None], dict[ImageKey, str | None]]:
-    """Of each image its size in pixels, the position of the text that CLIP found nearest, and its error."""
+    """Return, by image, its size in pixels, the position of the text that CLIP found nearest, and its error."""
     keys, rows = image_keys(scores), scores.num_rows
 
     def column(name: str) -> list[Any]:

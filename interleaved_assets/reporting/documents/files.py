@@ -35,13 +35,13 @@ from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import Settings
 
 SCORED_WITH: Final = ScoringSettings(scorers=("sharpness", "sharpness_256", "qr", "thumbnail"))
-"""What is measured of the images: scores that need no model."""
+"""Settings of the scores that are computed for the images: those that need no model."""
 
 
 def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage:
-    """Documents of a tar or of interleaved Parquet; their images are decoded, for pictures and scores.
+    """Return documents of a tar or of interleaved Parquet. Their images are decoded, for pictures and scores.
 
-    ``settings`` say the layout of tars, limits and options of storages.
+    ``settings`` have the layout of tars, limits and options of storages.
     """
     if choice.reasons:
         raise NothingChosen(f"{uri}: a file has no ledger of dropped rows: give the key of a shard to choose by reason")
@@ -57,7 +57,7 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
     pictures: dict[ImageKey, bytes] = {}
     rows, scores = [INTERLEAVED_SCHEMA.empty_table()], [scores_schema(SCORED_WITH).empty_table()]
     for table in rows_of(chosen.sample_ids, _tables(uri, settings)):
-        # rows that name their bytes by a locator get them, of the chosen documents alone
+        # bytes that rows name by a locator are read for the chosen documents only
         for part in materialize_parts(
             table,
             BATCH_BYTES,
@@ -71,7 +71,7 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
                 pictures |= previews_of(part)
             rows.append(part.drop_columns(["binary_content"]))
     measured = pa.concat_tables(scores).drop_columns([THUMBNAIL_COLUMN])
-    # a file is judged by no project's bounds
+    # the bounds of no project apply to a file
     measures = [replace(measure, minimum=None, maximum=None) for measure in measures_of(SelectionSettings())]
     shown = pa.concat_tables(rows, promote_options="permissive")
     documents = build_documents(chosen.sample_ids, shown, pictures, measures, scores=measured)

@@ -18,9 +18,10 @@ _TEMPLATE: Final = "documents.html.j2"
 
 
 def documents_html(page: DocumentPage, plots: str = "") -> str:
-    """The page as HTML; the same documents give the same page. ``plots`` is a picture as a ``data:`` URL, if any.
+    """Return the page as HTML. ``plots`` is a picture as a ``data:`` URL, if any.
 
-    All text from data is escaped, and a content security policy allows only the page's own style and script.
+    The same documents give the same page. All text from data is escaped, and a content security policy allows only the
+    page's own style and script.
     """
     documents = fit_documents(page.documents)
     reasons = [document.reasons for document in documents]

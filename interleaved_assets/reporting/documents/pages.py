@@ -1,4 +1,4 @@
-"""The documents of a shard of the project, with everything that their page tells."""
+"""The documents of a shard of the project, with all facts that their page shows."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,22 +29,22 @@ from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
 PREVIEWS: Final = 250
-"""Images of which a page can show larger pictures than thumbnails."""
+"""Most images for which a page can show larger pictures than thumbnails."""
 BATCH_BYTES: Final = 128 * 2**20
-"""Bytes of rows that are held at once while documents are read."""
+"""Most bytes of rows held at once while documents are read."""
 
 
 @dataclass(frozen=True)
 class DocumentPage:
-    """What the page of a shard's documents shows.
+    """The content of the page of a shard's documents.
 
     Attributes:
         title: key of the shard, or the file.
-        documents: those that were chosen.
+        documents: the chosen documents.
         how: how they were chosen, such as ``14 documents``.
         facts: counts and errors of the whole shard; None for a file that is read without a project.
         reasons: dropped rows of the whole shard, by reason, most frequent first.
-        layout: what shows that the file is not laid out as the settings say.
+        layout: signs that the file is not laid out as the settings say.
     """
 
     title: str
@@ -58,11 +58,11 @@ class DocumentPage:
 def shard_documents(
     key: str, settings: Settings, choice: Choice, *, with_previews: bool = False, facts: ShardFacts | None = None
 ) -> DocumentPage:
-    """Documents of a shard of the project, with what each stage dropped in its place.
+    """Return documents of a shard of the project, with the drops of each stage in their places.
 
-    ``with_previews`` decodes their images for pictures larger than the stored thumbnails, unless they are more than
-    :data:`PREVIEWS`; also where no thumbnails are stored. ``facts`` are those of the shard, with thumbnails, where they
-    were read before. Raises NothingChosen as :func:`~interleaved_assets.reporting.documents.choice.check_choice`.
+    ``with_previews`` decodes their images for pictures larger than the stored thumbnails, also if no thumbnails are
+    stored, unless there are more than :data:`PREVIEWS` images. ``facts`` are those of the shard, with thumbnails, if
+    they were read before. Raises NothingChosen as :func:`~interleaved_assets.reporting.documents.choice.check_choice`.
     """
     paths = settings.storage.shard(key)
     facts = facts or shard_facts(key, settings)
@@ -94,26 +94,26 @@ def shard_documents(
 
 
 def stored_pages(storage: StorageSettings) -> dict[str, str]:
-    """By key of a shard that has a page, its place relative to the output root, as a link needs it; one listing."""
+    """Return, by key of a shard that has a page, its path relative to the output root as in a link; one listing."""
     names = files_below(join(storage.output_root, "pages"), storage.options)
     return {name.removesuffix(".html"): quote(f"pages/{name}") for name in names if name.endswith(".html")}
 
 
 def rows_of(sample_ids: Sequence[str], tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of these samples, table by table."""
+    """Yield the rows of these samples, table by table."""
     wanted = pa.array(sample_ids, pa.string())
     for table in tables:
         yield filter_rows(table, pc.is_in(table["sample_id"].cast(pa.string()), wanted))
 
 
 def thumbnails_of(scores: pa.Table | None, sample_ids: Sequence[str]) -> dict[ImageKey, bytes]:
-    """The thumbnails in a table of scores, of the images of these samples."""
+    """Return the thumbnails in a table of scores, for the images of these samples."""
     return {} if scores is None else thumbnails_in(next(rows_of(sample_ids, [scores])))
 
 
 def previews_of(rows: pa.Table) -> dict[ImageKey, bytes]:
-    """Pictures of the images in ``rows``, made from their bytes; none of an image that cannot be decoded."""
-    from interleaved_assets.scoring.images.thumbnail import previews  # with OpenCV, which the report does without
+    """Return pictures of the images in ``rows``, made from their bytes; none for an image that cannot be decoded."""
+    from interleaved_assets.scoring.images.thumbnail import previews  # imports OpenCV, which the report does not need
 
     images = filter_rows(rows, pc.and_(pc.equal(rows["modality"], "image"), pc.is_valid(rows["binary_content"])))
     made = previews([content.as_buffer() for content in images["binary_content"]])
@@ -125,7 +125,7 @@ def _schema(paths: ShardPaths) -> pa.Schema:
 
 
 def _read(paths: ShardPaths, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The normalized rows; at least one table, which may be empty."""
+    """Yield the normalized rows in at least one table, which may be empty."""
     schema = _schema(paths)
     yield empty_table(pa.schema([field for field in schema if field.name in {*columns, "sample_id"}]))
     yield from read_parquet_shard(
@@ -144,7 +144,7 @@ def _reasons_by_sample(ledger: pa.Table) -> dict[str, list[str]]:
 
 
 def _in_normalized_positions(ledger: pa.Table, keys: pa.Table, paths: ShardPaths) -> pa.Table:
-    """``ledger`` with the positions that its rows have in ``normalized``, where selection renumbered positions."""
+    """Return ``ledger`` with the positions that its rows have in ``normalized``; selection may renumber them."""
     later = pc.equal(ledger["stage"], FINAL_TARS)
     if not pc.any(later, min_count=0).as_py():
         return ledger

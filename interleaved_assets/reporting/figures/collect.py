@@ -23,20 +23,20 @@ from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
 UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
-# Reading a shard's small files is mostly waiting for the storage. Each of these threads holds the scores of one shard.
+# Threads: reading a shard's small files mostly waits for the storage. Each thread holds the scores of one shard.
 _READERS: Final = 16
 _IMAGE_TABLES: Final = (IMAGE_SCORES, CLIP_SCORES)
 _SAMPLE_TABLE: Final = "sample_scores"
 
 
 def shard_facts(key: str, settings: Settings) -> ShardFacts:
-    """The facts of one shard with thumbnails, from its mutually consistent records; its status is not determined."""
+    """Return the facts of one shard with thumbnails, from its mutually consistent records, without its status."""
     paths = settings.storage.shard(key)
     return _facts(read_valid_records(paths, stage_dag(settings)), paths, thumbnails=True)
 
 
 def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
-    """The facts and the status of each shard of ``dataset``, in the order of the keys.
+    """Yield the facts and the status of each shard of ``dataset``, in the order of the keys.
 
     Counts and ledgers end at the last stage whose record is of the same rows as those before, since a run may be
     working on the shard. Several shards are read in parallel, and few are held. A failed shard has the error of its run
@@ -81,7 +81,7 @@ def _facts(
         counted_to=dropping[-1],
         published=published,
         scores=reduce(join_scores, images) if images else None,
-        # a ledger that is empty according to its record is not read
+        # a ledger is not read if its record says that it is empty
         ledger=read_ledgers(paths, [name for name in dropping if records[name].dropped]),
         sample_scores=tables.get(_SAMPLE_TABLE),
         not_stored=tuple(name for name, table in tables.items() if table is None),
@@ -97,14 +97,15 @@ def _published(records: Mapping[str, Record]) -> tuple[str, ...]:
         return ()
     versions = [final.source.version] if final.source else []
     if not final.counts_out.rows:
-        return tuple(versions)  # all shards of which nothing was kept have the same final tar
-    # the same content is split in the same way
+        return tuple(versions)  # all shards without kept rows have the same final tar
+    # the same content is always split in the same way
     return (*versions, "final:" + "+".join(tar.sha256 for tar in final.rows_files.values()))
 
 
 def _left_over(paths: ShardPaths) -> tuple[str, ...]:
-    """What :func:`_published` returns for a final tar with another stamp than its record names, as in a tree that was
-    copied. No run compares the contents again where the raw tar is gone.
+    """Return the result of :func:`_published` for a final tar with another stamp than its record names.
+
+    A tree that was copied has such tars. No run compares the contents again if the raw tar is gone.
     """
     final = read_record(paths.record(FINAL_TARS), paths.options)
     if final is None or not any(exists(tar.uri, paths.options) for tar in final.rows_files.values()):
@@ -113,7 +114,7 @@ def _left_over(paths: ShardPaths) -> tuple[str, ...]:
 
 
 def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:
-    """``records`` without those whose input rows are not the present output rows of the stage before.
+    """Return ``records`` without those whose input rows are not the present output rows of the stage before.
 
     While a shard is being made again, some of its records are old and some are new, and their counts do not add up.
     Inputs other than rows, such as the scores of a selection, do not matter here.
@@ -129,7 +130,7 @@ def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:
 def _tables_of_scores(
     records: Mapping[str, Record], paths: ShardPaths, *, thumbnails: bool
 ) -> dict[str, pa.Table | None]:
-    """The tables of scores that ``records`` name, by folder; None for a table that was deleted."""
+    """Return the tables of scores that ``records`` name, by folder; None for a table that was deleted."""
     tables = {name: find_scores_of(name, paths, thumbnails=thumbnails) for name in _IMAGE_TABLES if name in records}
     if "filtered" in records and "samples" in records["filtered"].outputs:
         tables[_SAMPLE_TABLE] = find_sample_scores(paths)
@@ -137,8 +138,8 @@ def _tables_of_scores(
 
 
 def row_errors(records: Mapping[str, Record]) -> dict[str, int]:
-    """Rows of a shard with an error, by code, over all stages; ``records`` has that of ``normalized``."""
-    # an error that a row has since normalization is counted there
+    """Return the rows of a shard with an error, by code, over all stages; ``records`` has that of ``normalized``."""
+    # an error from normalization also counts in the scores, and must count once
     counts: dict[str, int] = dict(records["normalized"].errors)
     for code, count in records["image_scores"].errors.items() if "image_scores" in records else ():
         counts[code] = max(count, counts.get(code, 0))

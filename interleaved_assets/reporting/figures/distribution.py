@@ -16,11 +16,11 @@ class Gap(NamedTuple):
     """An interval without values between its ends; ``low`` may be a value itself, and so may ``high``."""
 
     low: float
-    """-inf below all values."""
+    """Lower end; -inf for the gap below all values."""
     high: float
-    """inf above all values."""
+    """Upper end; inf for the gap above all values."""
     below: int
-    """Values up to ``low``; all others are from ``high`` on."""
+    """Number of values up to ``low``; all others are from ``high`` on."""
 
 
 class Distribution:
@@ -90,7 +90,8 @@ class Distribution:
     def percentiles(self, percents: tuple[float, ...]) -> list[float]:
         """Return the values at ``percents`` (0 to 100), interpolated linearly as by ``numpy.percentile``.
 
-        Unlike there, all values on the way to infinity are infinite. Empty without values.
+        Unlike there, every interpolated value between a finite and an infinite one is infinite. The result is empty
+        without values.
         """
         if not self.count:
             return []
@@ -105,7 +106,7 @@ class Distribution:
     def gaps(self, most: int) -> list[Gap]:
         """Return gaps between values, at up to ``most`` places that are evenly chosen on the axis, in ascending order.
 
-        The first is below all values and the last above them. No value lies inside a gap, so that counts on either
+        The first gap is below all values and the last one above them. No value is inside a gap, so counts on either
         side of it are exact.
         """
         if not self.count:
@@ -115,7 +116,7 @@ class Distribution:
         at = np.unique(np.linspace(first, last, min(most, last - first + 1)).round().astype(np.int64)) + 1
         places, ends = np.concatenate([[-np.inf], axis, [np.inf]]), np.concatenate([[-np.inf], self.values, [np.inf]])
         below = np.searchsorted(self.values, places[at], "left")
-        # a gap that is wider than the distance of two places is cut there
+        # a gap wider than the distance of two places is cut to it
         low = np.maximum(ends[below], places[np.concatenate([at[:1], at[:-1]])])
         high = np.minimum(ends[below + 1], places[np.concatenate([at[1:], at[-1:]])])
         return [Gap(*gap) for gap in zip(low.tolist(), high.tolist(), below.tolist(), strict=True)]
@@ -123,8 +124,8 @@ class Distribution:
     def keep_curve(self, bound: str, ends: tuple[float, float]) -> tuple[Values, Values]:
         """Return values of one bound, ``"minimum"`` or ``"maximum"``, and the keep rate at each.
 
-        The other bound stays. The values go from one of ``ends`` to the other, on the scale of the measure. Empty
-        without values.
+        The other bound stays. The values go from one of ``ends`` to the other, on the scale of the measure. The result
+        is empty without values.
         """
         if not self.count:
             return np.empty(0), np.empty(0)
@@ -135,7 +136,7 @@ class Distribution:
 
     @property
     def shown(self) -> int:
-        """Number of values that a histogram shows: those of 0 are left out where the measure has ``zero_means``."""
+        """Number of values that a histogram shows: values of 0 are left out if the measure has ``zero_means``."""
         return self.count - (self.zeros if self.measure.shown.zero_means else 0)
 
     def histogram(self, edges: Values) -> NDArray[np.int64]:
@@ -152,7 +153,7 @@ class Distribution:
 
 
 def _axis(measure: Measure) -> Values:
-    """Return places over the range of a measure, ascending, equally far from each other on its scale."""
+    """Return places over the range of a measure, ascending, equally spaced on its scale."""
     match measure.shown.scale:
         case "log":
             places = np.geomspace(measure.shown.low, measure.shown.high, _PLACES + 1)
@@ -161,6 +162,6 @@ def _axis(measure: Measure) -> Values:
         case _:
             side = np.geomspace(1e-4, 1e6, _PLACES // 2)
             places = np.concatenate([-side[::-1], side])
-    # 0 is often the most frequent value: one place on either side of it
+    # 0 is often the most frequent value, so there is one place on either side of it
     around_zero = [0.0, np.nextafter(0.0, 1.0)] if measure.shown.low <= 0 <= measure.shown.high else []
     return np.union1d(places, around_zero)

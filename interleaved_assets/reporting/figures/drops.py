@@ -1,4 +1,4 @@
-"""Dropped rows as people read them: which are shown, why each was dropped, and what it held."""
+"""Dropped rows as reports show them: the choice of rows, the reason of each, and short ids."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,9 +12,9 @@ from interleaved_assets.reporting.figures.measures import Measure
 from interleaved_assets.reporting.wording import text
 
 _WORTH_CUTTING: Final = 8
-"""Characters that ids have to share at their beginning before these are left out."""
+"""Number of characters that ids must share at their beginning before these are left out."""
 LONGEST_ID: Final = 20
-"""Characters of an id that such a table shows; ``interleaved drops`` has all of them."""
+"""Most characters of an id that such a table shows; ``interleaved drops`` shows whole ids."""
 _ID_START: Final = 9
 _ID_END: Final = 10
 
@@ -22,8 +22,9 @@ _Item = TypeVar("_Item")
 
 
 def by_turns(groups: Mapping[str, Sequence[_Item]], limit: int) -> list[_Item]:
-    """Up to ``limit`` items, one of each reason in turn, so that rare reasons are shown; those dropped with their
-    sample come last.
+    """Return up to ``limit`` items, one of each reason in turn, so that rare reasons are shown.
+
+    Items dropped with their sample come last.
     """
     ordered = [items for reason, items in sorted(groups.items()) if reason != SAMPLE_DROPPED]
     in_turn = (item for turn in zip_longest(*ordered) for item in turn if item is not None)
@@ -31,7 +32,7 @@ def by_turns(groups: Mapping[str, Sequence[_Item]], limit: int) -> list[_Item]:
 
 
 def choose_drops(ledger: pa.Table, limit: int) -> pa.Table:
-    """Up to ``limit`` rows of ``ledger``, of every reason in turn."""
+    """Return up to ``limit`` rows of ``ledger``, of every reason in turn."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, reason in enumerate(ledger["reason"].to_pylist()):
         rows[reason].append(row)
@@ -39,7 +40,7 @@ def choose_drops(ledger: pa.Table, limit: int) -> pa.Table:
 
 
 def reason_text(drop: Mapping[str, Any], measures: Iterable[Measure]) -> str:
-    """Why a row was dropped, in short: ``sharpness 41.2 < 100``; ``drop`` is a row of a ledger."""
+    """Return why a row was dropped, in short: ``sharpness 41.2 < 100``; ``drop`` is a row of a ledger."""
     reason, measured, threshold = str(drop["reason"]), drop["measured"], drop["threshold"]
     name, _, side = reason.rpartition("_")
     if side not in ("below", "above") or not isinstance(measured, float) or not isinstance(threshold, float):
@@ -50,12 +51,12 @@ def reason_text(drop: Mapping[str, Any], measures: Iterable[Measure]) -> str:
 
 
 def common_prefix(ids: Collection[str]) -> str:
-    """What all of ``ids`` begin with, where it is long and there are several; else empty."""
+    """Return the common beginning of ``ids``, if it is long; else an empty text."""
     first, last = min(ids, default=""), max(ids, default="")
     length = next((place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), 0)
     return first[:length] if length >= _WORTH_CUTTING else ""
 
 
 def short_id(sample_id: str) -> str:
-    """``sample_id`` in a table that does not break words: the middle of a long one is left out."""
+    """Return ``sample_id`` for a table that does not break words: the middle of a long one is left out."""
     return sample_id if len(sample_id) <= LONGEST_ID else f"{sample_id[:_ID_START]}…{sample_id[-_ID_END:]}"

@@ -23,12 +23,12 @@ class ImageKey(NamedTuple):
 
 
 def image_keys(table: pa.Table) -> list[ImageKey]:
-    """The key of each row of ``table``, such as a table of scores."""
+    """Return the key of each row of ``table``, such as a table of scores."""
     return [ImageKey(*key) for key in zip(*(table[name].to_pylist() for name in ImageKey._fields), strict=True)]
 
 
 def thumbnails_in(scores: pa.Table | None) -> dict[ImageKey, bytes]:
-    """The thumbnails in a table of scores; none of an image that could not be decoded."""
+    """Return the thumbnails in a table of scores; none for an image that could not be decoded."""
     if scores is None or THUMBNAIL_COLUMN not in scores.column_names:
         return {}
     pictures = zip(image_keys(scores), scores[THUMBNAIL_COLUMN].to_pylist(), strict=True)
@@ -40,20 +40,20 @@ class ShardFacts:
     """Counts, scores, ledger and status of one shard.
 
     Attributes:
-        counts_in: of the raw shard as normalized.
-        counts_out: of the output of the stage ``counted_to``.
-        counted_to: the last stage in the counts and the ledger; later stages have not run, or have to run again because
-            their input rows are not the present output of this stage. None where nothing is counted.
-        published: content versions under which the shard is published: of its raw tar, and of its final tar where that
-            has rows; empty where there is no final tar.
+        counts_in: counts of the raw shard as normalized.
+        counts_out: counts of the output of the stage ``counted_to``.
+        counted_to: the last stage in the counts and the ledger. Later stages have not run, or must run again because
+            their input rows are not the present output of this stage. None if nothing is counted.
+        published: content versions under which the shard is published: that of its raw tar, and that of its final tar
+            if it has rows; empty if there is no final tar.
         scores: stored scores, one row per image: ``sample_id``, ``position`` and a column per score, CLIP's joined by
-            :func:`~interleaved_assets.selection.positions.join_scores`; None where the shard has not been scored,
-            or its scores were deleted.
-        ledger: every dropped row (``LEDGER_SCHEMA``), stage by stage; None where no stage that drops has run.
-        sample_scores: what filters on samples compared, one row per sample: ``sample_id`` and a column per filter; None
-            where there are none, or they were deleted.
+            :func:`~interleaved_assets.selection.positions.join_scores`; None if the shard has not been scored, or its
+            scores were deleted.
+        ledger: every dropped row (``LEDGER_SCHEMA``), stage by stage; None if no stage that drops has run.
+        sample_scores: the values that filters on samples compared, one row per sample: ``sample_id`` and a column per
+            filter; None if there are none, or they were deleted.
         not_stored: the folders of tables of scores that were deleted.
-        problem: the error where the shard failed or cannot be read, in one line.
+        problem: the error, in one line, if the shard failed or cannot be read.
     """
 
     key: str
@@ -70,24 +70,24 @@ class ShardFacts:
     problem: str = ""
 
     def values_of(self, measure: Measure) -> Values | None:
-        """The values of ``measure`` in this shard, one per image or sample; None where none are stored."""
+        """Return the values of ``measure`` in this shard, one per image or sample; None if none are stored."""
         if self.sample_scores is not None and measure.filter in self.sample_scores.column_names:
             return self.sample_scores[measure.filter].to_numpy()
         return None if self.scores is None else measure.values(self.scores)
 
     @property
     def rows_unaccounted(self) -> int:
-        """Rows that were neither kept nor entered in the ledger; 0 where no stage that drops has run."""
+        """Number of rows that were neither kept nor entered in the ledger; 0 if no stage that drops has run."""
         return 0 if self.ledger is None else self.counts_in.rows - self.counts_out.rows - self.ledger.num_rows
 
 
 def explained_errors(errors: Mapping[str, int]) -> list[tuple[str, str, int]]:
-    """Code, meaning and number of rows of each error, the most frequent first."""
+    """Return code, meaning and number of rows of each error, the most frequent first."""
     return [(code, ROW_ERROR_CODES.get(code, ""), number) for code, number in text.most_frequent(errors)]
 
 
 class Tally(NamedTuple):
-    """How many samples, images or rows came in and how many were kept."""
+    """Numbers of samples, images or rows, before and after."""
 
     name: str
     before: int
@@ -95,17 +95,17 @@ class Tally(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Such as ``16 of 17 samples``."""
+        """The numbers in words, such as ``16 of 17 samples``."""
         return f"{self.after:,} of {self.before:,} {self.name}"
 
 
 def tallies(counts_in: Counts, counts_out: Counts) -> list[Tally]:
-    """Those of samples, images and rows."""
+    """Return the tallies of samples, images and rows."""
     return [Tally(name, getattr(counts_in, name), getattr(counts_out, name)) for name in ("samples", "images", "rows")]
 
 
 def shard_counts(facts: ShardFacts) -> list[tuple[str, str, str, str, str]]:
-    """Samples, images and rows: in, kept, dropped, and the share kept, as texts."""
+    """Return samples, images and rows: in, kept, dropped, and the share kept, as texts."""
     return [
         (name, text.count(before), text.count(after), text.count(before - after), text.share(after, before))
         for name, before, after in tallies(facts.counts_in, facts.counts_out)

@@ -1,4 +1,4 @@
-"""How each score is shown, as its filter says, with the bounds that selection applies."""
+"""The display of each score, as its filter declares it, with the bounds that selection applies."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -14,7 +14,7 @@ from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.values import Values
 
 SIZE_COLUMNS: Final = frozenset(find_scorer(SIZE).columns)
-"""Scores that follow from the size of an image, which is shown instead."""
+"""Scores that follow from the size of an image. The size is shown instead."""
 CLIP_TEXT: Final = "clip_text_position"
 """The column with the position of the text that CLIP found nearest to an image."""
 
@@ -24,9 +24,10 @@ class Measure:
     """The value that a filter compares, and the bounds that it has in the settings.
 
     Attributes:
-        judge: the filter, which says how the value is shown.
+        judge: the filter, which declares the display of the value.
         minimum: smallest kept value; None for no bound.
-        maximum: largest kept value; where the filter's maximum is open, kept values are below it; None for no bound.
+        maximum: largest kept value, or, if the filter's maximum is open, the value that kept values are below; None for
+            no bound.
     """
 
     judge: Filter
@@ -40,32 +41,32 @@ class Measure:
 
     @property
     def shown(self) -> Display:
-        """How the value is shown; by the filter's name and with any range where the filter does not say."""
+        """Display of the value; if the filter declares none, one with the filter's name and any range."""
         return self.judge.display or Display(self.filter, self.filter, scale="any")
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the scores table that it is computed from; none where the filter is on samples."""
+        """Columns of the scores table that the value is computed from; none for a filter on samples."""
         return self.judge.columns if isinstance(self.judge, ImageFilter) else ()
 
     @property
     def unit(self) -> Literal["image", "sample"]:
-        """What has a value."""
+        """The unit that has a value: an image or a sample."""
         return "image" if isinstance(self.judge, ImageFilter) else "sample"
 
     @property
     def has_bounds(self) -> bool:
-        """Whether its filter can drop anything."""
+        """True if the filter can drop anything."""
         return self.minimum is not None or self.maximum is not None
 
     @property
     def axis(self) -> str:
-        """Title of the axis with its values: the label, and what they are measured in."""
+        """Title of the axis of its values: the label and the unit."""
         return f"{self.shown.label} ({self.shown.unit})" if self.shown.unit else self.shown.label
 
     @property
     def rule(self) -> str:
-        """The bounds as text, such as ``keep ≥ 100``; ``no bound`` without any."""
+        """The bounds as text, such as ``keep ≥ 100``; ``no bound`` if there are none."""
         parts = []
         if self.minimum is not None:
             parts.append(f"≥ {self.minimum:g}")
@@ -74,7 +75,7 @@ class Measure:
         return f"keep {' and '.join(parts)}" if parts else "no bound"
 
     def values(self, scores: pa.Table) -> Values | None:
-        """Return its value for each row of ``scores``, NaN where a score is missing; None where a column is."""
+        """Return the value for each row of ``scores``, NaN if a score is missing; None if a column is missing."""
         if not isinstance(self.judge, ImageFilter) or not set(self.columns) <= set(scores.column_names):
             return None
         return self.judge.value([scores[name].cast(pa.float64()).to_numpy() for name in self.columns])

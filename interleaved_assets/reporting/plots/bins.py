@@ -1,4 +1,4 @@
-"""The bins of a score's histogram, and what is written above it."""
+"""The bins of a score's histogram, and the texts above it."""
 
 import math
 from collections.abc import Mapping
@@ -12,17 +12,18 @@ from interleaved_assets.reporting.wording import text
 
 DISPLAY_BINS: Final = 56
 _FURTHEST: Final = 1e6
-"""Where the axis of a measure of unknown range ends."""
+"""End of the axis of a measure of unknown range."""
 
 
 def display_edges(distribution: Distribution, bins: int = DISPLAY_BINS) -> np.ndarray:
-    """Edges of about ``bins`` equal bins over the values shown, ascending, float64, with every bound in force on one.
+    """Return the edges of about ``bins`` equal bins over the values shown, with every bound in force on one edge.
 
-    For a logarithmic measure they are equal in ratio. ``distribution`` has a value at least.
+    The edges are ascending, float64. For a logarithmic measure the bins are equal in ratio. ``distribution`` has at
+    least one value.
     """
     measure = distribution.measure
     zeros = distribution.zeros / distribution.count if measure.shown.zero_means else 0
-    # percentiles of the values drawn: without the zeros at the lower end
+    # percentiles of the values drawn, that is, without the zeros at the lower end
     ends = distribution.percentiles((min(100 * zeros + 0.2 * (1 - zeros), 100), 99.8))
     axis = (-_FURTHEST, _FURTHEST) if measure.shown.scale == "any" else (measure.shown.low, measure.shown.high)
     low, high = (float(value) for value in np.clip(ends, *axis))
@@ -46,24 +47,24 @@ def display_edges(distribution: Distribution, bins: int = DISPLAY_BINS) -> np.nd
 
 
 def kept_bins(edges: np.ndarray, measure: Measure) -> np.ndarray:
-    """Which bins between ``edges`` the bounds keep, one bool each."""
+    """Return which bins between ``edges`` the bounds keep, one bool each."""
     log = measure.shown.scale == "log"
     return measure.keeps(np.sqrt(edges[1:] * edges[:-1]) if log else (edges[1:] + edges[:-1]) / 2)
 
 
 def on_axis(bound: float | None, measure: Measure) -> TypeGuard[float]:
-    """Whether there is a bound that can be drawn: a logarithmic axis has no 0."""
+    """Return whether there is a bound that can be drawn: a logarithmic axis has no 0."""
     return bound is not None and (measure.shown.scale != "log" or bound > 0)
 
 
 def bounds_to_draw(measure: Measure) -> list[tuple[float, str, int]]:
-    """Each bound that can be drawn, its label, and the side that it keeps: 1 for larger values, -1 for smaller."""
+    """Return each bound that can be drawn, its label, and the side that it keeps: 1 for larger values, else -1."""
     sides = ((measure.minimum, "≥", 1), (measure.maximum, "<" if measure.judge.open_maximum else "≤", -1))
     return [(value, f"keep {sign} {value:g}", side) for value, sign, side in sides if on_axis(value, measure)]
 
 
 def summary(distribution: Distribution) -> str:
-    """How many values there are, which share passes, and what is not shown, in one line."""
+    """Describe in one line how many values there are, which share passes, and how many are not shown."""
     measure = distribution.measure
     parts = [counted(distribution)]
     if distribution.keep_rate is not None and measure.has_bounds:
@@ -76,12 +77,12 @@ def summary(distribution: Distribution) -> str:
 
 
 def counted(distribution: Distribution) -> str:
-    """The number of values with its unit."""
+    """Return the number of values with its unit."""
     return f"{text.compact(distribution.count)} {distribution.measure.unit}{'' if distribution.count == 1 else 's'}"
 
 
 def shown_reasons(dropped: Mapping[str, int], most: int) -> list[tuple[str, int]]:
-    """Reasons with their counts, the most frequent first, at most ``most``: rare reasons share the last one."""
+    """Return at most ``most`` reasons with their counts, the most frequent first; rare reasons share the last one."""
     ordered = text.most_frequent(dropped)
     if len(ordered) > most:
         rest = ordered[most - 1 :]

@@ -36,22 +36,22 @@ _MOST_LINES: Final = 5
 
 
 def reasons_bar(kept: int, dropped: Mapping[str, int]) -> Markup:
-    """Bars of kept rows and of dropped rows by reason, the most frequent first; rare reasons share one bar."""
+    """Draw bars of kept rows and of dropped rows by reason, the most frequent first; rare reasons share one bar."""
     bars, height = reasons(kept, dropped)
     return _chart(bars, "Rows kept, and rows dropped by reason", _REASONS_WIDTH, height)
 
 
 def score_charts(distribution: Distribution) -> list[Markup]:
-    """The histogram, and a keep-rate curve for each bound in force; without bounds, the curve of the minimum."""
+    """Draw the histogram, and a keep-rate curve for each bound in force; without bounds, the curve of the minimum."""
     bounds = [name for name in ("minimum", "maximum") if getattr(distribution.measure, name) is not None]
     return [score_histogram(distribution), *(keep_rate_curve(distribution, bound) for bound in bounds or ["minimum"])]
 
 
 def score_histogram(distribution: Distribution) -> Markup:
-    """Histogram of one score with the bounds drawn in and the dropped side shaded.
+    """Draw the histogram of one score with the bounds drawn in and the dropped side shaded.
 
-    Where the measure has ``zero_means``, values of exactly 0 are counted in the subtitle and have no bar. Without
-    values, the chart has a text instead.
+    If the measure has ``zero_means``, values of exactly 0 are counted in the subtitle and have no bar. Without values,
+    the chart has a text instead.
     """
     measure = distribution.measure
     head, description = title_text("Distribution", summary(distribution)), f"Histogram of {measure.shown.label}"
@@ -60,7 +60,7 @@ def score_histogram(distribution: Distribution) -> Markup:
     edges = display_edges(distribution)
     counts = distribution.histogram(edges)
     most = int(counts.max())
-    # the scale of the bars, which leave room above them
+    # the scale leaves room above the bars
     height = _heights(0, most * (_AREA.bottom - _AREA.top) / (_AREA.bottom - _AREA.top - HEADROOM))
     lines = {height(value): f"{value:,.0f}" for value in round_values(0, most, _MOST_LINES) if value % 1 == 0}
     axes = _axes(edges, measure, lines, measure.axis, f"{measure.unit}s")
@@ -68,7 +68,7 @@ def score_histogram(distribution: Distribution) -> Markup:
 
 
 def keep_rate_curve(distribution: Distribution, bound: str) -> Markup:
-    """Keep rate over possible values of a bound (``"minimum"`` or ``"maximum"``); the value in force is marked.
+    """Draw the keep rate over values of a bound (``"minimum"`` or ``"maximum"``), and mark the value in force.
 
     The values are those that :func:`score_histogram` shows, so that both have the same axis.
     """
@@ -82,9 +82,9 @@ def keep_rate_curve(distribution: Distribution, bound: str) -> Markup:
     if not len(thresholds):
         return _nothing(head, description)
     if measure.shown.zero_means and bound == "maximum" and thresholds[0] <= 0:
-        # a maximum of 0 keeps nothing: the step from 0 would fill the plot
+        # a maximum of 0 keeps nothing, and the step from 0 would fill the plot
         thresholds, rates = thresholds[1:], rates[1:]
-    # a filter that drops little: show part of the axis; a filled area would suggest that the axis starts at 0
+    # for a filter that drops little, only part of the axis is shown; a filled area would suggest that it starts at 0
     is_part = rates.min() > 0.6
     bottom = math.floor(rates.min() * 20) * 5 - 5 if is_part else 0
     height, place = (
@@ -107,7 +107,7 @@ def keep_rate_curve(distribution: Distribution, bound: str) -> Markup:
 
 
 def _uncapitalized(label: str) -> str:
-    """``label`` within a sentence: abbreviations such as QR keep their capitals."""
+    """Return ``label`` for the middle of a sentence; abbreviations such as QR keep their capitals."""
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
@@ -120,12 +120,12 @@ def _now(distribution: Distribution, in_force: float | None) -> str:
 
 
 def _heights(low: float, high: float) -> Callable[[float], float]:
-    """Returns the place of a value on the vertical axis, in tenths of a pixel."""
+    """Return a function from a value to its place on the vertical axis, in tenths of a pixel."""
     return lambda value: round(_AREA.bottom - (value - low) / (high - low) * (_AREA.bottom - _AREA.top), 1)
 
 
 def _axes(edges: np.ndarray, measure: Measure, lines: Mapping[float, str], horizontal: str, vertical: str) -> str:
-    """The horizontal axis from the first to the last of ``edges``, labelled lines by their height, and both titles."""
+    """Draw the horizontal axis over ``edges``, the lines with their labels by height, and the titles of both axes."""
     is_log = measure.shown.scale == "log"
     place = places(edges, _AREA, log=is_log)
     drawn = []
@@ -149,5 +149,5 @@ def _nothing(head: str, description: str) -> Markup:
 
 
 def _chart(drawn: str, description: str, width: int = _WIDTH, height: int = _HEIGHT) -> Markup:
-    """``drawn`` has its texts escaped; ``description`` is the text for screen readers."""
+    """Return ``drawn``, whose texts are escaped, as a chart; ``description`` is the text for screen readers."""
     return Markup(f'<svg role="img" aria-label="{escape(description)}" viewBox="0 0 {width} {height}">{drawn}</svg>')

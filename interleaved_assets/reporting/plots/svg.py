@@ -1,7 +1,8 @@
 """Plots as SVG, written as text: about 1 KB a plot, and no plotting library.
 
-Here are the plots of one shard, as one small picture, and what the charts of the report on the data set share with
-them. Colours are classes: ``k`` kept, ``d`` dropped, ``s`` shaded, ``i`` ink; the others are lines and places of text.
+This module has the plots of one shard, as one small picture, and the parts that the charts of the report on the data
+set share with them. Colours are classes: ``k`` kept, ``d`` dropped, ``s`` shaded, ``i`` ink; the others are lines and
+places of text.
 """
 
 import math
@@ -16,14 +17,14 @@ from interleaved_assets.reporting.figures.distribution import Distribution
 from interleaved_assets.reporting.plots.bins import bounds_to_draw, display_edges, kept_bins, shown_reasons, summary
 from interleaved_assets.reporting.wording import text
 
-# of a shard's plots; the report on the data set has the colours of its theme
+# colours of a shard's plots; the report on the data set has the colours of its theme
 _SURFACE, _INK, _MUTED, _KEPT, _DROPPED, _SHADE = "#ffffff", "#1d2433", "#667085", "#3a6fd8", "#dd6b3d", "#fdf1eb"
 _WIDTH: Final = 728
 _PANEL: Final = 360  # two histograms side by side
 MARGIN: Final = 12
-TOP: Final = 36  # of a plot, below title and subtitle
+TOP: Final = 36  # top of a plot, below title and subtitle
 _PLOT: Final = 70  # height of the bars
-HEADROOM: Final = 13  # above the highest bar, for the labels of the bounds
+HEADROOM: Final = 13  # space above the highest bar, for the labels of the bounds
 _BINS: Final = 36
 _PANEL_HEIGHT: Final = TOP + _PLOT + 26
 _ROW: Final = 17
@@ -33,7 +34,7 @@ _MOST_REASONS: Final = 8
 _MOST_TICKS: Final = 4
 _LABEL_ROOM: Final = 80
 _NAME_LENGTH: Final = 26
-# a space in a URL takes three bytes, so that numbers are separated by commas
+# a space in a URL takes three bytes, so numbers are separated by commas
 _LITERAL: Final = "/:=;,'*+!$@?~-._"  # Markdown ends a URL at a space, counts its brackets, and decodes entities
 _STYLE: Final = (
     f".t{{font-weight:600;font-size:12px;fill:{_INK}}}.i{{fill:{_INK}}}.k{{fill:{_KEPT}}}.d{{fill:{_DROPPED}}}"
@@ -42,7 +43,7 @@ _STYLE: Final = (
 
 
 class Area(NamedTuple):
-    """Where the bars of a plot lie, in pixels; y grows downwards."""
+    """The rectangle of the bars of a plot, in pixels; y grows downwards."""
 
     left: int
     right: int
@@ -54,8 +55,9 @@ _AREA: Final = Area(MARGIN, _PANEL - MARGIN, TOP, TOP + _PLOT)
 
 
 def shard_plots(kept: int, dropped: Mapping[str, int], distributions: Sequence[Distribution]) -> str:
-    """Kept rows and dropped rows by reason, and a histogram of each score with its bounds, as an ``<svg>`` of 728
-    pixels in width. Equal input gives equal text.
+    """Draw kept rows, dropped rows by reason, and a histogram of each score with its bounds, as one ``<svg>``.
+
+    The ``<svg>`` is 728 pixels wide. Equal input gives equal text.
     """
     bars, height = reasons(kept, dropped)
     panels = []
@@ -71,12 +73,12 @@ def shard_plots(kept: int, dropped: Mapping[str, int], distributions: Sequence[D
 
 
 def svg_url(svg: str) -> str:
-    """An SVG as a URL that contains it, for an ``<img>`` or for Markdown."""
+    """Return an SVG as a URL that contains it, for an ``<img>`` or for Markdown."""
     return f"data:image/svg+xml,{quote(svg, safe=_LITERAL)}"
 
 
 def reasons(kept: int, dropped: Mapping[str, int]) -> tuple[str, int]:
-    """Bars of kept rows and of dropped rows by reason; and their height."""
+    """Draw bars of kept rows and of dropped rows by reason; return them and their height."""
     bars = [("kept", kept), *shown_reasons(dropped, _MOST_REASONS)]
     total = kept + sum(dropped.values())
     came = f"{total:,} rows in  ·  {text.share(kept, total)} kept" if total else "nothing came in"
@@ -115,7 +117,7 @@ def _histogram(distribution: Distribution) -> str:
 
 
 def bars_and_bounds(distribution: Distribution, edges: np.ndarray, counts: np.ndarray, area: Area) -> str:
-    """The bars of a histogram, the sides that the bounds drop, and a line with its label at each bound."""
+    """Draw the bars of a histogram, the sides that the bounds drop, and a line with its label at each bound."""
     measure = distribution.measure
     kept, place = kept_bins(edges, measure), places(edges, area, log=measure.shown.scale == "log")
     drawn = []
@@ -128,7 +130,7 @@ def bars_and_bounds(distribution: Distribution, edges: np.ndarray, counts: np.nd
             drawn.append(f"<path class='{colour}' d='{path}'/>")
     for value, label, side in bounds_to_draw(measure):
         at = place(value)
-        # beside the line, on the kept side where there is room
+        # the label is beside the line, on the kept side if there is room
         has_room = area.left + _LABEL_ROOM < at < area.right - _LABEL_ROOM
         after = side > 0 if has_room else at < (area.left + area.right) / 2
         anchor, x = ("i", at + 4) if after else ("i e", at - 4)
@@ -143,7 +145,10 @@ def title_text(title: str, subtitle: str) -> str:
 
 
 def places(edges: np.ndarray, area: Area, *, log: bool) -> Callable[[float], int]:
-    """Returns the place of a value on the horizontal axis from the first to the last of ``edges``, in whole pixels."""
+    """Return a function from a value to its place on the horizontal axis, in whole pixels.
+
+    The axis goes from the first to the last of ``edges``.
+    """
     low, high = float(edges[0]), float(edges[-1])
     if log:
         low, high = math.log10(low), math.log10(high)
@@ -156,7 +161,7 @@ def places(edges: np.ndarray, area: Area, *, log: bool) -> Callable[[float], int
 
 
 def _steps(edges: np.ndarray, counts: np.ndarray, most: int, place: Callable[[float], int], area: Area) -> str:
-    """The outline of the bins with a count, neighbours in one: each count at least a pixel high."""
+    """Draw the outline of the bins with a count, joining neighbours; each count is at least a pixel high."""
     bottom, highest = area.bottom, area.bottom - area.top - HEADROOM
     path, height = "", 0
     for left, count in zip(edges[:-1].tolist(), counts.tolist(), strict=True):
@@ -172,7 +177,7 @@ def _steps(edges: np.ndarray, counts: np.ndarray, most: int, place: Callable[[fl
 
 
 def round_values(low: float, high: float, most: int, *, log: bool = False) -> list[float]:
-    """At most ``most`` round values from ``low`` to ``high``."""
+    """Return at most ``most`` round values from ``low`` to ``high``."""
     if log and high / low >= 8:
         powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
         ticks = [10.0**power for power in powers]

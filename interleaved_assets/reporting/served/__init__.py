@@ -1,1 +1,1 @@
-"""What ``interleaved serve`` shows in a browser: report, pages, ledgers and records below the output root."""
+"""The pages of ``interleaved serve``: report, pages, ledgers and records below the output root, in a browser."""

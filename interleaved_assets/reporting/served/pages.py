@@ -24,7 +24,7 @@ from interleaved_assets.reporting.wording.page import policy_hash, source, templ
 from interleaved_assets.settings import Settings, StorageSettings
 
 PAGE_ROWS: Final = 100
-"""Shards or dropped rows on one page."""
+"""Most shards or dropped rows on one page."""
 _STEP_BYTES: Final = 16 * 2**20
 
 
@@ -34,25 +34,25 @@ class ServedShard(NamedTuple):
     key: str
     status: Status
     problem: str
-    """The sentence with which it failed, or why it cannot be read."""
+    """The error with which it failed, or with which it cannot be read."""
     page: str
-    """Path of its page; empty where there is none."""
+    """Path of its page; empty if there is none."""
     ledgers: Mapping[str, str]
-    """By stage that dropped rows, the path of its ledger."""
+    """Path of each ledger, by the stage that dropped the rows."""
 
 
 class ServedDataset(NamedTuple):
     """All shards as they were at one time."""
 
     shards: list[ServedShard]
-    """The most urgent first."""
+    """The shards, most urgent first."""
     lines: list[StatusLine]
     problem: str
     """The error if the raw root could not be listed, else empty."""
     has_report: bool
     looked: datetime
     seconds: float
-    """That it took to look."""
+    """Seconds that the comparison of all shards took."""
 
 
 def look_at_dataset(settings: Settings) -> ServedDataset:
@@ -87,7 +87,7 @@ def _look(key: str, dataset: DatasetStatus, pages: Mapping[str, str]) -> ServedS
 
 
 def shards_html(found: ServedDataset, storage: StorageSettings, *, search: str = "", number: int = 1) -> str:
-    """The page with the state of the data set, and a part of its shards: those with ``search`` in their key."""
+    """Return the page with the state of the data set, and a part of its shards: those with ``search`` in their key."""
     shards = [shard for shard in found.shards if search in shard.key]
     return _html(
         "served_shards.html.j2",
@@ -101,11 +101,11 @@ def shards_html(found: ServedDataset, storage: StorageSettings, *, search: str =
 
 
 def ledger_html(place: Place, settings: Settings, *, number: int = 1) -> str:
-    """A part of a ledger as a table.
+    """Return a part of a ledger as a table.
 
     Raises:
-        StorageError: it cannot be read; its cause is ``FileNotFoundError`` where there is none.
-        ShardError: it is damaged, or no ledger.
+        StorageError: the ledger cannot be read; the cause is ``FileNotFoundError`` if it does not exist.
+        ShardError: the file is damaged, or no ledger.
     """
     first = (number - 1) * PAGE_ROWS
     rows: list[dict[str, Any]] = []
@@ -132,7 +132,7 @@ def ledger_html(place: Place, settings: Settings, *, number: int = 1) -> str:
 
 
 def message_html(title: str, text: str) -> str:
-    """A page that says why there is no other."""
+    """Return a page that says why the requested page cannot be shown."""
     return _html("served_message.html.j2", title=title, text=text)
 
 

@@ -1,4 +1,4 @@
-"""Which files of the output root have a URL, and which URL."""
+"""The files of the output root that have a URL, and their URLs."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -18,18 +18,18 @@ class Kind(StrEnum):
     JSON = "json"
     """A record or a failure."""
     LEDGER = "ledger"
-    """A ledger, for which a table is made."""
+    """A ledger, which is shown as a table."""
 
 
 class Place(NamedTuple):
-    """A file that has a URL; whether it exists is not known."""
+    """A file that has a URL. It may not exist."""
 
     kind: Kind
     uri: str
     key: str = ""
-    """Of its shard; empty for the report."""
+    """Key of its shard; empty for the report."""
     stage: str = ""
-    """That wrote it; empty for the report and for pages."""
+    """Stage that wrote it; empty for the report and for pages."""
 
 
 _PER_STAGE: Final = {
@@ -40,10 +40,10 @@ _PER_STAGE: Final = {
 
 
 def find_place(path: str, storage: StorageSettings) -> Place | None:
-    """The file with this path of a URL, as the browser sends it; None for everything that has no URL.
+    """Return the file with this path of a URL, as the browser sends it; None for a path that is no URL of a file.
 
-    The place is made anew from the stage and the key that the path names, so no path leads out of these folders. A
-    symbolic link that leads out of the output root is refused too.
+    The place is built from the stage and the key that the path names, so no path leads out of these folders. A symbolic
+    link that leads out of the output root is refused too.
     """
     try:
         name = unquote(path, errors="strict").removeprefix("/")
@@ -73,11 +73,11 @@ def _place(name: str, storage: StorageSettings) -> Place | None:
 
 
 def path_of(uri: str, storage: StorageSettings) -> str:
-    """The path of the URL of a file below the output root, without a slash at its beginning."""
+    """Return the path of the URL of a file below the output root, without a slash at its beginning."""
     return quote(uri.removeprefix(join(storage.output_root, "")))
 
 
 def url_of(uri: str, settings: Settings) -> str | None:
-    """The URL of such a file at ``serve.url``; None where that is not set."""
+    """Return the URL of such a file at ``serve.url``; None if that is not set."""
     base = settings.serve.url.rstrip("/")
     return f"{base}/{path_of(uri, settings.storage)}" if base else None

@@ -26,7 +26,7 @@ _OWN_HOST: Final = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re
 _HTML: Final = "text/html; charset=utf-8"
 _HEADERS: Final = {
     "Cache-Control": "no-store",
-    # what a file of the output root may do in the browser, whoever has written it: nothing is sent anywhere
+    # limits a file of the output root in the browser, whoever wrote it: it can send nothing anywhere
     "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -34,17 +34,20 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 _TIMES_AS_LONG: Final = 10
-"""A look at all shards is shown for this many times the seconds that it took."""
+"""A comparison of all shards is shown for this many times the seconds that it took."""
 _IDLE_SECONDS: Final = 30
 
 
 class OutputServer(ThreadingHTTPServer):
-    """Shows the outputs of one project in the browser. GET and HEAD only, on 127.0.0.1 only, without a log-in."""
+    """A server that shows the outputs of one project in the browser.
+
+    It answers GET and HEAD only, on 127.0.0.1 only, without a log-in.
+    """
 
     daemon_threads = True
 
     def __init__(self, settings: Settings, port: int) -> None:
-        """Listen on ``port``; call ``serve_forever``, and at last ``server_close``.
+        """Listen on ``port``. Call ``serve_forever`` then, and ``server_close`` at the end.
 
         Raises:
             OptionError: the port is taken, or only root may listen on it.
@@ -62,12 +65,12 @@ class OutputServer(ThreadingHTTPServer):
             ) from error
 
     def server_bind(self) -> None:
-        """Bind the socket; without asking for the name of the host, which can take seconds."""
+        """Bind the socket without asking for the name of the host, which can take seconds."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     def dataset(self) -> ServedDataset:
-        """All shards, from a look that is not long ago compared with the time it took."""
+        """Return all shards, from a comparison that is recent relative to the time that it took."""
         with self._lock:
             if self._dataset is None or time.monotonic() > self._look_again:
                 self._dataset = look_at_dataset(self.settings)
@@ -84,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not _OWN_HOST.fullmatch(hosts[0]):
-            # a name that another site has for this address (DNS rebinding)
+            # another site may have a name for this address (DNS rebinding)
             text = f"This server answers to {HOST} and localhost only: open http://{HOST}:{self.server.server_port}/"
             self._answer(HTTPStatus.FORBIDDEN, message_html("Not this host", text))
             return
@@ -133,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _content(place: Place, settings: Settings, number: int) -> str | bytes | None:
-    """What is shown of a file; None if there is none."""
+    """Return the content shown for a file; None if the file does not exist."""
     if place.kind is not Kind.LEDGER:
         return read_small(place.uri, settings.storage.options)
     try:

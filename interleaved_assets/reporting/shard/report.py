@@ -16,19 +16,19 @@ from interleaved_assets.reporting.shard.tiles import Tile, markdown_tiles
 from interleaved_assets.reporting.wording import text
 
 REPORT_BYTES: Final = 12_000
-"""Largest report of a shard that is stored with its materialization."""
+"""Most bytes of the report of a shard, which is stored with its materialization."""
 PLOTS_BYTES: Final = 7_500
-"""Part of it that the plots may take; the page of the shard has all of them."""
+"""Most bytes of the plots in it; the page of the shard has all plots."""
 _MOST_REASONS: Final = 12
 
 
 def shard_report(
     facts: ShardFacts, measures: Sequence[Measure], dropped: Sequence[Tile] = (), kept: Sequence[Tile] = ()
 ) -> str:
-    """One shard's report as Markdown of at most :data:`REPORT_BYTES` bytes, its pictures included.
+    """Return one shard's report as Markdown of at most :data:`REPORT_BYTES` bytes, its pictures included.
 
-    Counts, drops by stage and reason, plots of ``measures`` as far as there is room, the most important first, and of
-    the pictures of ``dropped`` and ``kept`` images those that fit then.
+    The report has counts, drops by stage and reason, and plots of ``measures`` as far as there is room, the most
+    important first. Pictures of ``dropped`` and ``kept`` images fill the remaining room.
     """
     parts = [_summary(facts), _drops(facts.ledger), _plots(facts, measures)]
     if dropped or kept:
@@ -38,7 +38,7 @@ def shard_report(
 
 
 def plots_url(facts: ShardFacts, measures: Sequence[Measure]) -> str:
-    """The plots of all scores of a shard as one picture: a URL that contains it."""
+    """Return the plots of all scores of a shard as one picture: a URL that contains it."""
     return _url(facts, _distributions(facts, measures))
 
 
@@ -57,7 +57,7 @@ def _url(facts: ShardFacts, distributions: Sequence[Distribution]) -> str:
 
 
 def _plots(facts: ShardFacts, measures: Sequence[Measure]) -> str:
-    """The plots as one picture; scores for which there is no room are named."""
+    """Return the plots as one picture; scores for which there is no room are named."""
     distributions = _distributions(facts, measures)
     for shown in range(len(distributions), -1, -1):
         url = _url(facts, distributions[:shown])
@@ -81,7 +81,7 @@ def _summary(facts: ShardFacts) -> str:
 
 
 def _drops(ledger: pa.Table | None) -> str:
-    """Table of stage, reason and rows by modality, the most frequent first."""
+    """Return a table of stage, reason and rows by modality, the most frequent first."""
     if ledger is None or not ledger.num_rows:
         return "Nothing was dropped."
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)

@@ -1,4 +1,4 @@
-"""What is shown of a shard besides its figures: pictures, dropped rows, and a page with its documents, stored once."""
+"""The stored pictures of a shard: contact sheet, dropped rows, and a page with its documents."""
 
 import hashlib
 import json
@@ -27,40 +27,40 @@ from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
 
 FIRST_DROPS: Final = 5
-"""Dropped rows in the table of a shard."""
+"""Most dropped rows in the table of a shard."""
 _CONTENT_LENGTH: Final = 60
 _PAGE_DROPPED, _PAGE_KEPT = 60, 24  # most pictures of the contact sheet
-_VERSION: Final = 5  # of what is drawn: a change draws the pictures of unchanged shards again
+_VERSION: Final = 5  # version of the drawing: a change draws the pictures of unchanged shards again
 
 
 class Drawn(NamedTuple):
-    """What was drawn of a shard."""
+    """The pictures drawn for a shard."""
 
     report: str
     """Markdown with its pictures inside."""
     page: str
-    """An HTML page to store beside the outputs; empty for none."""
+    """An HTML page to store beside the outputs; empty if there is none."""
 
 
 class StoredPictures(BaseModel):
-    """What is shown of a shard at one stage, as it is stored."""
+    """The pictures, the dropped rows and the page of a shard at one stage, as stored."""
 
     version: str
-    """Changes with the output and with what decides on the pictures."""
+    """Version that changes with the output and with the settings of the pictures."""
     report: str
-    """Markdown with its pictures inside; empty for none."""
+    """Markdown with its pictures inside; empty if there is none."""
     page: bool
-    """Whether there is a page with the shard's documents."""
+    """True if there is a page with the shard's documents."""
     drops: list[dict[str, Any]]
     """The first dropped rows, as lines of a table."""
 
 
 def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
-    """The first dropped rows of a shard at a stage, and after selection its pictures and page.
+    """Return the first dropped rows of a shard at a stage, and after selection its pictures and page.
 
-    They are made once for each output and set of thresholds, and stored beside the output: for a shard that has not
+    They are made once for each output and set of thresholds, and stored beside the output. For a shard that has not
     changed, making them would take longer than everything else. ``run.pictures = false`` leaves out the pictures and
-    the page. None if there is nothing to show.
+    the page. The result is None if there is nothing to show.
     """
     has_pictures = settings.run.pictures and record.stage == FILTERED
     if not (has_pictures or record.dropped):
@@ -70,7 +70,7 @@ def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
     chosen = f"{has_pictures} {settings.pages!r}"
     text = f"{_VERSION} {record.data_version} {selection_version(settings.selection)} {chosen}"
     version = hashlib.sha256(text.encode()).hexdigest()
-    with suppress(ValidationError):  # missing or damaged: they are made again
+    with suppress(ValidationError):  # missing or damaged pictures are made again
         stored = StoredPictures.model_validate_json(read_small(uri, paths.options) or b"")
         if stored.version == version:
             return stored
@@ -86,7 +86,7 @@ def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
 
 
 def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
-    """A few rows of the ledger of a stage, with what they held."""
+    """Return a few rows of the ledger of a stage, with their contents."""
     paths = settings.storage.shard(record.shard)
     drops = choose_drops(read_ledgers(paths, [record.stage]), FIRST_DROPS)
     contents = dropped_contents(drops, paths)
@@ -104,7 +104,7 @@ def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
 
 
 def selection_pictures(key: str, settings: Settings) -> Drawn:
-    """Counts, drops by reason, histograms of every score, contact sheet of kept and dropped images; and the page.
+    """Draw counts, drops by reason, histograms of every score, the contact sheet of images, and the page.
 
     The asset after the scores has all pictures of a shard, so that the event log holds them once.
     """

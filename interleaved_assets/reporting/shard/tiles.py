@@ -28,19 +28,19 @@ class Tile(NamedTuple):
     thumbnail: bytes | None
     """A JPEG; None for an image that could not be decoded."""
     reason: str | None
-    """Why it was dropped; None for a kept image."""
+    """Reason why it was dropped; None for a kept image."""
     scores: tuple[str, ...]
-    """Its size and every score, such as ``sharpness 640``."""
+    """Size and every score, such as ``sharpness 640``."""
     compared: str | None
     """The text of its sample that CLIP found nearest."""
     error: str | None
-    """Its error, such as ``undecodable_image: …``."""
+    """Error of the image, such as ``undecodable_image: …``; None without one."""
 
 
 def choose_pictures(
     scores: pa.Table, ledger: pa.Table | None, dropped: int, kept: int
 ) -> tuple[list[ImageKey], list[ImageKey]]:
-    """Up to ``dropped`` dropped and ``kept`` kept images.
+    """Return up to ``dropped`` dropped and ``kept`` kept images.
 
     Dropped images are taken from each reason in turn; kept images are spread evenly over the shard.
     """
@@ -58,7 +58,7 @@ def choose_pictures(
 
 
 def compared_texts(scores: pa.Table, keys: Sequence[ImageKey]) -> dict[ImageKey, RowKey]:
-    """For those of ``keys`` that CLIP compared with texts, the row of the nearest text."""
+    """Return the row of the nearest text for those of ``keys`` that CLIP compared with texts."""
     _, nearest, _ = about_images(_of_images(scores, set(keys)))
     return {key: RowKey(key.sample_id, position, "text") for key, position in nearest.items() if position is not None}
 
@@ -66,10 +66,10 @@ def compared_texts(scores: pa.Table, keys: Sequence[ImageKey]) -> dict[ImageKey,
 def tiles_of(
     facts: ShardFacts, keys: Sequence[ImageKey], measures: Sequence[Measure], texts: Mapping[ImageKey, str]
 ) -> list[Tile]:
-    """The tiles of ``keys``, in their order: pictures from the scores of ``facts``, nearest texts from ``texts``."""
+    """Return the tiles of ``keys``, in their order: pictures from ``facts``, nearest texts from ``texts``."""
     assert facts.scores is not None
     scores = _of_images(facts.scores, set(keys))
-    # the size is shown instead of scores that follow from it
+    # scores that follow from the size are left out, because the size is shown
     values = scores_by_image(scores, [measure for measure in measures if not set(measure.columns) <= SIZE_COLUMNS])
     (sizes, _, errors), pictures = about_images(scores), thumbnails_in(scores)
     drops: dict[ImageKey, dict[str, Any]] = {}
@@ -88,10 +88,10 @@ def tiles_of(
 
 
 def markdown_tiles(dropped: Sequence[Tile], kept: Sequence[Tile], *, max_bytes: int) -> str:
-    """A contact sheet as a Markdown table of at most ``max_bytes`` bytes: dropped pictures, then kept ones.
+    """Return a contact sheet as a Markdown table of at most ``max_bytes`` bytes: dropped pictures, then kept ones.
 
-    Ids are text and can be copied; what all of them begin with is written once. Where not all tiles fit, both kinds
-    are cut, the kept ones to a third of the table.
+    Ids are text and can be copied; their common beginning is written once. If not all tiles fit, both kinds are cut,
+    the kept ones to a third of the table.
     """
     prefix = common_prefix([tile.key.sample_id for tile in (*dropped, *kept)])
     lines = [_markdown_line(tile, prefix) for tile in dropped]
@@ -120,7 +120,7 @@ def _markdown_line(tile: Tile, prefix: str) -> str:
 
 
 def _fitting(lines: Sequence[str], room: int) -> list[str]:
-    """The first of ``lines`` that fit into ``room`` bytes."""
+    """Return the first of ``lines`` that fit into ``room`` bytes."""
     shown = []
     for line in lines:
         room -= _size(line)
@@ -135,6 +135,6 @@ def _size(line: str) -> int:
 
 
 def _of_images(table: pa.Table, keys: set[ImageKey]) -> pa.Table:
-    """The rows of ``table`` (one per image) of the images in ``keys``."""
+    """Return the rows of ``table`` (one per image) of the images in ``keys``."""
     places = [index for index, key in enumerate(image_keys(table)) if key in keys]
     return table.take(pa.array(places, pa.int64()))

@@ -1,4 +1,4 @@
-"""What all HTML pages share: the templates, their filters, style and pictures."""
+"""The shared parts of all HTML pages: the templates, their filters, style and pictures."""
 
 import base64
 import hashlib
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @cache
 def _environment() -> "jinja2.Environment":
-    """The templates with their filters."""
-    import jinja2  # not by services and commands that draw no page
+    """Return the templates with their filters."""
+    import jinja2  # services and commands that draw no page do not load it
 
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("interleaved_assets.reporting"),
@@ -45,23 +45,23 @@ def _environment() -> "jinja2.Environment":
 
 
 def template(name: str) -> "jinja2.Template":
-    """A file in the folder of the templates."""
+    """Return a file in the folder of the templates."""
     return _environment().get_template(name)
 
 
 def source(name: str) -> Markup:
-    """The text of a constant file in the folder of the templates; it has no text from data."""
+    """Return the text of a constant file in the folder of the templates; it has no text from data."""
     loader = _environment().loader
     assert loader is not None
     return Markup(loader.get_source(_environment(), name)[0])
 
 
 def policy_hash(content: str) -> str:
-    """What the content security policy of a page calls a script or a style: its text between the tags, exactly."""
+    """Return the hash by which a content security policy names a script or style, from its text between the tags."""
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
 def data_url(picture: bytes) -> str:
-    """A picture as a URL that contains it: JPEG, PNG or WebP."""
+    """Return a picture (JPEG, PNG or WebP) as a URL that contains it."""
     kind = "png" if picture.startswith(b"\x89PNG") else "webp" if picture.startswith(b"RIFF") else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"

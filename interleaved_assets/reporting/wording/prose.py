@@ -1,8 +1,8 @@
-"""Text of documents as HTML: every character is shown, none of it is markup of the page.
+"""Text of documents as HTML: every character is shown, and none of it is markup of the page.
 
 Paragraphs, headings, fenced code and tables of Markdown are set as such, with their marks; line breaks and spaces stay.
-Characters that would change what stands around them (control characters, overrides of the writing direction) are shown
-as their escapes.
+Characters that would change the text around them (control characters, overrides of the writing direction) are shown as
+their escapes.
 """
 
 import re
@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 Kind = Literal["code", "table", "heading", "paragraph"]
 
-# C0 and C1 without tab and newline; embeddings and overrides of direction; what has no width and no meaning here.
+# C0 and C1 without tab and newline; embeddings and overrides of direction; characters without width or meaning here.
 # Marks and isolates (200E, 200F, 061C, 2066 to 2069), which right-to-left text needs, act within their block only.
 _SHOWN_AS_ESCAPE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\ufeff\ufff9-\ufffb\ud800-\udfff]"
@@ -25,7 +25,7 @@ _HEADING: Final = re.compile(r"#{1,6}\s")
 
 
 def prose(text: str) -> Markup:
-    """``text`` as block elements: ``<pre>`` for code and tables, ``<p>`` for the rest, each with its own direction."""
+    """Return ``text`` as block elements, each with its own direction: ``<pre>`` for code and tables, else ``<p>``."""
     blocks = []
     for kind, lines in _blocks(text.replace("\r\n", "\n")):
         shown = visible("\n".join(lines))
@@ -42,7 +42,7 @@ def prose(text: str) -> Markup:
 
 
 def visible(text: str) -> Markup:
-    r"""``text`` escaped for HTML, with control characters as visible escapes such as ``\x1b``."""
+    r"""Return ``text`` escaped for HTML, with control characters as visible escapes such as ``\x1b``."""
     return Markup(
         _SHOWN_AS_ESCAPE.sub(
             lambda match: f'<span class="control">{match[0].encode("unicode_escape").decode()}</span>',
@@ -52,13 +52,13 @@ def visible(text: str) -> Markup:
 
 
 def escaped_bytes(text: str) -> int:
-    """Bytes that ``text`` takes in the page, without the elements around its blocks."""
+    """Return the bytes that ``text`` takes in the page, without the elements around its blocks."""
     controls = len(_SHOWN_AS_ESCAPE.findall(text))
     return len(str(escape(text)).encode("utf-8", "replace")) + _CONTROL_BYTES * controls
 
 
 def _blocks(text: str) -> Iterator[tuple[Kind, list[str]]]:
-    """Groups of lines of one kind; empty lines divide paragraphs and are left out between blocks."""
+    """Yield groups of lines of one kind; empty lines divide paragraphs and are left out between blocks."""
     kinds: list[tuple[int, Kind | None, str]] = []
     fence, number = "", 0
     for line in text.split("\n"):

@@ -10,22 +10,22 @@ _SHARDS_NAMED: Final = 3
 
 
 def count(value: int) -> str:
-    """A whole number with thousands separators."""
+    """Return a whole number with thousands separators."""
     return f"{value:,}"
 
 
 def counted(value: int, name: str) -> str:
-    """A number with a noun: ``1 shard``, ``2 shards``."""
+    """Return a number with a noun: ``1 shard``, ``2 shards``."""
     return f"{value:,} {name}{'' if value == 1 else 's'}"
 
 
 def most_frequent(counts: Mapping[Name, int]) -> list[tuple[Name, int]]:
-    """Names with their numbers, the largest first, equal ones by name: the same counts give the same order."""
+    """Return names with their numbers, the largest first, equal ones by name: the same counts give the same order."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def tars_from_before(keys: Sequence[str]) -> str:
-    """What is said of failed shards that have final tars."""
+    """Return the warning about failed shards that have final tars."""
     return (
         f"The final tars of {counted(len(keys), 'shard')} were made before the shard failed: "
         f"{cut_list(keys, _SHARDS_NAMED)}. They stay until it is made again, and no release takes them."
@@ -33,12 +33,12 @@ def tars_from_before(keys: Sequence[str]) -> str:
 
 
 def compact(value: int) -> str:
-    """A whole number in short: ``12,345``, from a million on ``12.3 M``."""
+    """Return a whole number in short: ``12,345``, from a million on ``12.3 M``."""
     return f"{value:,}" if value < 1_000_000 else f"{value / 1e6:,.1f} M"
 
 
 def share(part: float | None, whole: float | None = 1) -> str:
-    """``part`` of ``whole`` in percent, never rounded to a full 0 or 100; a dash without a whole."""
+    """Return ``part`` of ``whole`` in percent, never rounded to a full 0 or 100; a dash without a whole."""
     if part is None or not whole:
         return "–"
     percent = 100 * part / whole
@@ -50,7 +50,7 @@ def share(part: float | None, whole: float | None = 1) -> str:
 
 
 def score(value: float | None) -> str:
-    """A score with three to four significant digits; a dash for none."""
+    """Return a score with three to four significant digits; a dash for none."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.3g}"
